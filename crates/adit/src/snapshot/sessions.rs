@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adit_n4::SessionInformation;
-use adit_rules::ApplyAction;
+use adit_rules::{ApplyAction, Redirect};
 use adit_session::{OwnerId, Records, RunningUsage, Session, SliceIdentity};
 use adit_tables::SessionTraffic;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
@@ -258,6 +258,13 @@ row! {
         network_instance: Option<String> = pdr.pdi.network_instance.as_deref().map(str::to_owned);
         qfis: Vec<u8> = pdr.pdi.qfis.iter().map(|qfi| qfi.value()).collect();
         sdf_filters: usize = pdr.pdi.sdf.len();
+        flow_descriptions: Vec<String> = pdr
+            .pdi
+            .sdf
+            .iter()
+            .filter_map(|sdf| sdf.spec.flow_description.as_deref())
+            .map(str::to_owned)
+            .collect();
         application: Option<String> = pdr.pdi.application.as_deref().map(str::to_owned);
         predefined_rules: Vec<String> =
             pdr.predefined.iter().map(|name| name.to_string()).collect();
@@ -277,9 +284,32 @@ row! {
             far.forwarding.as_ref().map(|parts| format!("{:?}", parts.destination));
         interface_type: Option<String> =
             far.forwarding.as_ref().and_then(|parts| parts.interface_type).map(interface_type);
+        network_instance: Option<String> =
+            far.forwarding.as_ref().and_then(|parts| parts.network_instance.as_deref()).map(str::to_owned);
+        forwarding_policy: Option<String> =
+            far.forwarding.as_ref().and_then(|parts| parts.policy.as_deref()).map(str::to_owned);
+        transport_level_marking: Option<u8> =
+            far.forwarding.as_ref().and_then(|parts| parts.transport_level_marking);
+        redirect: Option<String> = far
+            .forwarding
+            .as_ref()
+            .and_then(|parts| parts.redirect.as_ref())
+            .map(redirect_words);
         linked_traffic_endpoint: Option<u8> =
             far.forwarding.as_ref().and_then(|parts| parts.linked_endpoint).map(|id| id.0);
         tunnel: Option<TunnelRow> = far.tunnel().map(TunnelRow::of);
+    }
+}
+
+/// Where packets are redirected to: a URL, or the parts of an address that are replaced.
+fn redirect_words(redirect: &Redirect) -> String {
+    match redirect {
+        Redirect::Url(url) => url.to_string(),
+        Redirect::Address { v4, v6, port } => {
+            let port = port.map(|port| format!("port {port}"));
+            let parts = [v4.map(|addr| addr.to_string()), v6.map(|addr| addr.to_string()), port];
+            parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        }
     }
 }
 
@@ -306,6 +336,10 @@ row! {
         gate_uplink: String = format!("{:?}", qer.gates.uplink).to_lowercase();
         gate_downlink: String = format!("{:?}", qer.gates.downlink).to_lowercase();
         qfi: Option<u8> = qer.qfi.map(adit_types::Qfi::value);
+        rqi: bool = qer.rqi;
+        ppi: Option<u8> = qer.ppi;
+        flow_tos: Option<u8> = qer.flow_tos.map(|(value, mask)| value & mask);
+        service_class: Option<u8> = qer.service_class.map(|(class, _)| class);
         mbr_bps: Option<RatesRow> = qer.mbr.map(RatesRow::of);
         gbr_bps: Option<RatesRow> = qer.gbr.map(RatesRow::of);
     }
