@@ -277,7 +277,7 @@ pub(crate) struct PlannedFrame {
     pub is_routed: bool,
     pub direction: Direction,
     pub is_guaranteed: bool,
-    /// The DSCP that it leaves with, without an outer header.
+    /// The DSCP that the user's packet leaves with, if it is written.
     pub dscp: Option<u8>,
     /// The interface that it leaves through.
     pub interface: InterfaceId,

@@ -258,7 +258,8 @@ pub(crate) fn outer_header(
 }
 
 /// The DSCP that the first QER with a DL Flow Level Marking gives a packet with the type of service
-/// or traffic class `tos`. The ECN field is not part of it. Spec: TS 29.244 §5.4.4, §8.2.66.
+/// or traffic class `tos`; the QER that marks the QFI comes first, then the lowest identifier. The
+/// ECN field is not part of it. Spec: TS 29.244 §5.4.4, §8.2.66.
 #[inline]
 fn flow_dscp(matched: &Matched<'_>, tos: u8) -> Option<u8> {
     if matched.direction == Direction::Uplink {

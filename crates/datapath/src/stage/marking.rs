@@ -1,5 +1,5 @@
-//! DSCP and ECN of users' packets: the code point of packets that leave without an outer header,
-//! and the congestion marks of outer headers that are removed.
+//! DSCP and ECN of users' packets: the code point that they leave with, and the congestion marks of
+//! outer headers that are removed.
 
 use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
