@@ -123,7 +123,7 @@ sessions_of_nodes() {
     /adit show workers --json --socket /tmp/admin.sock | tr -d ' \n' | tr '}' '\n' |
         sed -n 's/.*"node":\([0-9]*\).*"sessions":\([0-9]*\).*/\1:\2/p' | sort | tr '\n' ' '
 }
-establish() { ADIT_TEST_SESSIONS="$1" /smf > /tmp/smf 2>&1 || { cat /tmp/smf; fail "sessions are not established"; }; }
+establish() { ADIT_TEST_SESSIONS="$1" /smf two_nodes:: > /tmp/smf 2>&1 || { cat /tmp/smf; fail "sessions are not established"; }; }
 
 check 'workers = "auto"' "worker  *3  *1 "
 # Control on the other node.

@@ -206,8 +206,15 @@ impl TestNamespace {
 
     /// A command that runs the test of this name in the namespace, and no other of this program. An
     /// environment variable has to show that it is there.
+    ///
+    /// # Panics
+    /// When the calling test has another name.
     #[must_use]
     pub fn this_test(&self, test: &str) -> Command {
+        // A program that finds no test of a name succeeds. Threads of tests have their names.
+        let thread = std::thread::current();
+        let own = thread.name().filter(|name| *name != "main");
+        assert!(own.is_none_or(|own| own == test), "{test} is not the name of {own:?}");
         let mut command = self.command(&std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).stdin(Stdio::null());
         command

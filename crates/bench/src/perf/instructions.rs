@@ -289,7 +289,7 @@ mod tests {
         let rewrite = frame("rewrite", "/x/crates/datapath/src/fast_path/direction.rs");
         let map = frame("map", "/rustc/library/core/src/option.rs");
         let emit = frame("emit", "/x/crates/wire/src/usual/outer.rs");
-        let usage = frame("unchecked_usage", "/x/crates/datapath/src/fast_path/direction.rs");
+        let usage = frame("count_packet", "/x/crates/datapath/src/fast_path/depart.rs");
         assert_eq!(part_of(&[map.clone(), rewrite.clone()]), "rewrite");
         assert_eq!(part_of(&[emit, rewrite.clone()]), "headers");
         assert_eq!(part_of(&[map.clone(), usage, rewrite]), "usage");

@@ -49,7 +49,7 @@ const OTHER_FILES: usize = 24;
 #[test]
 fn flood_costs_no_packet_and_no_heartbeat() {
     let told = run_inside(
-        "flood::flood_costs_no_packet_and_no_heartbeat",
+        "http_api::flood::flood_costs_no_packet_and_no_heartbeat",
         Behind::Links,
         with_tokens,
         |_| {

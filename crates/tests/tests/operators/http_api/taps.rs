@@ -66,7 +66,7 @@ pub(super) fn wrong_wishes() {
 
 #[test]
 fn traces_and_captures_show_packets_and_end_with_their_clients() {
-    let test = "taps::traces_and_captures_show_packets_and_end_with_their_clients";
+    let test = "http_api::taps::traces_and_captures_show_packets_and_end_with_their_clients";
     if Command::new("ping").arg("-V").stdout(Stdio::null()).status().is_err() {
         return skip("no ping");
     }
