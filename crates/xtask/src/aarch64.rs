@@ -25,7 +25,28 @@ const PACKAGES: [&str; 7] = [
 /// The folder of the packages that pkg-config reads.
 const PKG_CONFIG: &str = "usr/lib/aarch64-linux-gnu/pkgconfig";
 
+/// Checks all rooms, or prints what is missing. With `CI` in the environment that is an error.
+///
+/// # Errors
+/// When a room does not compile.
 pub(crate) fn run() -> anyhow::Result<()> {
+    match prepare() {
+        Ok(sysroot) => check(&sysroot),
+        Err(reason) if std::env::var_os("CI").is_none() => {
+            println!("skipped: aarch64: {reason:#}");
+            Ok(())
+        }
+        Err(reason) => Err(reason),
+    }
+}
+
+/// The folder with the headers, which are fetched if it is not there.
+fn prepare() -> anyhow::Result<PathBuf> {
+    let libraries = ["--print", "target-libdir", "--target", TARGET];
+    let libraries = Command::new("rustc").args(libraries).output().context("cannot run rustc")?;
+    if !Path::new(String::from_utf8_lossy(&libraries.stdout).trim()).exists() {
+        bail!("the target is missing: rustup target add {TARGET}");
+    }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let folder = target.canonicalize()?.join("aarch64-headers");
@@ -33,7 +54,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if !sysroot.exists() {
         fetch(&folder, &sysroot)?;
     }
-    check(&sysroot)
+    Ok(sysroot)
 }
 
 /// Fetches the packages and unpacks them into `sysroot`.
@@ -91,9 +112,7 @@ fn check(sysroot: &Path) -> anyhow::Result<()> {
         .env("CC_aarch64_unknown_linux_gnu", "clang")
         .env("AR_aarch64_unknown_linux_gnu", "ar")
         .env("CFLAGS_aarch64_unknown_linux_gnu", &headers);
-    ran(&mut command).with_context(|| {
-        format!("if the target is missing: rustup target add {TARGET}; clang is needed too")
-    })?;
+    ran(&mut command).context("clang is needed too")?;
     println!("every room compiles for {TARGET}");
     Ok(())
 }
