@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use adit_testkit::{skip, skip_on_this_machine};
@@ -169,7 +170,10 @@ impl TestNamespace {
     /// Without the right to create one.
     #[must_use]
     pub fn new(purpose: &str) -> Self {
-        let name = format!("adit-test-{purpose}-{}", std::process::id());
+        // Tests of one program may have the same purpose at the same time.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("adit-test-{purpose}-{number}-{}", std::process::id());
         ip(&["netns", "add", &name]);
         let namespace = Self { name, environment: Vec::new() };
         namespace.ip(&["link", "set", "lo", "up"]);
