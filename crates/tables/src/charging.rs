@@ -248,14 +248,14 @@ impl MeterLine {
 impl MeterCell {
     /// Says that a charge of the bucket by its present limit is deferred.
     #[inline]
-    pub(crate) fn defer(&self) {
+    fn defer(&self) {
         self.fraction.set(self.limit.load());
         self.due.set(DEFERRED);
     }
 
     /// The limit by which a charge of the bucket is deferred, if one is.
     #[inline]
-    pub(crate) fn deferred_limit(&self) -> Option<RateLimit> {
+    fn deferred_limit(&self) -> Option<RateLimit> {
         self.is_deferred().then(|| RateLimit::from_bits(self.fraction.load()))
     }
 

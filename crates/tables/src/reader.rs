@@ -423,13 +423,16 @@ impl<'a> TablesView<'a> {
     ) -> CellFlags {
         let flags = cell.flags();
         if flags.is_any_rule() {
-            match (flags.may_relay(), is_tunneled) {
-                (false, _) => {}
-                (true, true) => cell.prefetch_second_line(),
-                (true, false) => self.tables.gtpu_peers.prefetch(cell.peer()),
+            let is_relay = flags.may_relay() && is_tunneled;
+            if is_relay {
+                cell.prefetch_second_line();
+            } else if flags.may_relay() {
+                self.tables.gtpu_peers.prefetch(cell.peer());
             }
             if flags.has_urrs() {
-                self.prefetch_usage(cell.usage_slots());
+                let slots = cell.usage_slots();
+                // The word behind the one URR of a relay is its far end.
+                if is_relay { self.usage.prefetch(slots[0]) } else { self.prefetch_usage(slots) }
             }
             if flags.may_be_metered() {
                 self.tables.meters.prefetch(session, direction);

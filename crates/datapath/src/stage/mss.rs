@@ -109,11 +109,11 @@ fn removed_len(outer: OuterHeader, matched: &Matched<'_>) -> usize {
     }
 }
 
-/// Octets of the longest headers of a tunnel. The QERs of a PDR say whether the other direction has
-/// a Service Class Indicator, which sessions of GERAN alone have.
+/// Octets of the longest headers of a tunnel. Any QER of the session may give the other direction a
+/// Service Class Indicator, which sessions of GERAN alone have.
 fn tunnel_len(is_ipv4: bool, matched: &Matched<'_>) -> usize {
     let ip = if is_ipv4 { Ipv4Header::LEN } else { Ipv6Header::LEN };
-    let has_class = matched.rules.qers_of(matched.pdr).any(|qer| qer.service_class.is_some());
+    let has_class = matched.rules.qers().iter().any(|qer| qer.service_class.is_some());
     let class = if has_class { SERVICE_CLASS_LEN } else { 0 };
     ip + UdpHeader::LEN + GTPU_LEN_MAX + class
 }

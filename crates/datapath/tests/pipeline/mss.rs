@@ -150,11 +150,15 @@ fn longest_segment_of_a_clamped_connection_fits_with_the_longest_container() {
 fn service_class_of_a_session_counts_in_both_directions() {
     let mut rules = rules();
     (rules.qers[0].ppi, rules.qers[0].service_class) = (Some(3), Some((5, 0)));
+    let mut uplink_without = rules.clone();
+    uplink_without.uplink[0].qers.clear();
     let mut scene = scene(TcpMss::Clamp, [1500, 1500], rules);
     for is_uplink in [true, false] {
         let [from, to] = ports(is_uplink);
         let [arrives, _] = both(is_uplink, false, false, SYN, [1460, 1408]);
         assert_eq!(announced(&scene.pass(from, &arrives, to)), [1408]);
+        scene.install(uplink_without.clone());
+        assert_eq!(announced(&scene.pass(from, &arrives, to)), [1408], "of either PDR");
     }
     let data = |len| {
         let front = from_gateway().ipv4(SERVER, UE).dont_fragment();

@@ -42,9 +42,10 @@ impl OracleForwarding<'_> {
     }
 
     /// IP, UDP, GTP-U with its optional fields, a container with a paging policy, and a service
-    /// class if a QER has one.
+    /// class if a QER of the session has one.
     fn longest_tunnel(&self, is_ipv4: bool) -> usize {
-        let class = if self.qers.iter().any(|of| of.service_class.is_some()) { 4 } else { 0 };
+        let class =
+            if self.session.qers.iter().any(|of| of.service_class.is_some()) { 4 } else { 0 };
         (if is_ipv4 { 20 } else { 40 }) + 8 + 12 + 8 + class
     }
 
