@@ -38,7 +38,7 @@ check:
 	cargo clippy --quiet $(CHECKED) --all-targets -- -D warnings
 	cargo run --quiet --package xtask -- tidy
 	cargo run --quiet --package xtask -- commits
-	cargo test --quiet $(CHECKED) --lib --bins --tests
+	cargo test --quiet $(CHECKED)
 
 test:
 	@scripts/install.sh run
@@ -48,6 +48,7 @@ test:
 	$(XTASK) tidy
 	$(XTASK) commits
 	$(XTASK) test
+	cargo test --quiet --workspace --doc
 
 test-all:
 	@scripts/install.sh test

@@ -1,5 +1,6 @@
 //! One line in the log for each act of an operator: who, in which role, what, and how it ended.
 
+use adit_operate::api::ApiPrincipal;
 use tracing::{info, warn};
 
 /// The target of these lines, which every filter of the log lets through.
@@ -12,6 +13,12 @@ pub(crate) struct AuditActor {
     pub who: String,
     /// The role of the client; "owner" for a signal.
     pub role: &'static str,
+}
+
+impl From<ApiPrincipal> for AuditActor {
+    fn from(ApiPrincipal { name, role }: ApiPrincipal) -> Self {
+        Self { who: name, role: role.name() }
+    }
 }
 
 /// Logs an act by its name, its object, and its outcome: an error has the reason of the refusal.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::KeyDocument;
 use crate::config::{
-    AbsentKey, ChangeEffect, KeyInfo, OnReload, SectionInfo, Takes, file_sections,
+    AbsentKey, ChangeEffect, KeyInfo, OnReload, SectionInfo, Takes, file_sections, path_of,
 };
 
 /// The text of a document.
@@ -65,10 +65,6 @@ fn parts(info: &SectionInfo) -> (Vec<&KeyInfo>, Vec<SubTable<'_>>) {
         }
     }
     (values, tables)
-}
-
-fn path_of(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// The example.

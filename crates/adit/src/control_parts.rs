@@ -115,6 +115,17 @@ impl ServingRole {
         !matches!(self, Self::Standby(_))
     }
 
+    /// The state of a standby that has the store. The role is `Active` from then on.
+    pub(crate) fn take_ready(&mut self) -> Option<Box<StandbyParts>> {
+        match core::mem::replace(self, Self::Active) {
+            Self::Standby(standby) if standby.store.is_some() => Some(standby),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
     /// The state of a standby, if this is one.
     pub(crate) const fn standby(&self) -> Option<&StandbyParts> {
         match self {

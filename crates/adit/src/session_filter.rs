@@ -66,7 +66,12 @@ impl SessionFilter {
             seid: read("seid", text.seid.as_ref(), seid, "a SEID such as 0x0000000100000001")?,
             teid: read("teid", text.teid.as_ref(), teid, "a TEID such as 0x00000001")?,
             dnn: text.dnn.as_ref().map(|dnn| dnn.trim().to_ascii_lowercase()),
-            slice: read("slice", text.slice.as_ref(), slice, "a slice such as 1 or 1-00a1b2")?,
+            slice: read(
+                "slice",
+                text.slice.as_ref(),
+                |text| text.parse().ok(),
+                "a slice such as 1 or 1-00a1b2",
+            )?,
         })
     }
 }
@@ -77,16 +82,6 @@ pub(crate) fn number(text: &str) -> Option<u64> {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     }
-}
-
-/// SST, or SST and the six hexadecimal digits of SD.
-fn slice(text: &str) -> Option<SliceIdentity> {
-    let (sst, sd) = match text.split_once('-') {
-        Some((sst, sd)) if sd.len() == 6 => (sst, Some(u32::from_str_radix(sd, 16).ok()?)),
-        Some(_) => return None,
-        None => (text, None),
-    };
-    Some(SliceIdentity { sst: sst.parse().ok()?, sd })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use cargo_metadata::{Message, PackageId, TargetKind};
+use cargo_metadata::{Message, MetadataCommand, TargetKind};
 
 /// How a test prints why it was skipped, on a line of its own.
 const SKIPPED: &str = "skipped: ";
@@ -71,6 +71,7 @@ pub(crate) fn run(options: &TestOptions) -> anyhow::Result<()> {
 
 /// Builds the test programs of `packages`, of all without one.
 fn build(packages: &[String]) -> anyhow::Result<Vec<TestProgram>> {
+    let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let mut command = Command::new("cargo");
     command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
     // Another selection of packages would have other features and compile most of them again.
@@ -83,7 +84,8 @@ fn build(packages: &[String]) -> anyhow::Result<Vec<TestProgram>> {
         let Some(executable) = artifact.executable.filter(|_| artifact.profile.test) else {
             continue;
         };
-        let package = package_name(&artifact.package_id);
+        let package = metadata.packages.iter().find(|one| one.id == artifact.package_id);
+        let package = package.map(|one| one.name.to_string()).unwrap_or_default();
         if !packages.is_empty() && !packages.contains(&package) {
             continue;
         }
@@ -101,14 +103,6 @@ fn build(packages: &[String]) -> anyhow::Result<Vec<TestProgram>> {
     }
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
-}
-
-/// `adit-n4` of `path+file:///…/crates/n4#adit-n4@0.1.0`, and of `…/crates/adit#0.1.0` the
-/// folder's.
-fn package_name(id: &PackageId) -> String {
-    let (path, end) = id.repr.split_once('#').unwrap_or((&id.repr, ""));
-    let name = end.split_once('@').map_or_else(|| path.rsplit('/').next(), |(name, _)| Some(name));
-    name.unwrap_or_default().to_owned()
 }
 
 fn run_one(program: &TestProgram) -> anyhow::Result<ProgramRun> {
@@ -179,12 +173,5 @@ mod tests {
         assert_eq!(passed_tests(stdout), 12);
         assert_eq!(passed_tests("test result: FAILED. 3 passed; 1 failed;"), 3);
         assert_eq!(passed_tests("Segmentation fault"), 0);
-    }
-
-    #[test]
-    fn package_has_its_name_in_both_forms_of_identifiers() {
-        let name = |repr: &str| package_name(&PackageId { repr: repr.to_owned() });
-        assert_eq!(name("path+file:///a/crates/n4#adit-n4@0.1.0"), "adit-n4");
-        assert_eq!(name("path+file:///a/crates/adit#0.1.0"), "adit");
     }
 }

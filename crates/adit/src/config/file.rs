@@ -35,7 +35,7 @@ section! {
         qos: QosSection, Table => [];
         datapath: DatapathSection, Table => [];
         dpdk: DpdkSettings, Table => [];
-        ports: Vec<PortSettings> = "port", Table, OnReload::Depends("nothing of them") => [];
+        ports: Vec<PortSettings> = "port", Table, OnReload::Depends("none of their keys") => [];
         flow_offload: FlowOffloadSettings, Table;
         interfaces: Vec<InterfaceSection> = "interface", Table,
             OnReload::Depends("interfaces are added, after the others and on their ports: with a network instance of their own, or as further ones for tunnels. Not on kernel ports, not while XDP programs or flow rules of cards forward packets, and no n6 in a network instance that switches packets between its UEs, or that it would merge with others")

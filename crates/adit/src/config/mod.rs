@@ -69,7 +69,7 @@ pub(crate) use peer_names::ConfiguredPeer;
 pub(crate) use ports::{FlowOffloadSettings, PortDevice, PortSettings, XdpMode};
 pub(crate) use provisioning::{ApplicationSettings, ForwardingPolicySettings, UePoolSettings};
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
-pub(crate) use section::ConfigProblem;
+pub(crate) use section::{ConfigProblem, path_of};
 pub(crate) use standby::{StandbySettings, WhenIsolated};
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings};
 pub(crate) use store_tls::StoreTlsFiles;

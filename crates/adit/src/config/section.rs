@@ -227,7 +227,7 @@ impl<'t> ConfigSection<'t> {
 }
 
 /// The path of a key in the section at `path`.
-pub(super) fn path_of(path: &str, key: &str) -> String {
+pub(crate) fn path_of(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 

@@ -43,11 +43,8 @@ impl ControlThread {
         {
             standby.link.request_store();
         }
-        let has_store = self.parts.role.standby().is_some_and(|standby| standby.store.is_some());
         if is_settled
-            && has_store
-            && let ServingRole::Standby(standby) =
-                core::mem::replace(&mut self.parts.role, ServingRole::Active)
+            && let Some(standby) = self.parts.role.take_ready()
             && let Err(error) = self.take_over(now, *standby)
         {
             self.end = Some(ControlEnd::Failed(format!("cannot take over: {error:#}")));

@@ -11,7 +11,6 @@ use super::reads::NoParameters;
 use super::schemas::{ActOutcome, ReloadProblem};
 use super::state::ApiState;
 use crate::admin::AdminAct;
-use crate::audit::AuditActor;
 use crate::reload::ReloadDocument;
 
 /// Whether new sessions are refused.
@@ -61,8 +60,7 @@ macro_rules! acts {
             State(api): State<ApiState>,
             $($body)*
         ) -> ApiAnswer {
-            let ApiPrincipal { name, role } = principal;
-            api.act(&AuditActor { who: name, role: role.name() }, $act).await
+            api.act(&principal.into(), $act).await
         }
     )+};
 }

@@ -12,7 +12,7 @@ use super::answer::{ApiProblem, ProblemAnswers};
 use super::reads::NoParameters;
 use super::state::ApiState;
 use super::tap_body::{self, CaptureBody};
-use crate::audit::{self, AuditActor};
+use crate::audit;
 use crate::tap::packet::TraceLine;
 use crate::tap::{CaptureWish, JSON_LINES, JsonLines, TapQuestion, TapStream, TraceWish};
 use crate::tap_client::capture_writer::CaptureWriter;
@@ -89,8 +89,7 @@ async fn start(
         }
     };
     let outcome = started.as_ref().map(drop).map_err(|problem| problem.detail.as_str());
-    let actor = AuditActor { who: principal.name, role: principal.role.name() };
-    audit::record(&actor, kind, Some(&subject), outcome);
+    audit::record(&principal.into(), kind, Some(&subject), outcome);
     started
 }
 

@@ -254,15 +254,11 @@ macro_rules! qer_parts {
         qfi: qfi = |qfi| qfi, QFI;
         rqi: rqi = |rqi| rqi.contains(ie::Rqi::RQI), RQI;
         ppi: paging_policy_indicator = |ppi| ppi.0, PAGING_POLICY_INDICATOR;
-        flow_tos: dl_flow_level_marking & |marking| marking.tos_traffic_class.map(pair),
+        flow_tos: dl_flow_level_marking & |marking| marking.tos_traffic_class.map(<(u8, u8)>::from),
             DL_FLOW_LEVEL_MARKING;
-        service_class: dl_flow_level_marking & |marking| marking.service_class_indicator.map(pair),
+        service_class: dl_flow_level_marking & |marking| marking.service_class_indicator.map(<(u8, u8)>::from),
             DL_FLOW_LEVEL_MARKING;
     }) };
-}
-
-fn pair([first, second]: [u8; 2]) -> (u8, u8) {
-    (first, second)
 }
 
 pub(super) fn create_qer(group: &CreateQer<'_>, when: RequestTime) -> Result<Qer, Rejected> {

@@ -1,6 +1,5 @@
 //! The neighbor cache over the tables, under virtual time.
 
-#[allow(dead_code, reason = "the tests of adit-tables use more of it")]
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::support::{N3, N6, config, install, ip, rules, uninstall};

@@ -1,7 +1,7 @@
 //! The drivers of the fuzz targets, so that tests can replay findings.
 //!
 //! Each function takes any octets and panics if an invariant does not hold. The targets in `fuzz/`
-//! and the replay in `tests/regressions.rs` both call them through [`TARGETS`].
+//! and the replay in `tests/in_memory/regressions.rs` both call them through [`TARGETS`].
 
 mod compile;
 mod frames;

@@ -219,7 +219,6 @@ const ANY: &[&str] = &["*"];
 /// Files that may hold `unsafe` in rooms that may not.
 const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/c_floor.rs",
-    "crates/lab-measure/src/baseband_app/sched_attributes.rs",
     "crates/lab-engine/src/memif/shared.rs",
     "crates/lab-measure/src/baseband_app/sched_attributes.rs",
     "crates/lab/src/tun.rs",
