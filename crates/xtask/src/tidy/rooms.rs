@@ -108,6 +108,7 @@ const ROOMS: &[Room] = &[
         imports: &["adit-types", "adit-tables", "adit-n4"],
         may: &[Clock],
     },
+    Room { package: "adit-nrf", imports: &["adit-types", "adit-transport"], may: &[Clock] },
     Room {
         package: "adit",
         imports: &[
@@ -130,6 +131,7 @@ const ROOMS: &[Room] = &[
             "adit-transport",
             "adit-shared-store",
             "adit-operate",
+            "adit-nrf",
         ],
         may: &[Clock],
     },
@@ -241,6 +243,7 @@ const FLOOR_FIVE_CRATES: &[&str] =
 const FLOOR_FIVE: &[&str] = &[
     "adit",
     "adit-operate",
+    "adit-nrf",
     "adit-bench",
     "adit-lab-process",
     "adit-lab-engine",
