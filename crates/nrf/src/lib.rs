@@ -9,13 +9,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answer;
 mod instance_id;
 mod profile;
+mod registration;
 mod server;
+mod state;
 
 pub use instance_id::{NfInstanceUuid, NfInstanceUuidError};
 pub use profile::{
     AtsssCapability, DnnUpfInfoItem, InterfaceUpfInfoItem, Ipv4AddressRange, Ipv6PrefixRange,
     NfProfile, NfStatus, PduSessionType, Snssai, SnssaiUpfInfoItem, UpInterfaceType, UpfInfo,
 };
+pub use registration::{Announcement, ClientEnd};
 pub use server::{NrfServer, NrfServerError};
+pub use state::{NrfCounters, NrfPhase, NrfServerState, NrfState};

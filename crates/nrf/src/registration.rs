@@ -1,0 +1,445 @@
+//! The state machine of a registration: which request is next, and what each answer changes.
+//!
+//! The caller alternates: [`Registration::poll`] returns a request, [`Registration::handle`] takes
+//! its answer. One request is open at a time; every failure makes the next one wait.
+
+mod operation;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use adit_types::Nanos;
+
+use crate::answer::{NrfAnswer, NrfFault};
+use crate::instance_id::NfInstanceUuid;
+use crate::profile::{NfProfile, NfStatus};
+use crate::server::{NrfServer, located};
+use crate::state::{NrfCounters, NrfPhase, NrfServerState, NrfState};
+pub(crate) use operation::NrfRequest;
+use operation::{Operation, OperationKind};
+
+/// Time between heartbeats if the NRF sets none.
+const HEARTBEAT_DEFAULT: Nanos = Nanos::from_secs(10);
+/// The longest time between heartbeats.
+const HEARTBEAT_MAX: Nanos = Nanos::from_secs(3600);
+/// Pause after a first failure; doubled after each further one.
+const PAUSE_MIN: Nanos = Nanos::from_secs(1);
+/// The longest pause of the client's own.
+const PAUSE_MAX: Nanos = Nanos::from_secs(60);
+/// The longest pause that an NRF may ask for.
+const RETRY_AFTER_MAX: Nanos = Nanos::from_secs(300);
+/// Failed updates in a row after which another NRF, or the same one anew, gets the registration.
+const UPDATE_TRIES: u32 = 2;
+/// Redirections of one request at most.
+const REDIRECTS_MAX: u8 = 3;
+/// A token is renewed this long before it expires.
+const TOKEN_MARGIN: Nanos = Nanos::from_secs(5);
+
+/// The state that the NRF shall know.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Announcement {
+    /// `None` while nothing is to be registered: on a standby, or while sessions are restored.
+    pub profile: Option<Arc<NfProfile>>,
+    /// The operator drains the UPF: no SMF shall discover it.
+    pub is_draining: bool,
+    /// Unit: per cent. A change waits for the next heartbeat.
+    pub load: u8,
+    /// The client shall end.
+    pub end: Option<ClientEnd>,
+}
+
+/// How a client ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientEnd {
+    /// The UPF ends: its registration as well.
+    Deregister,
+    /// Another process continues as the same UPF: the registration stays.
+    Keep,
+}
+
+/// Settings that stay while the client runs.
+#[derive(Debug, Clone)]
+pub(crate) struct RegistrationSettings {
+    /// By priority.
+    pub servers: Vec<NrfServer>,
+    pub instance: NfInstanceUuid,
+    /// Requests carry access tokens.
+    pub uses_tokens: bool,
+    /// The time between heartbeats that is proposed.
+    pub heartbeat: Option<Nanos>,
+}
+
+/// A change that a log has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NrfEvent {
+    Registered { server: String, heartbeat: Nanos },
+    Forgotten { server: String },
+    Deregistered { server: String },
+    Failed { server: String, problem: String },
+}
+
+#[derive(Debug)]
+pub(crate) struct Registration {
+    settings: RegistrationSettings,
+    servers: Vec<ServerRecord>,
+    held: Option<HeldRegistration>,
+    /// The request that is open, or is sent next.
+    operation: Option<Operation>,
+    token: Option<AccessToken>,
+    counters: NrfCounters,
+    events: VecDeque<NrfEvent>,
+    has_ended: bool,
+}
+
+#[derive(Debug)]
+struct ServerRecord {
+    uri: String,
+    /// No registration is tried before.
+    not_before: Nanos,
+    failures: u32,
+    problem: Option<String>,
+}
+
+/// The registration that an NRF has accepted.
+#[derive(Debug)]
+struct HeldRegistration {
+    server: usize,
+    resource: String,
+    content: RequestContent,
+    heartbeat: Nanos,
+    next_heartbeat: Nanos,
+    /// No update is tried before.
+    not_before: Nanos,
+    failures: u32,
+}
+
+/// The state of the UPF that a request carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestContent {
+    profile: Arc<NfProfile>,
+    status: NfStatus,
+    load: u8,
+}
+
+#[derive(Debug)]
+struct AccessToken {
+    text: String,
+    server: usize,
+    until: Nanos,
+}
+
+impl Registration {
+    pub(crate) fn new(settings: RegistrationSettings) -> Self {
+        let record = |server: &NrfServer| ServerRecord {
+            uri: server.to_string(),
+            not_before: Nanos(0),
+            failures: 0,
+            problem: None,
+        };
+        Self {
+            servers: settings.servers.iter().map(record).collect(),
+            settings,
+            held: None,
+            operation: None,
+            token: None,
+            counters: NrfCounters::default(),
+            events: VecDeque::new(),
+            has_ended: false,
+        }
+    }
+
+    /// The next request, if it is time for one. [`Self::handle`] takes its answer.
+    pub(crate) fn poll(&mut self, now: Nanos, announced: &Announcement) -> Option<NrfRequest> {
+        if self.operation.is_none() {
+            self.operation = self.next_operation(now, announced);
+        }
+        let operation = self.operation.as_mut()?;
+        let server = operation.server;
+        let token = self.token.as_ref().filter(|of| of.server == server && of.until > now);
+        operation.requests_token = self.settings.uses_tokens && token.is_none();
+        if operation.requests_token {
+            let root = self.settings.servers.get(server)?;
+            return Some(NrfRequest::token(root, self.settings.instance));
+        }
+        let held = self.held.as_ref().map(|held| &held.content);
+        let token = token.map(|of| of.text.clone());
+        Some(operation.request(held, self.settings.instance, self.settings.heartbeat, token))
+    }
+
+    fn next_operation(&mut self, now: Nanos, announced: &Announcement) -> Option<Operation> {
+        match announced.end {
+            Some(ClientEnd::Deregister) if !self.has_ended => {
+                let HeldRegistration { server, resource, content, .. } = self.held.take()?;
+                return Some(Operation::new(
+                    OperationKind::Deregister,
+                    server,
+                    resource,
+                    content,
+                    now,
+                ));
+            }
+            Some(_) => return None,
+            None => {}
+        }
+        let content = RequestContent {
+            profile: Arc::clone(announced.profile.as_ref()?),
+            status: if announced.is_draining {
+                NfStatus::Undiscoverable
+            } else {
+                NfStatus::Registered
+            },
+            load: announced.load.min(100),
+        };
+        let Some(held) = &self.held else {
+            let server = self.servers.iter().position(|server| server.not_before <= now)?;
+            let uri = self.settings.servers.get(server)?.instance_uri(self.settings.instance);
+            return Some(Operation::new(OperationKind::Register, server, uri, content, now));
+        };
+        let is_due = now >= held.next_heartbeat || held.failures > 0;
+        let is_wanted = is_due || held.content.is_outdated(&content);
+        (is_wanted && now >= held.not_before).then(|| {
+            let uri = held.resource.clone();
+            Operation::new(OperationKind::Update, held.server, uri, content, now)
+        })
+    }
+
+    /// When [`Self::poll`] may return a request without a new announcement.
+    pub(crate) fn next_time(&self, announced: &Announcement) -> Nanos {
+        if announced.end.is_some() || announced.profile.is_none() {
+            return Nanos::NEVER;
+        }
+        match &self.held {
+            Some(held) if held.failures > 0 => held.not_before,
+            Some(held) => held.next_heartbeat.max(held.not_before),
+            None => {
+                let times = self.servers.iter().map(|server| server.not_before);
+                times.min().unwrap_or(Nanos::NEVER)
+            }
+        }
+    }
+
+    /// Takes the answer to the last request.
+    pub(crate) fn handle(&mut self, now: Nanos, answer: Result<NrfAnswer, NrfFault>) {
+        let Some(mut operation) = self.operation.take() else { return };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(fault) => return self.fail(now, operation, fault.to_string(), None),
+        };
+        if operation.requests_token {
+            return self.take_token(now, operation, &answer);
+        }
+        match answer.status {
+            200..=299 => self.succeed(now, &operation, &answer),
+            307 | 308 => self.redirect(now, operation, &answer),
+            401 if operation.may_renew_token && self.settings.uses_tokens => {
+                self.token = None;
+                operation.may_renew_token = false;
+                self.operation = Some(operation);
+            }
+            404 if operation.kind == OperationKind::Update => {
+                self.counters.forgotten += 1;
+                self.held = None;
+                let server = self.uri(operation.server);
+                self.events.push_back(NrfEvent::Forgotten { server });
+            }
+            404 | 410 if operation.kind == OperationKind::Deregister => {
+                self.succeed(now, &operation, &answer);
+            }
+            _ => self.refuse(now, operation, &answer),
+        }
+    }
+
+    /// Gives up the open request. A registration may have reached the NRF.
+    pub(crate) fn abandon(&mut self) {
+        let Some(operation) = self.operation.take() else { return };
+        if operation.kind == OperationKind::Register {
+            self.held =
+                Some(HeldRegistration::new(&operation, operation.uri.clone(), Nanos::NEVER));
+        }
+    }
+
+    fn succeed(&mut self, now: Nanos, operation: &Operation, answer: &NrfAnswer) {
+        let server = self.uri(operation.server);
+        if let Some(record) = self.servers.get_mut(operation.server) {
+            *record =
+                ServerRecord { not_before: now, failures: 0, problem: None, uri: server.clone() };
+        }
+        let heartbeat =
+            answer.heartbeat_s().map(|seconds| Nanos::from_secs(seconds).min(HEARTBEAT_MAX));
+        match operation.kind {
+            OperationKind::Register => {
+                self.counters.registrations += 1;
+                let resource = answer.location.as_ref();
+                let resource = resource.and_then(|location| located(&operation.uri, location));
+                let resource = resource.unwrap_or_else(|| operation.uri.clone());
+                let heartbeat = heartbeat.or(self.settings.heartbeat).unwrap_or(HEARTBEAT_DEFAULT);
+                self.held = Some(HeldRegistration::new(operation, resource, heartbeat));
+                self.events.push_back(NrfEvent::Registered { server, heartbeat });
+            }
+            OperationKind::Update => {
+                self.counters.updates += 1;
+                let Some(held) = &mut self.held else { return };
+                let heartbeat = heartbeat.unwrap_or(held.heartbeat);
+                *held = HeldRegistration::new(operation, held.resource.clone(), heartbeat);
+            }
+            OperationKind::Deregister => {
+                self.has_ended = true;
+                self.events.push_back(NrfEvent::Deregistered { server });
+            }
+        }
+    }
+
+    /// Follows a redirection; one that is permanent holds for later requests as well.
+    /// Spec: TS 29.500 §6.10.9.
+    fn redirect(&mut self, now: Nanos, mut operation: Operation, answer: &NrfAnswer) {
+        let location = answer.location.as_deref();
+        let uri = location.and_then(|location| located(&operation.uri, location));
+        let Some(uri) = uri.filter(|_| operation.redirects < REDIRECTS_MAX) else {
+            return self.refuse(now, operation, answer);
+        };
+        self.counters.redirects += 1;
+        operation.redirects += 1;
+        operation.uri.clone_from(&uri);
+        if let Some(held) = self.held.as_mut().filter(|_| answer.status == 308) {
+            held.resource = uri;
+        }
+        self.operation = Some(operation);
+    }
+
+    fn take_token(&mut self, now: Nanos, operation: Operation, answer: &NrfAnswer) {
+        match answer.token().filter(|_| answer.status == 200) {
+            Some(granted) => {
+                self.counters.tokens += 1;
+                // One that has expired is used once all the same: clocks may differ.
+                let lifetime = Nanos::from_secs(granted.lifetime_s).since(TOKEN_MARGIN);
+                let until = now + lifetime.max(PAUSE_MIN);
+                self.token =
+                    Some(AccessToken { text: granted.token, server: operation.server, until });
+                self.operation = Some(operation);
+            }
+            None => self.refuse(now, operation, answer),
+        }
+    }
+
+    fn refuse(&mut self, now: Nanos, operation: Operation, answer: &NrfAnswer) {
+        let what =
+            if operation.requests_token { "the token request" } else { operation.kind.name() };
+        let problem = answer.refusal(what, self.settings.uses_tokens);
+        // A change that the NRF does not take as a patch may do as a registration.
+        let is_final =
+            (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 413 | 429);
+        if operation.kind == OperationKind::Update && is_final {
+            self.held = None;
+        }
+        let pause = answer
+            .retry_after_s
+            .map(|seconds| Nanos::from_secs(seconds).clamp(PAUSE_MIN, RETRY_AFTER_MAX));
+        self.fail(now, operation, problem, pause);
+    }
+
+    fn fail(&mut self, now: Nanos, operation: Operation, problem: String, pause: Option<Nanos>) {
+        self.counters.failures += 1;
+        let Some(record) = self.servers.get_mut(operation.server) else { return };
+        record.failures = record.failures.saturating_add(1);
+        let pause = pause.unwrap_or_else(|| own_pause(record.failures, self.counters.failures));
+        let is_new = record.problem.as_ref() != Some(&problem);
+        if is_new {
+            let server = record.uri.clone();
+            self.events.push_back(NrfEvent::Failed { server, problem: problem.clone() });
+        }
+        record.problem = Some(problem);
+        match (operation.kind, &mut self.held) {
+            (OperationKind::Deregister, _) => self.has_ended = true,
+            (OperationKind::Update, Some(held))
+                if held.failures + 1 < UPDATE_TRIES && pause <= held.heartbeat =>
+            {
+                held.failures += 1;
+                held.not_before = now + pause;
+            }
+            _ => {
+                self.held = None;
+                record.not_before = now + pause;
+            }
+        }
+    }
+
+    fn uri(&self, server: usize) -> String {
+        self.servers.get(server).map(|record| record.uri.clone()).unwrap_or_default()
+    }
+
+    /// True if nothing is left to do for the end that is announced.
+    pub(crate) fn has_ended(&self, announced: &Announcement) -> bool {
+        let is_idle = self.operation.is_none();
+        match announced.end {
+            Some(ClientEnd::Keep) => true,
+            Some(ClientEnd::Deregister) => self.has_ended || is_idle && self.held.is_none(),
+            None => false,
+        }
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<NrfEvent> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn state(&self, announced: &Announcement) -> NrfState {
+        let held = self.held.as_ref();
+        let phase = match (announced.end, held, &announced.profile) {
+            (Some(_), ..) => NrfPhase::Ended,
+            (_, Some(_), _) => NrfPhase::Registered,
+            (_, None, Some(_)) => NrfPhase::Registering,
+            (_, None, None) => NrfPhase::Waiting,
+        };
+        let server = |record: &ServerRecord| NrfServerState {
+            uri: record.uri.clone(),
+            problem: record.problem.clone(),
+            failures: record.failures,
+        };
+        NrfState {
+            phase,
+            server: held.map(|held| held.server),
+            resource: held.map(|held| held.resource.clone()),
+            status: held.map(|held| held.content.status),
+            load: held.map(|held| held.content.load),
+            heartbeat: held.map(|held| held.heartbeat),
+            servers: self.servers.iter().map(server).collect(),
+            counters: self.counters,
+        }
+    }
+}
+
+impl HeldRegistration {
+    /// After `operation`. The next heartbeat is sent a tenth of its time early, so that the NRF
+    /// has it in time.
+    fn new(operation: &Operation, resource: String, heartbeat: Nanos) -> Self {
+        Self {
+            server: operation.server,
+            resource,
+            content: operation.content.clone(),
+            heartbeat,
+            next_heartbeat: operation.began + heartbeat.since(Nanos(heartbeat.0 / 10)),
+            not_before: Nanos(0),
+            failures: 0,
+        }
+    }
+}
+
+impl RequestContent {
+    /// True if the NRF shall know `current` before the next heartbeat.
+    fn is_outdated(&self, current: &Self) -> bool {
+        let Self { profile, status, load: _ } = self;
+        *status != current.status
+            || !Arc::ptr_eq(profile, &current.profile) && *profile != current.profile
+    }
+}
+
+/// The pause after `failures` in a row: up to a quarter more than twice the last one, so that
+/// UPFs of one NRF drift apart.
+fn own_pause(failures: u32, spread: u64) -> Nanos {
+    let doubled = PAUSE_MIN.0 << failures.saturating_sub(1).min(16);
+    let pause = doubled.min(PAUSE_MAX.0);
+    // The bits of a counter in another order: no source of random numbers.
+    let part = spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    Nanos(pause + pause / 4 * part / 256)
+}

@@ -1,0 +1,192 @@
+//! One request of a registration and its body.
+
+use adit_types::Nanos;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::instance_id::NfInstanceUuid;
+use crate::profile::{NfProfile, NfStatus};
+use crate::registration::RequestContent;
+use crate::server::NrfServer;
+
+/// A request until its last answer: redirections and tokens repeat it.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub kind: OperationKind,
+    /// The NRF, by its place.
+    pub server: usize,
+    pub uri: String,
+    pub content: RequestContent,
+    pub began: Nanos,
+    pub redirects: u8,
+    /// The request that is open is one for a token.
+    pub requests_token: bool,
+    /// The NRF may still say that the token is no longer good.
+    pub may_renew_token: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OperationKind {
+    /// NFRegister.
+    Register,
+    /// NFUpdate: a heartbeat, with what has changed.
+    Update,
+    /// NFDeregister.
+    Deregister,
+}
+
+/// A request as it is sent.
+#[derive(Clone, PartialEq, Eq)]
+#[allow(missing_debug_implementations, reason = "nobody prints a token")]
+pub(crate) struct NrfRequest {
+    pub method: &'static str,
+    pub uri: String,
+    pub content_type: Option<&'static str>,
+    pub token: Option<String>,
+    pub instance: NfInstanceUuid,
+    pub body: Vec<u8>,
+}
+
+/// The body of NFRegister. Spec: TS 29.510 §6.1.6.2.2.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RegisteredProfile<'a> {
+    nf_instance_id: String,
+    nf_type: &'static str,
+    nf_status: NfStatus,
+    #[serde(rename = "heartBeatTimer", skip_serializing_if = "Option::is_none")]
+    heartbeat_s: Option<u64>,
+    load: u8,
+    #[serde(flatten)]
+    profile: &'a NfProfile,
+}
+
+/// An operation of JSON Patch. Spec: RFC 6902 §4.
+#[derive(Serialize)]
+struct PatchItem {
+    op: &'static str,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
+}
+
+impl OperationKind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Register => "the registration",
+            Self::Update => "a heartbeat",
+            Self::Deregister => "the deregistration",
+        }
+    }
+}
+
+impl Operation {
+    pub(crate) const fn new(
+        kind: OperationKind,
+        server: usize,
+        uri: String,
+        content: RequestContent,
+        began: Nanos,
+    ) -> Self {
+        Self {
+            kind,
+            server,
+            uri,
+            content,
+            began,
+            redirects: 0,
+            requests_token: false,
+            may_renew_token: true,
+        }
+    }
+
+    /// The request. `held`: what the NRF has, of which an update sends the differences.
+    pub(crate) fn request(
+        &self,
+        held: Option<&RequestContent>,
+        instance: NfInstanceUuid,
+        heartbeat: Option<Nanos>,
+        token: Option<String>,
+    ) -> NrfRequest {
+        let (method, content_type, body) = match self.kind {
+            OperationKind::Register => {
+                let RequestContent { profile, status, load } = &self.content;
+                let profile = RegisteredProfile {
+                    nf_instance_id: instance.to_string(),
+                    nf_type: "UPF",
+                    nf_status: *status,
+                    heartbeat_s: heartbeat.map(|span| span.to_duration().as_secs()),
+                    load: *load,
+                    profile,
+                };
+                ("PUT", Some("application/json"), json(&profile))
+            }
+            OperationKind::Update => {
+                let items = patch(held, &self.content);
+                ("PATCH", Some("application/json-patch+json"), json(&items))
+            }
+            OperationKind::Deregister => ("DELETE", None, Vec::new()),
+        };
+        NrfRequest { method, uri: self.uri.clone(), content_type, token, instance, body }
+    }
+}
+
+impl NrfRequest {
+    /// A request for a token. Spec: TS 29.510 §5.4.2.2, §6.3.5.2.2.
+    pub(crate) fn token(server: &NrfServer, instance: NfInstanceUuid) -> Self {
+        let body = format!(
+            "grant_type=client_credentials&nfInstanceId={instance}&nfType=UPF&targetNfType=NRF&scope=nnrf-nfm"
+        );
+        Self {
+            method: "POST",
+            uri: server.token_uri(),
+            content_type: Some("application/x-www-form-urlencoded"),
+            token: None,
+            instance,
+            body: body.into_bytes(),
+        }
+    }
+}
+
+/// A heartbeat, and the attributes of the profile that are no longer as `held` has them.
+/// Spec: TS 29.510 §5.2.2.3.
+fn patch(held: Option<&RequestContent>, current: &RequestContent) -> Vec<PatchItem> {
+    let replaced = |path: &str, value: Value| PatchItem {
+        op: "replace",
+        path: path.to_owned(),
+        value: Some(value),
+    };
+    let status = serde_json::to_value(current.status).unwrap_or_default();
+    let mut items = vec![replaced("/nfStatus", status), replaced("/load", current.load.into())];
+    let Some(held) = held.filter(|held| held.profile != current.profile) else { return items };
+    let (old, new) = (attributes(&held.profile), attributes(&current.profile));
+    for (name, value) in &new {
+        match old.get(name) {
+            Some(same) if same == value => {}
+            Some(_) => items.push(replaced(&format!("/{name}"), value.clone())),
+            None => {
+                let value = Some(value.clone());
+                items.push(PatchItem { op: "add", path: format!("/{name}"), value });
+            }
+        }
+    }
+    let gone = old.keys().filter(|name| !new.contains_key(*name));
+    items.extend(gone.map(|name| PatchItem {
+        op: "remove",
+        path: format!("/{name}"),
+        value: None,
+    }));
+    items
+}
+
+fn attributes(profile: &NfProfile) -> Map<String, Value> {
+    match serde_json::to_value(profile) {
+        Ok(Value::Object(attributes)) => attributes,
+        _ => Map::new(),
+    }
+}
+
+/// The text of a body, which is made of strings, numbers and lists: it always has one.
+fn json(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
+}
