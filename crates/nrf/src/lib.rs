@@ -10,12 +10,15 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod client;
+mod exchange;
 mod instance_id;
 mod profile;
 mod registration;
 mod server;
 mod state;
 
+pub use client::{NrfClient, NrfClientConfig};
 pub use instance_id::{NfInstanceUuid, NfInstanceUuidError};
 pub use profile::{
     AtsssCapability, DnnUpfInfoItem, InterfaceUpfInfoItem, Ipv4AddressRange, Ipv6PrefixRange,

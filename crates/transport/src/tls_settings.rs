@@ -100,6 +100,18 @@ impl TlsSettings {
         server.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self { client, server: Some(Arc::new(server)), name: Some(name) })
     }
+
+    /// Whom a client trusts, and what it shows.
+    #[must_use]
+    pub const fn client(&self) -> &Arc<ClientConfig> {
+        &self.client
+    }
+
+    /// The name that certificates must be for; `None` for that of the peer's address.
+    #[must_use]
+    pub const fn name(&self) -> Option<&ServerName<'static>> {
+        self.name.as_ref()
+    }
 }
 
 /// Accepts a certificate that a trusted authority signed and that names the peer. Rejects the

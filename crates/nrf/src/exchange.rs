@@ -1,0 +1,164 @@
+//! One request and its answer over a connection of their own.
+//!
+//! Requests are seconds apart at least. A connection that waits between them would only add states:
+//! it can be dead unnoticed, and an NRF can keep a client busy through it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use adit_transport::{TlsFault, TlsSettings};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http2;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::answer::{BODY_MAX, NrfAnswer, NrfFault, shown};
+use crate::registration::NrfRequest;
+
+/// How long a request may take, with connection and answer.
+const REQUEST_MAX: Duration = Duration::from_secs(5);
+
+/// How long a connection to one address may take.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// Addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 4;
+
+/// Octets of a connection that HTTP/2 holds at most.
+const WINDOW: u32 = 65_535;
+
+/// Octets of the fields of an answer.
+const FIELDS_MAX: u32 = 16 * 1024;
+
+/// Sends a request, and returns its answer.
+pub(crate) async fn exchange(
+    tls: Option<&TlsSettings>,
+    request: &NrfRequest,
+) -> Result<NrfAnswer, NrfFault> {
+    timeout(REQUEST_MAX, exchange_untimed(tls, request)).await.unwrap_or(Err(NrfFault::TooSlow))
+}
+
+async fn exchange_untimed(
+    tls: Option<&TlsSettings>,
+    request: &NrfRequest,
+) -> Result<NrfAnswer, NrfFault> {
+    let uri: Uri = request.uri.parse().map_err(|_| NrfFault::Unresolved)?;
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_tls = uri.scheme_str() == Some("https");
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let stream = connect(host, port).await?;
+    if !is_tls {
+        return ask(stream, uri, request).await;
+    }
+    let tls = tls.ok_or(NrfFault::NoTls)?;
+    let name = match tls.name() {
+        Some(name) => name.clone(),
+        None => ServerName::try_from(host.to_owned()).map_err(|_| NrfFault::Unresolved)?,
+    };
+    let mut config = (**tls.client()).clone();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TlsConnector::from(std::sync::Arc::new(config)).connect(name, stream).await;
+    let stream = stream.map_err(|error| NrfFault::Tls(tls_fault(&error)))?;
+    ask(stream, uri, request).await
+}
+
+async fn connect(host: &str, port: u16) -> Result<TcpStream, NrfFault> {
+    let addresses = lookup_host((host, port)).await.map_err(|_| NrfFault::Unresolved)?;
+    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
+    let mut fault = NrfFault::Unresolved;
+    for address in addresses {
+        fault = match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => NrfFault::Unconnected(format!("{address}: {}", error.kind())),
+            Err(_) => NrfFault::Unconnected(format!("{address}: no answer")),
+        };
+    }
+    Err(fault)
+}
+
+async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    uri: Uri,
+    request: &NrfRequest,
+) -> Result<NrfAnswer, NrfFault> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+    builder.max_header_list_size(FIELDS_MAX);
+    let link = builder.handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = link.map_err(|error| http_fault(&error))?;
+    let driver = ConnectionDriver(tokio::spawn(async { drop(connection.await) }));
+    let request = to_http(uri, request)?;
+    let response = sender.send_request(request).await.map_err(|error| http_fault(&error))?;
+    let answer = to_answer(response).await;
+    drop(driver);
+    answer
+}
+
+/// The task of a connection, which ends with it.
+struct ConnectionDriver(tokio::task::JoinHandle<()>);
+
+impl Drop for ConnectionDriver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The request with the header fields of TS 29.500 §5.2.2.
+fn to_http(uri: Uri, request: &NrfRequest) -> Result<Request<Full<Bytes>>, NrfFault> {
+    let mut builder = Request::builder()
+        .method(request.method)
+        .uri(uri)
+        .header(USER_AGENT, format!("UPF-{}", request.instance))
+        .header(ACCEPT, "application/json, application/problem+json");
+    if let Some(content_type) = request.content_type {
+        builder = builder.header(CONTENT_TYPE, content_type);
+    }
+    if let Some(token) = &request.token {
+        builder = builder.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let body = Full::new(Bytes::from(request.body.clone()));
+    builder.body(body).map_err(|error| NrfFault::Http(error.to_string()))
+}
+
+async fn to_answer(response: Response<Incoming>) -> Result<NrfAnswer, NrfFault> {
+    let (parts, body) = response.into_parts();
+    let field = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let mut answer = NrfAnswer {
+        status: parts.status.as_u16(),
+        location: field(LOCATION).map(str::to_owned),
+        retry_after_s: field(RETRY_AFTER).and_then(|value| value.trim().parse().ok()),
+        body: Vec::new(),
+    };
+    let body = Limited::new(body, BODY_MAX).collect().await;
+    answer.body = match body {
+        Ok(body) => body.to_bytes().to_vec(),
+        Err(error) if error.is::<LengthLimitError>() => return Err(NrfFault::TooLong),
+        Err(error) => match error.downcast::<hyper::Error>() {
+            Ok(error) => return Err(http_fault(&error)),
+            Err(error) => return Err(NrfFault::Http(shown(&error.to_string()))),
+        },
+    };
+    Ok(answer)
+}
+
+/// The error of HTTP/2, with its cause.
+fn http_fault(error: &hyper::Error) -> NrfFault {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    NrfFault::Http(shown(&format!("{error}{}", cause.unwrap_or_default())))
+}
+
+fn tls_fault(error: &io::Error) -> TlsFault {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    cause.map_or(TlsFault::Protocol, TlsFault::from)
+}
