@@ -56,6 +56,30 @@ impl LoadSession {
     }
 }
 
+/// The adit that a session crosses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UserPlane {
+    /// Where its tunnels end.
+    pub n3: Ipv4Addr,
+    /// Link-layer addresses of its ports.
+    pub n3_mac: MacAddr,
+    pub n6_mac: MacAddr,
+}
+
+impl UserPlane {
+    /// The only one of most namespaces.
+    fn only() -> Self {
+        Self { n3: smf::N3, n3_mac: mac("up0"), n6_mac: mac("core0") }
+    }
+}
+
+/// A session, and the adit that it crosses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlacedSession {
+    pub session: LoadSession,
+    pub through: UserPlane,
+}
+
 /// The packets that arrived.
 #[derive(Debug)]
 pub(crate) struct ReloadTrafficOutcome {
@@ -144,19 +168,16 @@ fn answer_arp(link: &PacketLink, request: &[u8], stations: &[Station]) {
 struct TrafficSenders {
     gnb: PacketLink,
     network: PacketLink,
-    n3: MacAddr,
-    n6: MacAddr,
 }
 
 impl TrafficSenders {
     fn open() -> Self {
-        let (gnb, network) = (PacketLink::open("gnb0"), PacketLink::open("net0"));
-        Self { gnb, network, n3: mac("up0"), n6: mac("core0") }
+        Self { gnb: PacketLink::open("gnb0"), network: PacketLink::open("net0") }
     }
 
-    fn send_uplink(&self, session: &LoadSession, number: u64) {
-        let packet = PacketBuilder::ethernet(self.n3, GNB.1)
-            .ipv4(smf::GNB, smf::N3)
+    fn send_uplink(&self, PlacedSession { session, through }: &PlacedSession, number: u64) {
+        let packet = PacketBuilder::ethernet(through.n3_mac, GNB.1)
+            .ipv4(smf::GNB, through.n3)
             .gtpu(session.teid.0)
             .psc_ul(9)
             .ipv4(session.ue, "8.8.8.8")
@@ -165,8 +186,8 @@ impl TrafficSenders {
         self.gnb.send(&packet.build());
     }
 
-    fn send_downlink(&self, session: &LoadSession, number: u64) {
-        let packet = PacketBuilder::ethernet(self.n6, FORMER_GATEWAY.1)
+    fn send_downlink(&self, PlacedSession { session, through }: &PlacedSession, number: u64) {
+        let packet = PacketBuilder::ethernet(through.n6_mac, FORMER_GATEWAY.1)
             .ipv4("8.8.8.8", session.ue)
             .udp(9000, 4000)
             .payload(&[&[0; 32], &number.to_be_bytes()[..]].concat());
@@ -179,18 +200,30 @@ const GATEWAYS: &[Station] = &[FORMER_GATEWAY, LATER_GATEWAY, ADDED_GATEWAY];
 impl ReloadTraffic {
     /// Starts packets of all sessions in turn, once the first ones arrived.
     pub(crate) fn start(sessions: Vec<LoadSession>) -> Self {
+        let through = UserPlane::only();
+        let place = |session| PlacedSession { session, through };
+        Self::start_placed(sessions.into_iter().map(place).collect())
+    }
+
+    /// The same through several adits, once the first ones of each arrived.
+    pub(crate) fn start_placed(sessions: Vec<PlacedSession>) -> Self {
         let (uplink, downlink) =
             (LinkReceiver::start("net0", GATEWAYS), LinkReceiver::start("gnb0", &[GNB]));
         let is_stopping = Arc::new(AtomicBool::new(false));
         let senders = TrafficSenders::open();
         let began = Instant::now();
-        let has_both =
-            || [&uplink, &downlink].iter().all(|of| of.count.load(Ordering::Relaxed) > 0);
-        while !has_both() {
-            assert!(began.elapsed() < PATIENCE, "nothing arrives");
-            senders.send_uplink(&sessions[0], WARM_UP);
-            senders.send_downlink(&sessions[0], WARM_UP);
-            std::thread::sleep(Duration::from_millis(100));
+        let arrived = || [&uplink, &downlink].map(|of| of.count.load(Ordering::Relaxed));
+        for (index, placed) in sessions.iter().enumerate() {
+            if sessions[..index].iter().any(|other| other.through == placed.through) {
+                continue;
+            }
+            let before = arrived();
+            while arrived().iter().zip(before).any(|(now, before)| *now == before) {
+                assert!(began.elapsed() < PATIENCE, "nothing arrives");
+                senders.send_uplink(placed, WARM_UP);
+                senders.send_downlink(placed, WARM_UP);
+                std::thread::sleep(Duration::from_millis(100));
+            }
         }
         let stops = Arc::clone(&is_stopping);
         let count = sessions.len() as u64;
@@ -226,9 +259,10 @@ impl ReloadTraffic {
     /// Sends uplink packets of one session, and waits for the first one.
     pub(crate) fn start_uplink(session: LoadSession) -> ReloadTrafficOutcome {
         let (uplink, senders) = (LinkReceiver::start("net0", GATEWAYS), TrafficSenders::open());
+        let placed = PlacedSession { session, through: UserPlane::only() };
         let began = Instant::now();
         for number in 0.. {
-            senders.send_uplink(&session, number);
+            senders.send_uplink(&placed, number);
             std::thread::sleep(Duration::from_millis(20));
             if uplink.count.load(Ordering::Relaxed) > 0 {
                 break;
@@ -251,12 +285,13 @@ impl SessionInNetwork {
     pub(crate) fn exchange(&self) {
         let network = LinkReceiver::start("net0", GATEWAYS);
         let (senders, gnb) = (TrafficSenders::open(), PacketLink::open("gnb0"));
+        let placed = PlacedSession { session: self.session, through: UserPlane::only() };
         let began = Instant::now();
         let mut tunnel = None;
         while network.count.load(Ordering::Relaxed) == 0 || tunnel.is_none() {
             assert!(began.elapsed() < PATIENCE, "nothing arrives");
-            senders.send_uplink(&self.session, 0);
-            let down = PacketBuilder::ethernet(senders.n6, ADDED_GATEWAY.1)
+            senders.send_uplink(&placed, 0);
+            let down = PacketBuilder::ethernet(placed.through.n6_mac, ADDED_GATEWAY.1)
                 .vlan(ADDED_VLAN)
                 .ipv4("8.8.8.8", self.session.ue)
                 .udp(9000, 4000)

@@ -10,6 +10,7 @@ mod outages;
 mod path_mtu;
 mod ports;
 mod reload;
+mod replicas;
 #[path = "../../../n4/tests/n4/smf.rs"]
 mod smf;
 mod store_loss;

@@ -284,13 +284,13 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn established(bytes: &[u8]) -> SessionEstablishmentResponse<'_> {
+pub(crate) fn established(bytes: &[u8]) -> SessionEstablishmentResponse<'_> {
     let Message::SessionEstablishmentResponse(body) = smf::decode(bytes) else { panic!() };
     body
 }
 
 /// The TEID and the UE's address that were chosen.
-fn accepted(bytes: &[u8]) -> (Teid, Option<Ipv4Addr>) {
+pub(crate) fn accepted(bytes: &[u8]) -> (Teid, Option<Ipv4Addr>) {
     let body = established(bytes);
     assert!(body.cause.is_accepted(), "{body:?}");
     let created: Vec<_> = body.created_pdrs.iter().collect();
