@@ -17,6 +17,7 @@ use adit_pfcp::message::AssociationUpdateResponse;
 use adit_pfcp::{Message, MessageType};
 use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run, skip};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// Environment variable of the run inside the namespace of the adit.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
@@ -49,7 +50,7 @@ const SCRIPTED: &str = r#"{"workers": 1, "stop": {"sessions": "end", "drainSecon
     {"name": "n3", "role": "n3", "addresses": ["198.51.100.10/24"], "config": {"type": "bridge"}},
     {"name": "n6", "role": "n6", "networkInstance": "internet", "addresses": ["10.0.6.10/24"], "config": {"type": "bridge"},
      "routes": [{"prefix": "0.0.0.0/0", "nextHop": "10.0.6.1"}]}],
-    "config": {"dpdk": {"memory_mib": 64, "mempool_mbufs": 4096, "rx_descriptors": 256, "tx_descriptors": 256}}}"#;
+    "config": {"dpdk": {"memory_mib": 128, "mempool_mbufs": 12288, "rx_descriptors": 256, "tx_descriptors": 256}}}"#;
 
 fn deployed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
@@ -264,6 +265,80 @@ fn chart_refuses_values_that_do_not_go_together_in_one_sentence() {
     assert!(told.contains("replica"), "{told}");
 }
 
+/// The container of the pod adit-1: a namespace and the volumes, with the scripts, the program and
+/// the capabilities of the chart.
+struct Pod {
+    process: ChildProcess,
+    namespace: TestNamespace,
+    dir: TempDir,
+    bin: PathBuf,
+}
+
+impl Pod {
+    /// Starts it, and waits until it is ready.
+    fn start(tools: &KubernetesTools, values: &str) -> Self {
+        let manifests = tools.manifests(3, values);
+        let namespace = TestNamespace::new("chart");
+        for device in ["n3", "n4", "n6"] {
+            let behind = format!("{device}b");
+            namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", &behind]);
+            namespace.ip(&["link", "set", &behind, "up"]);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        write_volumes(&manifests, dir.path());
+        let adit = binary("adit").unwrap();
+        let bin = wrapper(dir.path(), &adit);
+        run_script(&namespace, &bin, &dir.path().join("configure.sh"));
+        let container = &of_kind(&manifests, "StatefulSet", "adit")["spec"]["template"]["spec"]["containers"]
+            [0];
+        let capabilities = container["securityContext"]["capabilities"]["add"].as_array().unwrap();
+        let names = capabilities.iter().map(|one| one.as_str().unwrap().to_lowercase());
+        let bounded = names.fold("-all".to_owned(), |all, one| format!("{all},+{one}"));
+        let mut command = namespace.command(Path::new("setpriv"));
+        command
+            .arg(format!("--bounding-set={bounded}"))
+            .args(["--inh-caps=-all", "--no-new-privs"]);
+        command.arg(&adit).args(["run", "--config"]).arg(dir.path().join("run/adit.toml"));
+        let pod = Self { process: ChildProcess::start(&mut command), namespace, dir, bin };
+        let end = Instant::now() + PATIENCE;
+        while pod.probe("/readyz") != "200" {
+            if Instant::now() > end {
+                pod.process.signal(libc::SIGTERM);
+                panic!("not ready: {}", said(&pod.process.finish(PATIENCE).stderr));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        pod
+    }
+
+    /// The status of a probe, as the kubelet gets it.
+    fn probe(&self, path: &str) -> String {
+        let mut curl = self.namespace.command(Path::new("curl"));
+        curl.args(["-sk", "-o", "/dev/null", "-w", "%{http_code}"]);
+        said(&run(curl.arg(format!("https://127.0.0.1:8443{path}")), LIMIT).stdout)
+    }
+
+    fn node(&self) -> Value {
+        let mut command = Command::new(self.bin.join("adit"));
+        serde_json::from_slice(&run(command.args(["show", "node", "--json"]), LIMIT).stdout)
+            .unwrap()
+    }
+
+    fn stop(self) {
+        self.process.signal(libc::SIGTERM);
+        let output = self.process.finish(PATIENCE);
+        assert!(output.status.success(), "{}", said(&output.stderr));
+    }
+}
+
+fn run_script(namespace: &TestNamespace, bin: &Path, script: &Path) {
+    let mut command = namespace.command(Path::new("/bin/sh"));
+    command.arg(script).env("POD_NAME", "adit-1").env("POD_IP", "10.1.2.3");
+    command.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display()));
+    let output = run(&mut command, LIMIT);
+    assert!(output.status.success(), "{}: {}", script.display(), said(&output.stderr));
+}
+
 /// The start script, the probes, and the drain before the end: the SMF of a session that does not
 /// end by itself is requested to release the association.
 #[test]
@@ -272,66 +347,38 @@ fn scripts_of_the_chart_start_and_drain_a_replica() {
         return smf_that_is_released();
     }
     let Some(tools) = KubernetesTools::find() else { return };
-    let (true, Some(adit)) = (is_root(), binary("adit")) else { return };
-    let manifests = tools.manifests(3, SCRIPTED);
-    let namespace = TestNamespace::new("chart");
-    for device in ["n3", "n4", "n6"] {
-        let behind = format!("{device}b");
-        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", &behind]);
-        namespace.ip(&["link", "set", &behind, "up"]);
+    if !is_root() || binary("adit").is_none() {
+        return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    write_volumes(&manifests, dir.path());
-    let bin = wrapper(dir.path(), &adit);
-    // As in the pod adit-1.
-    let in_pod = |script: &str| {
-        let mut command = namespace.command(Path::new("/bin/sh"));
-        command.arg(dir.path().join(script)).env("POD_NAME", "adit-1").env("POD_IP", "10.1.2.3");
-        command.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display()));
-        let output = run(&mut command, LIMIT);
-        assert!(output.status.success(), "{script}: {}", said(&output.stderr));
-    };
-    in_pod("configure.sh");
-    let config = dir.path().join("run/adit.toml");
-    let mut command = namespace.command(&adit);
-    let process = ChildProcess::start(command.args(["run", "--config"]).arg(&config));
-    let probe = |path: &str| {
-        let mut curl = namespace.command(Path::new("curl"));
-        curl.args(["-sk", "-o", "/dev/null", "-w", "%{http_code}"]);
-        said(&run(curl.arg(format!("https://127.0.0.1:8443{path}")), LIMIT).stdout)
-    };
+    let pod = Pod::start(&tools, SCRIPTED);
+    assert_eq!(pod.probe("/healthz"), "200");
+    let child = ChildProcess::start(pod.namespace.this_test(SCRIPTS_TEST).env(INSIDE, "1"));
     let end = Instant::now() + PATIENCE;
-    while probe("/readyz") != "200" {
-        if Instant::now() > end {
-            process.signal(libc::SIGTERM);
-            panic!("not ready: {}", said(&process.finish(PATIENCE).stderr));
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert_eq!(probe("/healthz"), "200");
-    let show = || -> Value {
-        let mut command = Command::new(bin.join("adit"));
-        serde_json::from_slice(&run(command.args(["show", "node", "--json"]), LIMIT).stdout)
-            .unwrap()
-    };
-    let child = ChildProcess::start(namespace.this_test(SCRIPTS_TEST).env(INSIDE, "1"));
-    let end = Instant::now() + PATIENCE;
-    while show()["sessions"] != 1 {
-        assert!(Instant::now() < end, "{}", show());
+    while pod.node()["sessions"] != 1 {
+        assert!(Instant::now() < end, "{}", pod.node());
         std::thread::sleep(Duration::from_millis(100));
     }
     let began = Instant::now();
-    in_pod("stop.sh");
+    run_script(&pod.namespace, &pod.bin, &pod.dir.path().join("stop.sh"));
     // It waits for the session first, and then only until the association is released.
     assert!((2..30).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     let released = child.finish(PATIENCE);
     assert!(released.status.success(), "{}", said(&released.stdout));
-    let node = show();
+    let node = pod.node();
     assert_eq!((&node["state"], &node["sessions"]), (&"draining".into(), &0.into()));
     assert_eq!((&node["n4"], &node["associations"]), (&"10.0.4.11:8805".into(), &0.into()));
-    process.signal(libc::SIGTERM);
-    let output = process.finish(PATIENCE);
-    assert!(output.status.success(), "{}", said(&output.stderr));
+    pod.stop();
+}
+
+#[test]
+fn replica_with_ports_of_af_xdp_has_the_capabilities_that_it_needs() {
+    let Some(tools) = KubernetesTools::find() else { return };
+    if !is_root() || binary("adit").is_none() {
+        return;
+    }
+    let mut values: Value = serde_json::from_str(SCRIPTED).unwrap();
+    values["ports"] = "af_xdp".into();
+    Pod::start(&tools, &values.to_string()).stop();
 }
 
 /// Establishes a session, and releases the association when adit requests that.

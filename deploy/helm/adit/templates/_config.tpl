@@ -130,6 +130,8 @@ n4-{{ $ordinal }}: {{ include "adit.addressOf" (dict "text" (first $.Values.n4.a
 {{- end }}
 configure.sh: |
   {{- include "adit.configureScript" . | nindent 2 }}
+{{- if not .Values.standby.enabled }}
 stop.sh: |
   {{- include "adit.stopScript" . | nindent 2 }}
+{{- end }}
 {{- end -}}

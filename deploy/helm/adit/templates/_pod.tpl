@@ -14,7 +14,8 @@
 
 {{- define "adit.capabilities" -}}
 {{- $needed := list "NET_ADMIN" "NET_RAW" "IPC_LOCK" "SYS_NICE" -}}
-{{- if eq .Values.ports "af_xdp" }}{{ $needed = append $needed "BPF" }}{{ end -}}
+{{- /* libxdp looks up loaded programs, for which BPF does not suffice. */ -}}
+{{- if eq .Values.ports "af_xdp" }}{{ $needed = append $needed "SYS_ADMIN" }}{{ end -}}
 {{- toJson (concat $needed .Values.extraCapabilities | uniq) -}}
 {{- end -}}
 
@@ -146,9 +147,11 @@ containers:
     # The waiting pod of a pair is never ready in the sense of /readyz.
     readinessProbe: {{- include "adit.probe" (dict "path" (ternary "/healthz" "/readyz" .Values.standby.enabled)) | nindent 6 }}
       periodSeconds: 2
+    {{- if not .Values.standby.enabled }}
     lifecycle:
       preStop:
         exec: { command: [/etc/adit/stop.sh] }
+    {{- end }}
     resources:
       requests: {{- include "adit.resources" . | nindent 8 }}
       limits: {{- include "adit.resources" . | nindent 8 }}
