@@ -1,5 +1,8 @@
-//! Builds the test programs and runs them one after the other: a line for each, then what was
-//! skipped and why.
+//! Builds the test programs and runs them in lanes: a line for each, then what was skipped and
+//! why.
+//!
+//! The programs of `adit-tests` wait for most of their minutes: for sockets, timers and other
+//! programs. So one lane begins with them, while the others begin with those that compute.
 //!
 //! `cargo test` shows neither the time of a program nor the reason of a skipped test, whose output
 //! it hides like that of all tests that pass.
@@ -8,6 +11,9 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -22,6 +28,9 @@ pub(crate) struct TestOptions {
     /// Test these packages only, such as `adit-n4`; all if none is named.
     #[arg(long, short)]
     package: Vec<String>,
+    /// Programs that run at once. One gives the times of programs that nothing disturbs.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
+    lanes: u8,
     /// Print how long each program ran, longest first.
     #[arg(long)]
     times: bool,
@@ -52,20 +61,42 @@ struct ProgramRun {
 /// When the programs cannot be built, and after all have run if one failed.
 pub(crate) fn run(options: &TestOptions) -> anyhow::Result<()> {
     let programs = build(&options.package)?;
+    let queue = Mutex::new(programs.iter());
+    let ended = AtomicUsize::new(0);
+    let run_lane = |number: u8| -> anyhow::Result<Vec<ProgramRun>> {
+        let next = || {
+            let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+            if number == 0 { queue.next_back() } else { queue.next() }
+        };
+        let mut runs = Vec::new();
+        while let Some(program) = next() {
+            let run = run_one(program)?;
+            let outcome = if run.failed { "FAILED" } else { "ok" };
+            println!(
+                "{:>3}/{} {outcome:<6} {:>4} passed {:>6.1} s  {}",
+                ended.fetch_add(1, Ordering::Relaxed) + 1,
+                programs.len(),
+                run.passed,
+                run.time.as_secs_f64(),
+                run.name
+            );
+            runs.push(run);
+        }
+        Ok(runs)
+    };
     let mut runs = Vec::new();
-    for (number, program) in programs.iter().enumerate() {
-        let run = run_one(program)?;
-        let outcome = if run.failed { "FAILED" } else { "ok" };
-        println!(
-            "{:>3}/{} {outcome:<6} {:>4} passed {:>6.1} s  {}",
-            number + 1,
-            programs.len(),
-            run.passed,
-            run.time.as_secs_f64(),
-            run.name
-        );
-        runs.push(run);
-    }
+    thread::scope(|scope| {
+        let run_lane = &run_lane;
+        let lanes: Vec<_> =
+            (0..options.lanes).map(|number| scope.spawn(move || run_lane(number))).collect();
+        for lane in lanes {
+            match lane.join() {
+                Ok(lane) => runs.extend(lane?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        anyhow::Ok(())
+    })?;
     report(&mut runs, options.times)
 }
 
@@ -101,7 +132,7 @@ fn build(packages: &[String]) -> anyhow::Result<Vec<TestProgram>> {
     if !child.wait()?.success() {
         bail!("the test programs cannot be built");
     }
-    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    programs.sort_by_key(|program| (program.name.starts_with("adit-tests "), program.name.clone()));
     Ok(programs)
 }
 
