@@ -68,15 +68,19 @@ impl RuleId {
 macro_rules! refusals {
     ($(
         $(#[$meaning:meta])*
-        $name:ident $({ $($(#[$field_meaning:meta])* $field:ident: $type:ty,)+ })?
+        $name:ident $({ $($field:ident: $type:ty),+ })?
             => $rule:expr, $label:literal;
     )+) => {
         /// The first reason found why a change cannot be made. The store is as it was before.
+        ///
+        /// Where the PDR is optional, a traffic endpoint is at fault without it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Refusal {
             $(
                 $(#[$meaning])*
-                $name $({ $($(#[$field_meaning])* $field: $type,)+ })?,
+                $name $({
+                    $(#[doc = concat!("The `", stringify!($type), "` at fault.")] $field: $type,)+
+                })?,
             )+
         }
 
@@ -110,10 +114,7 @@ const fn of_pdr(pdr: Option<PdrId>) -> Option<RuleId> {
 
 refusals! {
     /// No session has this identifier.
-    UnknownSession {
-        /// The identifier.
-        up_seid: Seid,
-    } => None, "no such session";
+    UnknownSession { up_seid: Seid } => None, "no such session";
     /// The configured number of sessions exists; sessions that wait for their reclaim count.
     SessionTableFull => None, "the session table is full";
     /// The record of the session would exceed `limits::SESSION_RECORD_BYTES_MAX`.
@@ -123,20 +124,11 @@ refusals! {
     /// All sessions together would exceed `limits::correlated_rates_max` correlated rates.
     CorrelatedRatesExhausted => None, "too many different QER Correlation IDs";
     /// It is created and exists already, or one list of the change names it twice.
-    DuplicateRule {
-        /// The rule.
-        rule: RuleId,
-    } => Some(rule), "the rule exists already or is named twice";
+    DuplicateRule { rule: RuleId } => Some(rule), "the rule exists already or is named twice";
     /// It is updated or removed and does not exist.
-    UnknownRule {
-        /// The rule.
-        rule: RuleId,
-    } => Some(rule), "no such rule";
+    UnknownRule { rule: RuleId } => Some(rule), "no such rule";
     /// The session would exceed [`RuleKind::most`] rules of one kind.
-    TooManyRules {
-        /// The kind.
-        kind: RuleKind,
-    } => None, "too many rules of one kind";
+    TooManyRules { kind: RuleKind } => None, "too many rules of one kind";
     /// The session would exceed `limits::RATES_PER_SESSION_MAX` QERs with a bit rate.
     TooManyRates => None, "too many QERs with a bit rate in one session";
     /// The session would exceed `limits::KEYS_PER_SESSION_MAX` lookup keys.
@@ -147,444 +139,220 @@ refusals! {
     /// sessions.
     GivenTeidsFull => None, "all sessions together have too many TEIDs that control planes chose";
     /// The PDR names more QERs than `limits::QERS_PER_PDR_MAX`.
-    TooManyQers {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "too many QERs in one PDR";
+    TooManyQers { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "too many QERs in one PDR";
     /// The PDR names more URRs than `limits::URRS_PER_PDR_MAX`.
-    TooManyUrrs {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "too many URRs in one PDR";
+    TooManyUrrs { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "too many URRs in one PDR";
     /// The PDR names a URR that does not exist after the change.
-    UnknownUrr {
-        /// The PDR.
-        pdr: PdrId,
-        /// The URR.
-        urr: UrrId,
-    } => Some(RuleId::Pdr(pdr)), "the PDR names an unknown URR";
+    UnknownUrr { pdr: PdrId, urr: UrrId } => Some(RuleId::Pdr(pdr)), "the PDR names an unknown URR";
     /// The URR is linked to a URR that does not exist after the change.
-    UnknownLinkedUrr {
-        /// The URR.
-        urr: UrrId,
-        /// The URR that it names.
-        linked: UrrId,
-    } => Some(RuleId::Urr(urr)), "the URR is linked to an unknown URR";
+    UnknownLinkedUrr { urr: UrrId, linked: UrrId }
+        => Some(RuleId::Urr(urr)), "the URR is linked to an unknown URR";
     /// The URR's quota action is a FAR that does not exist after the change.
-    UnknownQuotaFar {
-        /// The URR.
-        urr: UrrId,
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Urr(urr)), "the quota action is an unknown FAR";
+    UnknownQuotaFar { urr: UrrId, far: FarId }
+        => Some(RuleId::Urr(urr)), "the quota action is an unknown FAR";
     /// The URR exempts an unusable flow, or too many flows.
-    ExemptedFlowInvalid {
-        /// The URR.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "an exempted flow of the URR is unusable";
+    ExemptedFlowInvalid { urr: UrrId }
+        => Some(RuleId::Urr(urr)), "an exempted flow of the URR is unusable";
     /// The URR exempts an unknown application.
-    UnknownExemptedApplication {
-        /// The URR.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "the URR exempts an unknown application";
+    UnknownExemptedApplication { urr: UrrId }
+        => Some(RuleId::Urr(urr)), "the URR exempts an unknown application";
     /// The URR exempts more applications than `limits::EXEMPTED_APPLICATIONS_PER_URR_MAX`.
-    TooManyExemptedApplications {
-        /// The URR.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "the URR exempts too many applications";
+    TooManyExemptedApplications { urr: UrrId }
+        => Some(RuleId::Urr(urr)), "the URR exempts too many applications";
     /// The credit pool names a URR that is unknown, a pool itself, or in another pool.
-    AggregatedUrrUnusable {
-        /// The pool.
-        urr: UrrId,
-        /// The URR that it names.
-        aggregated: UrrId,
-    } => Some(RuleId::Urr(urr)), "the credit pool cannot have this URR";
+    AggregatedUrrUnusable { urr: UrrId, aggregated: UrrId }
+        => Some(RuleId::Urr(urr)), "the credit pool cannot have this URR";
     /// The session would exceed `limits::POOL_MEMBERS_PER_SESSION_MAX` URRs in credit pools.
-    TooManyPoolMembers {
-        /// The pool.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "too many URRs in credit pools of one session";
+    TooManyPoolMembers { urr: UrrId }
+        => Some(RuleId::Urr(urr)), "too many URRs in credit pools of one session";
     /// The credit pool measures more than volume.
-    PoolMeasuresOthers {
-        /// The pool.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "credit pools measure volume only";
+    PoolMeasuresOthers { urr: UrrId } => Some(RuleId::Urr(urr)), "credit pools measure volume only";
     /// The URR has more monitoring times than `limits::MONITORING_TIMES_PER_URR_MAX`.
-    TooManyMonitoringTimes {
-        /// The URR.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "too many monitoring times of one URR";
+    TooManyMonitoringTimes { urr: UrrId }
+        => Some(RuleId::Urr(urr)), "too many monitoring times of one URR";
     /// The base time interval of the URR's time quota mechanism is zero.
-    TimeIntervalZero {
-        /// The URR.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "the base time interval is zero";
+    TimeIntervalZero { urr: UrrId } => Some(RuleId::Urr(urr)), "the base time interval is zero";
     /// The URR measures neither volume nor duration nor events.
-    MeasuresNothing {
-        /// The URR.
-        urr: UrrId,
-    } => Some(RuleId::Urr(urr)), "the URR measures nothing";
+    MeasuresNothing { urr: UrrId } => Some(RuleId::Urr(urr)), "the URR measures nothing";
     /// The URR requests reports and lacks the values that they depend on.
-    TriggerIncomplete {
-        /// The URR.
-        urr: UrrId,
-        /// The requested trigger.
-        trigger: UsageTriggers,
-    } => Some(RuleId::Urr(urr)), "a reporting trigger lacks what it depends on";
+    TriggerIncomplete { urr: UrrId, trigger: UsageTriggers }
+        => Some(RuleId::Urr(urr)), "a reporting trigger lacks what it depends on";
     /// All usage counters are in use.
     UsageSlotsExhausted => None, "all usage counters are in use";
     /// The PDR has more SDF filters than `limits::SDF_FILTERS_PER_PDR_MAX`.
-    TooManySdfFilters {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "too many SDF filters in one PDR";
+    TooManySdfFilters { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "too many SDF filters in one PDR";
     /// The PDR names no FAR.
-    FarMissing {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the PDR names no FAR";
+    FarMissing { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "the PDR names no FAR";
     /// The PDR names a FAR that does not exist after the change.
-    UnknownFar {
-        /// The PDR.
-        pdr: PdrId,
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Pdr(pdr)), "the PDR names an unknown FAR";
+    UnknownFar { pdr: PdrId, far: FarId } => Some(RuleId::Pdr(pdr)), "the PDR names an unknown FAR";
     /// The PDR names a QER that does not exist after the change.
-    UnknownQer {
-        /// The PDR.
-        pdr: PdrId,
-        /// The QER.
-        qer: QerId,
-    } => Some(RuleId::Pdr(pdr)), "the PDR names an unknown QER";
+    UnknownQer { pdr: PdrId, qer: QerId } => Some(RuleId::Pdr(pdr)), "the PDR names an unknown QER";
     /// The FAR forwards to the LI function, which receives copies only.
-    UnsupportedInterface {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "the LI function receives duplicates only";
+    UnsupportedInterface { far: FarId }
+        => Some(RuleId::Far(far)), "the LI function receives duplicates only";
     /// The rule names a network instance that none of its possible interfaces belongs to.
-    UnknownNetworkInstance {
-        /// The PDR or FAR.
-        rule: RuleId,
-    } => Some(rule), "no interface of this network instance";
+    UnknownNetworkInstance { rule: RuleId } => Some(rule), "no interface of this network instance";
     /// The rule needs a data network, and no interface is an N6 interface.
-    NoDataNetwork {
-        /// The PDR or FAR.
-        rule: RuleId,
-    } => Some(rule), "there is no N6 interface";
+    NoDataNetwork { rule: RuleId } => Some(rule), "there is no N6 interface";
     /// The PDR removes an outer header of an unsupported kind.
-    UnsupportedOuterHeaderRemoval {
-        /// The PDR.
-        pdr: PdrId,
-        /// The kind.
-        removal: HeaderRemoval,
-    } => Some(RuleId::Pdr(pdr)), "outer header removal not supported";
+    UnsupportedOuterHeaderRemoval { pdr: PdrId, removal: HeaderRemoval }
+        => Some(RuleId::Pdr(pdr)), "outer header removal not supported";
     /// The given TEID is zero. Spec: TS 29.281 §5.1.
-    FTeidZero {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the given TEID is zero";
+    FTeidZero { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "the given TEID is zero";
     /// The F-TEID, given or to be chosen, names no address.
-    FTeidWithoutAddress {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the F-TEID names no address";
+    FTeidWithoutAddress { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "the F-TEID names no address";
     /// The given F-TEID names an address that is not ours.
-    ForeignAddress {
-        /// The PDR.
-        pdr: PdrId,
-        /// The address.
-        addr: IpAddr,
-    } => Some(RuleId::Pdr(pdr)), "the given F-TEID's address is not ours";
+    ForeignAddress { pdr: PdrId, addr: IpAddr }
+        => Some(RuleId::Pdr(pdr)), "the given F-TEID's address is not ours";
     /// The given TEID belongs to another session, or waits for its reclaim.
-    FTeidTaken {
-        /// The PDR.
-        pdr: PdrId,
-        /// The TEID.
-        teid: Teid,
-    } => Some(RuleId::Pdr(pdr)), "the given TEID is taken";
+    FTeidTaken { pdr: PdrId, teid: Teid } => Some(RuleId::Pdr(pdr)), "the given TEID is taken";
     /// PDRs of different source interfaces share the TEID; a tunnel comes from one side.
-    FTeidSidesDiffer {
-        /// The PDR.
-        pdr: PdrId,
-        /// The TEID.
-        teid: Teid,
-    } => Some(RuleId::Pdr(pdr)), "PDRs of different source interfaces share the TEID";
+    FTeidSidesDiffer { pdr: PdrId, teid: Teid }
+        => Some(RuleId::Pdr(pdr)), "PDRs of different source interfaces share the TEID";
     /// PDRs forward packets of a tunnel from the CP function both to the RAN and elsewhere.
-    FTeidDirectionsDiffer {
-        /// The PDR.
-        pdr: PdrId,
-        /// The TEID.
-        teid: Teid,
-    } => Some(RuleId::Pdr(pdr)),
+    FTeidDirectionsDiffer { pdr: PdrId, teid: Teid }
+        => Some(RuleId::Pdr(pdr)),
         "PDRs of the CP function share the TEID, and their FARs lead to the RAN and elsewhere";
     /// An F-TEID is to be chosen in address families in which we have no address.
-    FTeidFamilyUnavailable {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "no local address of the wanted family";
+    FTeidFamilyUnavailable { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "no local address of the wanted family";
     /// No TEID is left to choose.
     TeidsExhausted => None, "no TEID is left";
     /// The UE IP Address contains no address.
-    UeAddressMissing {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the UE IP address names no address";
+    UeAddressMissing { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "the UE IP address names no address";
     /// A UE cannot have this address.
-    UeAddressInvalid {
-        /// The PDR.
-        pdr: PdrId,
-        /// The addresses.
-        ue: UeAddresses,
-    } => Some(RuleId::Pdr(pdr)), "not an address of a UE";
+    UeAddressInvalid { pdr: PdrId, ue: UeAddresses }
+        => Some(RuleId::Pdr(pdr)), "not an address of a UE";
     /// The UE's IPv6 prefix has fewer than 64 bits.
-    UePrefixTooShort {
-        /// The PDR.
-        pdr: PdrId,
-        /// The prefix.
-        prefix: Ipv6Prefix,
-    } => Some(RuleId::Pdr(pdr)), "UE IPv6 prefixes below 64 bits are not supported";
+    UePrefixTooShort { pdr: PdrId, prefix: Ipv6Prefix }
+        => Some(RuleId::Pdr(pdr)), "UE IPv6 prefixes below 64 bits are not supported";
     /// The UE address is the destination in a PDR that detects packets from the UE.
-    UeSideUnsupported {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the UE's address as destination in uplink";
+    UeSideUnsupported { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "the UE's address as destination in uplink";
     /// The UE address belongs to another session. IPv6 addresses within one /64 count as one.
-    UeAddressTaken {
-        /// The PDR.
-        pdr: PdrId,
-        /// The address, or the first one of the prefix.
-        addr: IpAddr,
-    } => Some(RuleId::Pdr(pdr)), "the UE address belongs to another session";
+    UeAddressTaken { pdr: PdrId, addr: IpAddr }
+        => Some(RuleId::Pdr(pdr)), "the UE address belongs to another session";
     /// A UE cannot have this further address or prefix.
-    UePrefixInvalid {
-        /// The PDR.
-        pdr: PdrId,
-        /// The prefix.
-        prefix: IpPrefix,
-    } => Some(RuleId::Pdr(pdr)), "not a prefix of a UE";
+    UePrefixInvalid { pdr: PdrId, prefix: IpPrefix }
+        => Some(RuleId::Pdr(pdr)), "not a prefix of a UE";
     /// The framed route contains addresses that no host behind a UE can have.
-    FramedRouteInvalid {
-        /// The PDR.
-        pdr: PdrId,
-        /// The framed route.
-        prefix: IpPrefix,
-    } => Some(RuleId::Pdr(pdr)), "not a network behind a UE";
+    FramedRouteInvalid { pdr: PdrId, prefix: IpPrefix }
+        => Some(RuleId::Pdr(pdr)), "not a network behind a UE";
     /// The framed route belongs to another session. Network instances share one address space.
-    FramedRouteTaken {
-        /// The PDR.
-        pdr: PdrId,
-        /// The framed route.
-        prefix: IpPrefix,
-    } => Some(RuleId::Pdr(pdr)), "the framed route belongs to another session";
+    FramedRouteTaken { pdr: PdrId, prefix: IpPrefix }
+        => Some(RuleId::Pdr(pdr)), "the framed route belongs to another session";
     /// The PDI names more networks than `limits::UE_NETWORKS_PER_PDI_MAX`.
-    TooManyUeNetworks {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "too many framed routes and UE addresses in one PDI";
+    TooManyUeNetworks { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "too many framed routes and UE addresses in one PDI";
     /// The PDI names more traffic endpoints than `limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX`.
-    TooManyTrafficEndpointsOfPdr {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "too many traffic endpoints in one PDI";
+    TooManyTrafficEndpointsOfPdr { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "too many traffic endpoints in one PDI";
     /// The FAR is linked to a traffic endpoint that does not exist after the change.
-    UnknownLinkedEndpoint {
-        /// The FAR.
-        far: FarId,
-        /// The traffic endpoint.
-        id: TrafficEndpointId,
-    } => Some(RuleId::Far(far)), "the FAR is linked to no traffic endpoint";
+    UnknownLinkedEndpoint { far: FarId, id: TrafficEndpointId }
+        => Some(RuleId::Far(far)), "the FAR is linked to no traffic endpoint";
     /// It states an address and requests one of the same family.
-    UeAddressStatedAndRequested {
-        /// The PDR; `None` if a traffic endpoint does so.
-        pdr: Option<PdrId>,
-    } => of_pdr(pdr), "a UE address is stated and another one of its family requested";
+    UeAddressStatedAndRequested { pdr: Option<PdrId> }
+        => of_pdr(pdr), "a UE address is stated and another one of its family requested";
     /// No configured pool has addresses of this family for the network instance.
-    NoUePool {
-        /// The PDR; `None` if a traffic endpoint requests the address.
-        pdr: Option<PdrId>,
-    } => of_pdr(pdr), "no pool of UE addresses for this network instance";
+    NoUePool { pdr: Option<PdrId> }
+        => of_pdr(pdr), "no pool of UE addresses for this network instance";
     /// No pool that the control plane names exists for the family and the network instance.
-    UnknownUePool {
-        /// The PDR; `None` if a traffic endpoint requests the address.
-        pdr: Option<PdrId>,
-    } => of_pdr(pdr), "no such pool of UE addresses";
+    UnknownUePool { pdr: Option<PdrId> } => of_pdr(pdr), "no such pool of UE addresses";
     /// Every address of the pools is in use or waits for its reclaim.
-    UePoolsExhausted {
-        /// The PDR; `None` if a traffic endpoint requests the address.
-        pdr: Option<PdrId>,
-    } => of_pdr(pdr), "all UE addresses of the pool are occupied";
+    UePoolsExhausted { pdr: Option<PdrId> }
+        => of_pdr(pdr), "all UE addresses of the pool are occupied";
     /// It is created and exists already, or one list of the change names it twice.
-    DuplicateTrafficEndpoint {
-        /// The traffic endpoint.
-        id: TrafficEndpointId,
-    } => None, "the traffic endpoint exists already or is named twice";
+    DuplicateTrafficEndpoint { id: TrafficEndpointId }
+        => None, "the traffic endpoint exists already or is named twice";
     /// It is updated or removed and does not exist.
-    UnknownTrafficEndpoint {
-        /// The traffic endpoint.
-        id: TrafficEndpointId,
-    } => None, "no such traffic endpoint";
+    UnknownTrafficEndpoint { id: TrafficEndpointId } => None, "no such traffic endpoint";
     /// The PDR names a traffic endpoint that does not exist after the change.
-    UnknownTrafficEndpointOfPdr {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the PDR names no traffic endpoint of the session";
+    UnknownTrafficEndpointOfPdr { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "the PDR names no traffic endpoint of the session";
     /// The PDR names a traffic endpoint and also a tunnel or UE address of its own.
-    TrafficEndpointNotAlone {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "a tunnel or UE address beside a traffic endpoint";
+    TrafficEndpointNotAlone { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "a tunnel or UE address beside a traffic endpoint";
     /// We cannot choose or accept the traffic endpoint's F-TEID, or another session has its F-TEID
     /// or its UE address.
-    TrafficEndpointUnusable {
-        /// The traffic endpoint.
-        id: TrafficEndpointId,
-    } => None, "the traffic endpoint is taken or not ours";
+    TrafficEndpointUnusable { id: TrafficEndpointId }
+        => None, "the traffic endpoint is taken or not ours";
     /// The session would exceed `limits::TRAFFIC_ENDPOINTS_PER_SESSION_MAX`.
     TooManyTrafficEndpoints => None, "too many traffic endpoints";
     /// The PDR names an unknown application.
-    UnknownApplication {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the application is unknown";
+    UnknownApplication { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "the application is unknown";
     /// The PDR has an application and SDF filters.
-    ApplicationNotAlone {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "SDF filters beside an application";
+    ApplicationNotAlone { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "SDF filters beside an application";
     /// The PDR activates an unknown predefined rule.
-    UnknownPredefinedRule {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "no such predefined rule";
+    UnknownPredefinedRule { pdr: PdrId } => Some(RuleId::Pdr(pdr)), "no such predefined rule";
     /// The PDR deactivates a predefined rule that it did not activate under this name.
-    InactivePredefinedRule {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the predefined rule is not active";
+    InactivePredefinedRule { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "the predefined rule is not active";
     /// The PDR activates predefined rules and also has SDF filters or an application.
-    PredefinedRuleNotAlone {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "SDF filters or an application beside predefined rules";
+    PredefinedRuleNotAlone { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "SDF filters or an application beside predefined rules";
     /// The session would exceed `limits::PREDEFINED_RULES_PER_SESSION_MAX` active predefined rules.
     TooManyPredefinedRules => None, "too many predefined rules";
     /// The flow description is invalid or not supported.
-    SdfInvalid {
-        /// The PDR.
-        pdr: PdrId,
-        /// The reason.
-        error: SdfTextError,
-    } => Some(RuleId::Pdr(pdr)), "the flow description is invalid";
+    SdfInvalid { pdr: PdrId, error: SdfTextError }
+        => Some(RuleId::Pdr(pdr)), "the flow description is invalid";
     /// The flow label exceeds 20 bits.
-    SdfFlowLabelInvalid {
-        /// The PDR.
-        pdr: PdrId,
-        /// The value.
-        flow_label: u32,
-    } => Some(RuleId::Pdr(pdr)), "the flow label exceeds 20 bits";
+    SdfFlowLabelInvalid { pdr: PdrId, flow_label: u32 }
+        => Some(RuleId::Pdr(pdr)), "the flow label exceeds 20 bits";
     /// The SDF filter is bidirectional without an identifier.
-    SdfWithoutId {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "the bidirectional SDF filter has no identifier";
+    SdfWithoutId { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "the bidirectional SDF filter has no identifier";
     /// Two SDF filters of the session define the same identifier bidirectionally.
-    DuplicateSdfFilter {
-        /// The second PDR.
-        pdr: PdrId,
-        /// The identifier.
-        filter_id: u32,
-    } => Some(RuleId::Pdr(pdr)), "the SDF filter identifier is defined twice";
+    DuplicateSdfFilter { pdr: PdrId, filter_id: u32 }
+        => Some(RuleId::Pdr(pdr)), "the SDF filter identifier is defined twice";
     /// The SDF filter refers to an identifier that no bidirectional filter of the session defines.
-    UnknownSdfFilter {
-        /// The PDR.
-        pdr: PdrId,
-        /// The identifier.
-        filter_id: u32,
-    } => Some(RuleId::Pdr(pdr)), "no bidirectional SDF filter has this identifier";
+    UnknownSdfFilter { pdr: PdrId, filter_id: u32 }
+        => Some(RuleId::Pdr(pdr)), "no bidirectional SDF filter has this identifier";
     /// The FAR names a BAR that does not exist after the change.
-    UnknownBar {
-        /// The FAR.
-        far: FarId,
-        /// The BAR.
-        bar: BarId,
-    } => Some(RuleId::Far(far)), "the FAR names an unknown BAR";
+    UnknownBar { far: FarId, bar: BarId } => Some(RuleId::Far(far)), "the FAR names an unknown BAR";
     /// The action sets an unsupported or unknown flag.
-    UnsupportedAction {
-        /// The FAR.
-        far: FarId,
-        /// The action.
-        action: ApplyAction,
-    } => Some(RuleId::Far(far)), "the apply action is not supported";
+    UnsupportedAction { far: FarId, action: ApplyAction }
+        => Some(RuleId::Far(far)), "the apply action is not supported";
     /// The action sets not exactly one of DROP, FORW and BUFF, or flags that need another one.
-    ContradictoryAction {
-        /// The FAR.
-        far: FarId,
-        /// The action.
-        action: ApplyAction,
-    } => Some(RuleId::Far(far)), "the flags of the apply action contradict each other";
+    ContradictoryAction { far: FarId, action: ApplyAction }
+        => Some(RuleId::Far(far)), "the flags of the apply action contradict each other";
     /// The FAR forwards without forwarding parameters.
-    FarWithoutForwardingParameters {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "FORW without forwarding parameters";
+    FarWithoutForwardingParameters { far: FarId }
+        => Some(RuleId::Far(far)), "FORW without forwarding parameters";
     /// The FAR's first forwarding parameters have no destination.
-    FarWithoutDestination {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "forwarding parameters without a destination";
+    FarWithoutDestination { far: FarId }
+        => Some(RuleId::Far(far)), "forwarding parameters without a destination";
     /// The FAR forwards to the CP function, or duplicates to Access or the LI function, and creates
     /// no outer header.
-    FarWithoutOuterHeader {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)),
+    FarWithoutOuterHeader { far: FarId }
+        => Some(RuleId::Far(far)),
         "FORW to the CP function, or DUPL to a tunnel, without an outer header";
     /// The outer header's TEID is zero, or its address is not a host's.
-    TunnelInvalid {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "the outer header's TEID or address is invalid";
+    TunnelInvalid { far: FarId }
+        => Some(RuleId::Far(far)), "the outer header's TEID or address is invalid";
     /// We have no address of the outer header's family.
-    TunnelFamilyUnavailable {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "no local address of the tunnel's family";
+    TunnelFamilyUnavailable { far: FarId }
+        => Some(RuleId::Far(far)), "no local address of the tunnel's family";
     /// No link or route of the GTP-U interfaces that the FAR may use leads to the outer header's
     /// address, or the address is ours.
-    TunnelUnreachable {
-        /// The FAR.
-        far: FarId,
-        /// The address.
-        addr: IpAddr,
-    } => Some(RuleId::Far(far)), "no route leads to the other end of the tunnel";
+    TunnelUnreachable { far: FarId, addr: IpAddr }
+        => Some(RuleId::Far(far)), "no route leads to the other end of the tunnel";
     /// The FAR duplicates without duplicating parameters.
-    FarWithoutDuplicatingParameters {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "DUPL without duplicating parameters";
+    FarWithoutDuplicatingParameters { far: FarId }
+        => Some(RuleId::Far(far)), "DUPL without duplicating parameters";
     /// The FAR has more than `limits::DUPLICATES_PER_FAR_MAX` sets of duplicating parameters.
-    TooManyDuplicates {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "too many duplicating parameters in one FAR";
+    TooManyDuplicates { far: FarId }
+        => Some(RuleId::Far(far)), "too many duplicating parameters in one FAR";
     /// The redirect address is not another host's, the port is zero, or the URL is empty, too long
     /// or not printable ASCII.
-    RedirectInvalid {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "the redirect address or URL is invalid";
+    RedirectInvalid { far: FarId }
+        => Some(RuleId::Far(far)), "the redirect address or URL is invalid";
     /// A PDR towards the UE has a FAR that redirects to a URL; only requests of UEs can be
     /// redirected.
-    RedirectUnusable {
-        /// The PDR.
-        pdr: PdrId,
-    } => Some(RuleId::Pdr(pdr)), "redirection to a URL towards the UE";
+    RedirectUnusable { pdr: PdrId }
+        => Some(RuleId::Pdr(pdr)), "redirection to a URL towards the UE";
     /// The forwarding policy is not configured.
-    UnknownForwardingPolicy {
-        /// The FAR.
-        far: FarId,
-    } => Some(RuleId::Far(far)), "no such forwarding policy";
+    UnknownForwardingPolicy { far: FarId } => Some(RuleId::Far(far)), "no such forwarding policy";
 }
 
 impl Refusal {
