@@ -6,13 +6,14 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use adit_pfcp::ie::{self, CpFunctionFeatures, Fqdn};
 use adit_session::OwnerId;
 use adit_types::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::ntp::is_newer;
 use crate::path_qos::PathQosControl;
 use crate::smf_set::SmfSet;
 
-/// Identity of a node. Spec: TS 29.244 §8.2.38.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// Identity of a node. Stored records have it. Spec: TS 29.244 §8.2.38.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NodeIdentity {
     /// An IPv4 address.
     Ipv4(Ipv4Addr),

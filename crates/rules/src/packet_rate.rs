@@ -97,7 +97,7 @@ struct DirectionPacketCounts {
 struct PacketRateCounts([DirectionPacketCounts; 2]);
 
 /// The packets left of one direction's packet rate. Spec: TS 29.244 §8.2.139.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketsLeft {
     /// Packets that may pass.
     pub packets: u16,

@@ -1,6 +1,6 @@
 //! The state of a session that a store outside of this process keeps.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv4Addr;
 
 use adit_rules::{
     PacketRateMeter, PacketWindow, PacketsLeft, SessionKey, SessionRules, UsageCounts,
@@ -54,18 +54,11 @@ pub(crate) struct KeptNames {
     pub up_seid: Seid,
     pub owner: OwnerId,
     pub origin: OwnerId,
-    pub cp: KeptFSeid,
+    pub cp: CpFSeid,
     /// Its TEIDs that were chosen here.
     pub teids: Vec<Teid>,
     /// Its UE addresses that were chosen here.
     pub addresses: Vec<KeptAddress>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct KeptFSeid {
-    seid: Seid,
-    v4: Option<Ipv4Addr>,
-    v6: Option<Ipv6Addr>,
 }
 
 /// A lookup key of a UE address.
@@ -92,24 +85,16 @@ pub struct KeptUsage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KeptPacketRate {
     pub qer: QerId,
-    pub uplink: Option<KeptAllowance>,
-    pub downlink: Option<KeptAllowance>,
-}
-
-/// [`PacketsLeft`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct KeptAllowance {
-    packets: u16,
-    additional: Option<u16>,
-    until: Nanos,
+    pub uplink: Option<PacketsLeft>,
+    pub downlink: Option<PacketsLeft>,
 }
 
 packed!(KeptNames { up_seid, owner, origin, cp, teids, addresses });
-packed!(KeptFSeid { seid, v4, v6 });
+packed!(CpFSeid { seid, v4, v6 });
 packed!(KeptAddress { domain, v4, v6 });
 packed!(KeptUsage { counts, last, packet_rates });
 packed!(KeptPacketRate { qer, uplink, downlink });
-packed!(KeptAllowance { packets, additional, until });
+packed!(PacketsLeft { packets, additional, until });
 
 impl KeptSession {
     /// The octets to keep. The first one is [`PackedRecord::OLDEST`], the version of all but the
@@ -191,10 +176,7 @@ impl KeptUsage {
                     rate.set_windows(Direction::Uplink, uplink);
                     rate.set_windows(Direction::Downlink, downlink);
                 }
-                [left, ..] => {
-                    let both = [left.uplink, left.downlink];
-                    resume(rate, both.map(|left| left.map(PacketsLeft::from)));
-                }
+                [left, ..] => resume(rate, [left.uplink, left.downlink]),
             }
         }
     }
@@ -208,13 +190,13 @@ impl KeptPacketRate {
     /// The entries of a QER's rate at `now`.
     pub(crate) fn of(qer: QerId, rate: &PacketRateMeter, now: Nanos) -> [Self; 5] {
         let both = [Direction::Uplink, Direction::Downlink];
-        let [uplink, downlink] = both.map(|of| rate.left(of, now).map(KeptAllowance::from));
+        let [uplink, downlink] = both.map(|of| rate.left(of, now));
         let windows = both.map(|of| rate.windows(of, now));
         let entry = |part: fn([PacketWindow; 2]) -> (u16, Nanos)| {
             let [uplink, downlink] = windows.map(|windows| {
                 let (packets, until) = part(windows);
-                let allowance = KeptAllowance { packets, additional: None, until };
-                (allowance != KeptAllowance::default()).then_some(allowance)
+                let allowance = PacketsLeft { packets, additional: None, until };
+                (allowance != PacketsLeft::default()).then_some(allowance)
             });
             Self { qer, uplink, downlink }
         };
@@ -228,10 +210,10 @@ impl KeptPacketRate {
     }
 
     /// The windows of a direction, from the entries behind the first one.
-    fn windows(entries: &[Self], of: fn(&Self) -> Option<KeptAllowance>) -> [PacketWindow; 2] {
+    fn windows(entries: &[Self], of: fn(&Self) -> Option<PacketsLeft>) -> [PacketWindow; 2] {
         let at = |position: usize| entries.get(position).and_then(of).unwrap_or_default();
         [0, 2].map(|position| {
-            let KeptAllowance { packets: passed, until, .. } = at(position);
+            let PacketsLeft { packets: passed, until, .. } = at(position);
             PacketWindow { until, passed, unit: at(position + 1).until }
         })
     }
@@ -262,18 +244,6 @@ fn versioned<T: Pack>(octets: &[u8]) -> Result<T, PackedRecordError> {
     value.ok_or(PackedRecordError::Malformed)
 }
 
-impl From<CpFSeid> for KeptFSeid {
-    fn from(CpFSeid { seid, v4, v6 }: CpFSeid) -> Self {
-        Self { seid, v4, v6 }
-    }
-}
-
-impl From<&KeptFSeid> for CpFSeid {
-    fn from(&KeptFSeid { seid, v4, v6 }: &KeptFSeid) -> Self {
-        Self { seid, v4, v6 }
-    }
-}
-
 impl KeptAddress {
     /// `None` for a key that is no UE address.
     pub(crate) fn of(key: SessionKey) -> Option<Self> {
@@ -287,17 +257,5 @@ impl KeptAddress {
     pub(crate) fn key(&self) -> Option<SessionKey> {
         let v4 = self.v4.map(|addr| SessionKey::UeIpv4(self.domain, addr));
         v4.or_else(|| self.v6.map(|upper| SessionKey::UeIpv6(self.domain, upper)))
-    }
-}
-
-impl From<PacketsLeft> for KeptAllowance {
-    fn from(PacketsLeft { packets, additional, until }: PacketsLeft) -> Self {
-        Self { packets, additional, until }
-    }
-}
-
-impl From<KeptAllowance> for PacketsLeft {
-    fn from(KeptAllowance { packets, additional, until }: KeptAllowance) -> Self {
-        Self { packets, additional, until }
     }
 }

@@ -129,37 +129,10 @@ impl NodeRecord {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum IdentityValue {
-    Ipv4(Ipv4Addr),
-    Ipv6(Ipv6Addr),
-    Fqdn(String),
-}
-
-impl From<&NodeIdentity> for IdentityValue {
-    fn from(identity: &NodeIdentity) -> Self {
-        match identity {
-            NodeIdentity::Ipv4(addr) => Self::Ipv4(*addr),
-            NodeIdentity::Ipv6(addr) => Self::Ipv6(*addr),
-            NodeIdentity::Fqdn(name) => Self::Fqdn(name.clone()),
-        }
-    }
-}
-
-impl From<IdentityValue> for NodeIdentity {
-    fn from(value: IdentityValue) -> Self {
-        match value {
-            IdentityValue::Ipv4(addr) => Self::Ipv4(addr),
-            IdentityValue::Ipv6(addr) => Self::Ipv6(addr),
-            IdentityValue::Fqdn(name) => Self::Fqdn(name),
-        }
-    }
-}
-
 /// An association.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AssociationValue {
-    node_id: IdentityValue,
+    node_id: NodeIdentity,
     port: u16,
     owner: u32,
     recovery_time_stamp: u32,
@@ -194,7 +167,7 @@ impl AssociationValue {
         controls: impl Iterator<Item = PathQosControl>,
     ) -> Self {
         Self {
-            node_id: (&association.node_id).into(),
+            node_id: association.node_id.clone(),
             port: association.port,
             owner: association.owner.0,
             recovery_time_stamp: association.recovery_time_stamp,
@@ -222,7 +195,7 @@ impl AssociationValue {
         time_stamp: u32,
     ) -> Association {
         Association {
-            node_id: self.node_id.into(),
+            node_id: self.node_id,
             address,
             port: self.port,
             owner: OwnerId(self.owner),

@@ -47,7 +47,7 @@ impl SessionStore {
             up_seid,
             owner: open.owner,
             origin: open.origin,
-            cp: open.cp.into(),
+            cp: open.cp,
             teids,
             addresses: chosen.filter_map(|key| KeptAddress::of(*key)).collect(),
         };
@@ -114,7 +114,7 @@ impl SessionStore {
             index,
             owner,
             origin,
-            cp: CpFSeid::from(&*cp),
+            cp: *cp,
             records: Records::default(),
             buffer_epoch,
             usage: SessionUsage::default(),
@@ -206,7 +206,7 @@ impl FormerSession {
     /// Where its CP function is and how it calls the session.
     #[must_use]
     pub fn cp(&self) -> CpFSeid {
-        CpFSeid::from(&self.names.cp)
+        self.names.cp
     }
 }
 
