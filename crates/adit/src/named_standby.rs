@@ -57,7 +57,7 @@ impl NamedStandby {
             return Err(StoreError::TailLost(why));
         }
         warn!(why, "acknowledged changes may be lost");
-        store.give_up_standby();
+        store.accept_loss_of_standby();
         Ok(())
     }
 }

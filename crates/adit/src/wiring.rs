@@ -233,7 +233,7 @@ pub(crate) fn tap_limits(config: &Config) -> TapLimits {
 }
 
 /// The settings that a running node gets in place of its configuration.
-pub(crate) fn changed_node(config: &Config, known: &NodeConfig) -> NodeConfig {
+pub(crate) fn node_after_reload(config: &Config, known: &NodeConfig) -> NodeConfig {
     let records = known.records.map(|_| record_config(&config.store));
     node(config, known.seed, known.store.seed, known.recovery_time_stamp, records)
 }

@@ -268,7 +268,7 @@ impl OuterTemplate {
         if let IpAddr::V6(upf) = tunnel.upf {
             let datagram = frame.get(ip_at + Ipv6Header::LEN..).unwrap_or_default();
             let len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
-            let pseudo = pseudo_ipv6(upper_bits(tunnel.gnb), upf, protocol::UDP, len);
+            let pseudo = pseudo_ipv6(upper_96_bits(tunnel.gnb), upf, protocol::UDP, len);
             return Self::V6 { ip_at, pseudo };
         }
         let mut header = frame.get(ip_at..ip_at + Ipv4Header::LEN).unwrap_or_default().to_vec();
@@ -304,7 +304,7 @@ impl OuterTemplate {
 }
 
 /// An IPv6 address without its low 32 bits.
-fn upper_bits(address: IpAddr) -> Ipv6Addr {
+fn upper_96_bits(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u32::MAX)),
         IpAddr::V4(_) => Ipv6Addr::UNSPECIFIED,
@@ -326,7 +326,7 @@ fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
             src_mac,
             dst_mac,
             vlan,
-            src: upper_bits(gnb),
+            src: upper_96_bits(gnb),
             dst: upf,
             traffic_class: 0,
             flow_label: 0,

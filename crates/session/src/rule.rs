@@ -80,7 +80,7 @@ pub trait RulePart: Sized {
     fn change(&mut self, update: Self::Update);
 
     /// The update that provides this part as far as it is there.
-    fn provided(self) -> Self::Update;
+    fn into_update(self) -> Self::Update;
 }
 
 /// Parts that a rule may lack.
@@ -95,7 +95,7 @@ impl<T> RulePart for Option<T> {
         }
     }
 
-    fn provided(self) -> Change<T> {
+    fn into_update(self) -> Change<T> {
         self.into()
     }
 }
@@ -112,7 +112,7 @@ impl<T> RulePart for Vec<T> {
         }
     }
 
-    fn provided(self) -> Change<Self> {
+    fn into_update(self) -> Change<Self> {
         if self.is_empty() { Change::Keep } else { Change::Set(self) }
     }
 }
@@ -131,7 +131,7 @@ macro_rules! always {
                 }
             }
 
-            fn provided(self) -> Self::Update {
+            fn into_update(self) -> Self::Update {
                 $crate::rule::Change::Set(self)
             }
         }
@@ -150,7 +150,7 @@ macro_rules! identifiers {
                 debug_assert_eq!(*self, update, "an update of another rule");
             }
 
-            fn provided(self) -> Self {
+            fn into_update(self) -> Self {
                 self
             }
         }
@@ -188,14 +188,14 @@ macro_rules! rule {
                 $( $crate::rule::RulePart::change(&mut self.$field, update.$field); )+
             }
 
-            fn provided(self) -> $update {
-                $update { $( $field: $crate::rule::RulePart::provided(self.$field), )+ }
+            fn into_update(self) -> $update {
+                $update { $( $field: $crate::rule::RulePart::into_update(self.$field), )+ }
             }
         }
 
         impl From<$record> for $update {
             fn from(record: $record) -> Self {
-                $crate::rule::RulePart::provided(record)
+                $crate::rule::RulePart::into_update(record)
             }
         }
     };

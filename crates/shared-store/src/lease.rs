@@ -118,7 +118,7 @@ impl<T: Transport> SharedStore<T> {
 
     /// Accepts that the standby which the server names is lost, with the groups that only it had:
     /// from now on this process takes the lease in spite of it.
-    pub const fn give_up_standby(&mut self) {
+    pub const fn accept_loss_of_standby(&mut self) {
         self.gives_up_standby = true;
     }
 

@@ -566,7 +566,7 @@ impl Routes {
     }
 
     /// These routes take the place of `former`.
-    pub(crate) const fn follow(&mut self, former: &Self) {
+    pub(crate) const fn take_place_of(&mut self, former: &Self) {
         self.version = former.version.wrapping_add(1);
     }
 

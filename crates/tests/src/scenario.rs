@@ -134,12 +134,12 @@ fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: ScenarioUe) -> TrafficE
         f_teid: is_uplink.then(|| f_teid(rng)),
         network_instance: network_instance(rng).into(),
         ue,
-        framed_routes: networks(rng, 12).provided(),
+        framed_routes: networks(rng, 12).into_update(),
         choose_ue,
         qfis: (0..qfi_count)
             .filter_map(|_| Qfi::new(rng.random_range(0..12)))
             .collect::<Vec<_>>()
-            .provided(),
+            .into_update(),
         ..TrafficEndpointSpec::default()
     }
 }

@@ -120,7 +120,7 @@ impl ControlThread {
             parts.names = config.interfaces.iter().map(|of| of.name.clone()).collect();
             self.neighbors.announce(now, &parts.publisher);
         }
-        let node = wiring::changed_node(&config, parts.node.config());
+        let node = wiring::node_after_reload(&config, parts.node.config());
         parts.node.reconfigure(now, node, changes.iter().any(needs_rules));
         parts.keeps_at_stop = config.store.keeps_at_stop;
         if let Some((access, credentials)) = parts.files.api.as_ref().zip(credentials) {

@@ -34,9 +34,9 @@ fn pkts_per_turn(size: &BenchSize) -> usize {
 }
 
 /// The thread whose turn it is.
-struct Turns(AtomicU8);
+struct TurnOfThread(AtomicU8);
 
-impl Turns {
+impl TurnOfThread {
     const RECEIVER: u8 = 0;
     const WORKER: u8 = 1;
     const END: u8 = 2;
@@ -58,11 +58,11 @@ impl Turns {
 }
 
 /// Ends the turns of both threads when one of them fails.
-struct EndOfTurns<'t>(&'t Turns);
+struct EndOfTurns<'t>(&'t TurnOfThread);
 
 impl Drop for EndOfTurns<'_> {
     fn drop(&mut self) {
-        self.0.pass(Turns::END);
+        self.0.pass(TurnOfThread::END);
     }
 }
 
@@ -71,7 +71,7 @@ struct TwoCores<'a> {
     eal: &'a Eal,
     pool: &'a Mempool,
     cpus: [u16; 2],
-    turns: Turns,
+    turns: TurnOfThread,
     /// Frames for the worker of run to completion.
     frames: Mutex<Vec<Mbuf>>,
 }
@@ -105,7 +105,7 @@ pub(super) fn rows(
                 eal,
                 pool,
                 cpus,
-                turns: Turns(AtomicU8::new(Turns::RECEIVER)),
+                turns: TurnOfThread(AtomicU8::new(TurnOfThread::RECEIVER)),
                 frames: Mutex::new(Vec::new()),
             };
             let [received, worked] = cores.measure(size, packet, *spread)?;
@@ -195,7 +195,7 @@ impl TwoCores<'_> {
         let mut cycles = Vec::with_capacity(turns);
         let mut now = Nanos(0);
         for _ in 0..turns {
-            ensure!(self.turns.wait(Turns::RECEIVER), "the worker ended");
+            ensure!(self.turns.wait(TurnOfThread::RECEIVER), "the worker ended");
             let mut of_turn = 0;
             for _ in 0..pkts_per_turn(size) / size.burst {
                 io.fill(packet, size.burst, sessions, &mut random)?;
@@ -212,9 +212,9 @@ impl TwoCores<'_> {
                 }
             }
             cycles.push(of_turn);
-            self.turns.pass(Turns::WORKER);
+            self.turns.pass(TurnOfThread::WORKER);
         }
-        self.turns.wait(Turns::RECEIVER);
+        self.turns.wait(TurnOfThread::RECEIVER);
         Ok(cycles)
     }
 
@@ -230,7 +230,7 @@ impl TwoCores<'_> {
         let _registered = adit_dpdk::register_thread(self.eal)?;
         let mut cycles = Vec::new();
         let mut now = Nanos(0);
-        while self.turns.wait(Turns::WORKER) {
+        while self.turns.wait(TurnOfThread::WORKER) {
             let mut of_turn = 0;
             {
                 let mut frames = self.frames.lock().map_err(|_| anyhow!("a lock"))?;
@@ -251,7 +251,7 @@ impl TwoCores<'_> {
             let sent = io.sent - before;
             ensure!(sent == pkts && io.ready.is_empty(), "of {pkts} packets {sent} were sent");
             cycles.push(of_turn);
-            self.turns.pass(Turns::RECEIVER);
+            self.turns.pass(TurnOfThread::RECEIVER);
         }
         worker.drain(&mut io);
         Ok(cycles)

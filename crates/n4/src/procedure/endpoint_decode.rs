@@ -123,10 +123,10 @@ macro_rules! spec {
             network_instance: network_instance(group.network_instance),
             ue: ue.given,
             further_ues: ue.further,
-            framed_routes: framed_routes(v4, v6, group.framed_routing)?.provided(),
+            framed_routes: framed_routes(v4, v6, group.framed_routing)?.into_update(),
             interface_type: part(group.source_interface_type, interface_type),
             choose_ue: ue.choose,
-            qfis: group.qfis.iter().collect::<Vec<_>>().provided(),
+            qfis: group.qfis.iter().collect::<Vec<_>>().into_update(),
         })
     }};
 }

@@ -54,7 +54,7 @@ impl RoutesWriter {
     }
 
     fn replace(&mut self, mut routes: Box<Routes>, list: Vec<Route>) {
-        routes.follow(self.current());
+        routes.take_place_of(self.current());
         self.slot.swap(0, Some(routes));
         self.slot.advance();
         self.list = list;

@@ -235,7 +235,7 @@ fn lease_goes_to_the_standby_that_is_named_and_to_nobody_else() {
     again.commit().unwrap();
     again.release().unwrap();
     assert_eq!(other.acquire().unwrap(), LeaseAnswer::Named(Incarnation(8)));
-    other.give_up_standby();
+    other.accept_loss_of_standby();
     assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 4 });
     assert_eq!(other.former_standby(), Some(Incarnation(8)));
 }
