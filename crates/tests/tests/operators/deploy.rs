@@ -381,6 +381,30 @@ fn replica_with_ports_of_af_xdp_has_the_capabilities_that_it_needs() {
     Pod::start(&tools, &values.to_string()).stop();
 }
 
+/// Devices of a plugin and the address of a pod are known when it starts.
+#[test]
+fn script_of_the_chart_fills_in_devices_and_the_address_of_the_pod() {
+    let Some(tools) = KubernetesTools::find() else { return };
+    let mut values: Value = serde_json::from_str(DPDK).unwrap();
+    values["n4"] = json!({"addresses": [], "allow": []});
+    let dir = tempfile::tempdir().unwrap();
+    write_volumes(&tools.manifests(3, &values.to_string()), dir.path());
+    let mut script = Command::new("/bin/sh");
+    script.arg(dir.path().join("configure.sh"));
+    script.env("POD_NAME", "adit-1").env("POD_IP", "2001:db8::7");
+    script.env("PCIDEVICE_INTEL_COM_N3", "0000:3b:02.3,0000:3b:02.4");
+    let incomplete = run(&mut script, LIMIT);
+    assert!(said(&incomplete.stderr).contains("PCIDEVICE_INTEL_COM_N6"), "{incomplete:?}");
+    let output = run(script.env("PCIDEVICE_INTEL_COM_N6", "0000:3b:03.1"), LIMIT);
+    assert!(output.status.success(), "{}", said(&output.stderr));
+    let text = fs::read_to_string(dir.path().join("run/adit.toml")).unwrap();
+    let table = if binary("adit").is_some() { checked(&text) } else { text.parse().unwrap() };
+    assert_eq!(table["n4"]["listen"].as_str(), Some("[2001:db8::7]:8805"));
+    let ports = table["port"].as_array().unwrap().iter();
+    let devices: Vec<_> = ports.map(|port| port["device"].as_str().unwrap()).collect();
+    assert_eq!(devices, ["0000:3b:02.3", "0000:3b:03.1"]);
+}
+
 /// Establishes a session, and releases the association when adit requests that.
 fn smf_that_is_released() {
     let mut smf = TestSmf::talking_to(Ipv4Addr::new(10, 0, 4, 11));
