@@ -16,7 +16,7 @@ use crate::config::{
 };
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::process_nodes::ProcessNodes;
-use crate::{config_documents, core_frequencies, steering, wiring};
+use crate::{capabilities, config_documents, core_frequencies, steering, wiring};
 
 /// Prints `document`, or checks the file at `path`.
 ///
@@ -82,6 +82,7 @@ fn derived(config: &Config) -> Value {
         "placement": placement(config),
         "queues": queues.join("; "),
         "kernel_ports": kernel_ports(config).join("; "),
+        "capabilities": capabilities::needed(config).join(" "),
         "xdp": xdp(config),
         "flow_offload": flow_offload(config),
         "main_core": config.datapath.main_core,

@@ -8,6 +8,7 @@ mod admin;
 mod admin_act;
 mod any_store;
 mod audit;
+mod capabilities;
 mod check;
 mod cli;
 mod clock;
@@ -87,15 +88,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = AditCli::parse();
-    if !matches!(cli.command, AditCommand::Run { .. }) {
+    let is_daemon = matches!(cli.command, AditCommand::Run { .. });
+    if is_daemon {
+        capabilities::use_permitted();
+    } else {
         end_at_closed_pipe();
     }
-    match dispatch(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("adit: {error:#}");
-            ExitCode::FAILURE
-        }
+    let Err(error) = dispatch(cli) else { return ExitCode::SUCCESS };
+    eprintln!("adit: {error:#}");
+    match is_daemon {
+        true => service_manager::report_failure(&error),
+        false => ExitCode::FAILURE,
     }
 }
 

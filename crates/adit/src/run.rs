@@ -188,7 +188,12 @@ pub(crate) fn supervise(
     match (ended, finish(lifecycle, control, workers)) {
         (_, Ok(Some(ControlEnd::Failed(why)))) => bail!("{why}"),
         (_, Ok(Some(ControlEnd::Handover))) => Ok(()),
-        (Some(thread), _) => bail!("the thread {thread} ended by itself, which is a fault in adit"),
+        (Some(thread), Err(error)) => {
+            Err(error.context(format!("the thread {thread} ended by itself")))
+        }
+        (Some(thread), Ok(_)) => {
+            bail!("the thread {thread} ended by itself, which is a fault in adit")
+        }
         (None, finished) => finished.map(drop),
     }
 }

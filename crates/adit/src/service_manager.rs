@@ -5,14 +5,29 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tracing::warn;
 
+use crate::config::ConfigFileError;
 use crate::liveness::{Liveness, LivenessReading};
 
 /// Shortest interval between two status notifications.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Exit status of an adit whose configuration is refused: another start would find the same
+/// mistakes. Source: sysexits(3), `EX_CONFIG`; `RestartPreventExitStatus` of the unit.
+const REFUSED_CONFIGURATION: u8 = 78;
+
+/// Notifies why adit ends, and returns its exit status.
+pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
+    ServiceManager::of_environment(Liveness::default()).failed(error);
+    match error.is::<ConfigFileError>() {
+        true => ExitCode::from(REFUSED_CONFIGURATION),
+        false => ExitCode::FAILURE,
+    }
+}
 
 /// The service manager.
 #[derive(Debug)]
@@ -87,6 +102,14 @@ impl ServiceManager {
     /// adit stops.
     pub(crate) fn stopping(&mut self) {
         self.send("STOPPING=1\nSTATUS=stopping");
+    }
+
+    /// adit ends by a fault.
+    fn failed(&self, error: &anyhow::Error) {
+        // A status is one line.
+        let lines = format!("{error:#}");
+        let words = lines.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+        self.send(&format!("STATUS={words}"));
     }
 
     /// Notifies the state when it changed, and that adit lives if the control thread turned since
@@ -212,6 +235,21 @@ mod tests {
         assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
         told.stopping();
         assert_eq!(received(&manager), ["STOPPING=1\nSTATUS=stopping"]);
+    }
+
+    #[test]
+    fn service_manager_hears_in_one_line_why_adit_does_not_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let socket = NotifySocket::open(path.to_str().unwrap()).unwrap();
+        let told = ServiceManager::new(Some(socket), None, Liveness::default(), Instant::now());
+        told.failed(&anyhow::anyhow!("adit.toml: 2 mistakes\n  line 1\n  line 2"));
+        assert_eq!(received(&manager), ["STATUS=adit.toml: 2 mistakes; line 1; line 2"]);
+        let code = |error| format!("{:?}", report_failure(&error));
+        let refused = ConfigFileError::Mistakes("adit.toml".into(), Vec::new());
+        assert_eq!(code(refused.into()), format!("{:?}", ExitCode::from(78)));
+        assert_eq!(code(anyhow::anyhow!("no device")), format!("{:?}", ExitCode::FAILURE));
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub enum EalError {
 
 fn init_hint(errno: Errno) -> &'static str {
     match errno.value() {
-        libc::EACCES | libc::EPERM => "run as root or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",
+        libc::EACCES | libc::EPERM => "run as root or with CAP_NET_ADMIN and CAP_NET_RAW",
         libc::ENOMEM => "lower the configured memory or reserve more hugepages",
         libc::EINVAL => "check the extra EAL arguments",
         libc::EAGAIN | libc::EALREADY => "another process may use the same file prefix",

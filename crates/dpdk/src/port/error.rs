@@ -132,7 +132,7 @@ fn known_ports(ports: &[String]) -> String {
 fn attach_hint(errno: Errno) -> &'static str {
     match errno.value() {
         libc::EPERM | libc::EACCES => {
-            "run as root or with CAP_NET_ADMIN, CAP_NET_RAW and, for AF_XDP, CAP_BPF"
+            "run as root or with CAP_NET_ADMIN, CAP_NET_RAW and, for AF_XDP, CAP_SYS_ADMIN"
         }
         libc::EBUSY => "another program holds the interface's queue or an XDP program on it",
         // DPDK returns EFAULT for a name that no driver claims.

@@ -101,8 +101,14 @@ fn text(bytes: &[u8]) -> String {
 /// DPDK follow only a sentence that announces them.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
+    assert_refused_with(1, output, words);
+}
+
+/// The same with another status.
+#[track_caller]
+fn assert_refused_with(status: i32, output: &Output, words: &[&str]) {
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(status), "{said}");
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
     assert!(said.starts_with("adit: "), "{said}");
     let (sentence, rest) = said.split_once('\n').unwrap_or((&said, ""));
@@ -207,7 +213,7 @@ fn closed_pipe_ends_the_output_without_a_word() {
 fn run_without_its_file_is_refused() {
     let Some(adit) = binary("adit") else { return };
     let output = run(Command::new(&adit).args(["run", "--config", "/nonexistent/a.toml"]), LIMIT);
-    assert_refused(&output, &["/nonexistent/a.toml", "No such file"]);
+    assert_refused_with(78, &output, &["/nonexistent/a.toml", "No such file"]);
 }
 
 /// Runs `adit run` in a namespace of its own and returns its output and its process identifier.

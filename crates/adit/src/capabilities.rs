@@ -1,0 +1,54 @@
+//! Capabilities of Linux: those that a configuration needs, and those that the file of the program
+//! grants.
+
+use adit_dpdk::Device;
+use adit_kernel::KernelDevice;
+use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
+
+use crate::config::{Config, PortDevice};
+
+/// Takes all capabilities that this process may have. The file of the program may grant some
+/// without their effective bit (`setcap …=p`, as in the image): with that bit the kernel would not
+/// start the program in a container that withholds one of them.
+pub(crate) fn use_permitted() {
+    let Ok(sets) = capabilities(None) else { return };
+    if sets.effective != sets.permitted {
+        // A process may always do this. A port that lacks a capability names it.
+        let _ = set_capabilities(None, CapabilitySets { effective: sets.permitted, ..sets });
+    }
+}
+
+/// The capabilities that ports and addresses of this configuration need. docs/install.md has those
+/// that a single setting needs, and what needs root.
+pub(crate) fn needed(config: &Config) -> Vec<&'static str> {
+    let mut needed: Vec<_> =
+        config.ports.iter().flat_map(|port| of_port(&port.device)).copied().collect();
+    if config.standby.as_ref().is_some_and(|standby| !standby.addresses.is_empty()) {
+        needed.extend(&["CAP_NET_ADMIN", "CAP_NET_RAW"]);
+    }
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
+fn of_port(device: &PortDevice) -> &'static [&'static str] {
+    match device {
+        PortDevice::Kernel(KernelDevice::Udp) => &[],
+        PortDevice::Kernel(KernelDevice::Tun { .. }) => &["CAP_NET_ADMIN"],
+        PortDevice::Kernel(KernelDevice::Packet { .. }) => &["CAP_NET_ADMIN", "CAP_NET_RAW"],
+        PortDevice::Dpdk(device) => of_device(device),
+    }
+}
+
+fn of_device(device: &Device) -> &'static [&'static str] {
+    if device.is_driver("net_af_xdp") {
+        return &["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_ADMIN"];
+    }
+    if device.is_driver("net_af_packet") {
+        return &["CAP_NET_ADMIN", "CAP_NET_RAW"];
+    }
+    if device.is_driver("net_tap") {
+        return &["CAP_NET_ADMIN"];
+    }
+    &[]
+}
