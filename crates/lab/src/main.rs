@@ -12,12 +12,13 @@ mod scenario;
 mod topology;
 mod tun;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use adit_baseline as _;
 use adit_lab_measure::command::MeasureCommand;
-use clap::{Parser, Subcommand, ValueEnum};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::topology::UES_MAX;
 use adit_lab_process::adit_config::{ExcessAction, ExecutionModel};
@@ -40,6 +41,13 @@ enum LabCommand {
     /// Break processes, networks, servers and disks around adits, and check that nothing
     /// acknowledged is lost. Needs root.
     Faults(crate::faults::FaultsArguments),
+    /// Write the manual pages of all commands into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder.
+        #[arg(long, value_name = "FOLDER")]
+        folder: PathBuf,
+    },
     #[command(flatten)]
     Measure(MeasureCommand),
 }
@@ -126,6 +134,7 @@ fn main() -> ExitCode {
         LabCommand::Demo(arguments) => demo::run(arguments, &stop),
         LabCommand::Scenario(arguments) => scenario::run(arguments, &stop),
         LabCommand::Faults(arguments) => crate::faults::run(arguments, &stop),
+        LabCommand::Man { folder } => write_manual(folder),
         LabCommand::Measure(command) => command.run(ports::run, &stop),
     });
     match result {
@@ -136,6 +145,15 @@ fn main() -> ExitCode {
             exit_code(&error)
         }
     }
+}
+
+/// Writes the pages of all commands into `folder`.
+fn write_manual(folder: &Path) -> anyhow::Result<bool> {
+    let cannot = || format!("cannot write manual pages into {}", folder.display());
+    std::fs::create_dir_all(folder).with_context(cannot)?;
+    let command = LabCli::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(command, folder).with_context(cannot)?;
+    Ok(true)
 }
 
 /// 2 if the machine or the command line causes the error, 130 after Ctrl-C (as in a shell), else 1.
