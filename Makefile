@@ -3,7 +3,7 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run check test test-all fuzz build bench bench-memif bench-journal lab coverage clean
+.PHONY: help run check test test-all fuzz build bench bench-memif bench-journal lab coverage deb image release clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
@@ -16,6 +16,8 @@ help:
 	@echo "make bench-journal  the journal beside fjall (FOLDER=... on the disk to be measured)"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
+	@echo "make deb    the Debian packages adit and adit-lab in target/packages; make image: an OCI image from them (root)"
+	@echo "make release RELEASE=VERSION  all that is published of a release of releases.toml (root)"
 	@echo "make build  release binaries in target/release"
 
 build:
@@ -93,6 +95,26 @@ lab: build
 
 coverage:
 	cargo llvm-cov --package adit-pfcp --package adit-n4 --summary-only
+
+# Release builds whose octets do not depend on the folders of sources, in a build folder of their own: the flags differ.
+PACKAGES ?= target/packages
+DIST := $(or $(CARGO_TARGET_DIR),target/dist)
+CARGO_HOME ?= $(HOME)/.cargo
+REMAP := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(CARGO_HOME)=cargo"
+deb:
+	@scripts/install.sh package
+	CFLAGS="-ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_HOME)=cargo" cargo build --release --quiet \
+		--target-dir $(DIST) --config 'target."cfg(all())".rustflags = [$(REMAP)]' --package adit --package adit-lab
+	rm -f $(PACKAGES)/*.deb
+	scripts/deb.sh $(DIST)/release $(PACKAGES)
+
+image:
+	rm -rf $(PACKAGES)/image
+	scripts/image.sh $(PACKAGES)/image $(PACKAGES)/adit_*.deb
+
+RELEASE ?=
+release:
+	scripts/release.sh $(RELEASE)
 
 clean:
 	cargo clean

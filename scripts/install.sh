@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs the distribution packages that Adit needs. Quick when nothing is missing.
-# Usage: scripts/install.sh run|test|lab|bench
+# Usage: scripts/install.sh run|test|package|lab|bench
 set -eu
 
 build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib1g-dev libhwloc-dev"
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"
-test="tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus docker-compose python3-venv"
+package="dpkg-dev mmdebstrap libcap2-bin python3-venv"
+test="$package lintian umoci tshark qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus docker-compose"
 
 # For the test of the dashboard in a browser; they may have come from elsewhere.
 command -v node >/dev/null 2>&1 || test="$test nodejs"
@@ -16,9 +17,10 @@ command -v npm >/dev/null 2>&1 || test="$test npm"
 case "${1:-}" in
     run) wanted="$build $demo" ;;
     test) wanted="$build $demo $test" ;;
+    package) wanted="$build $package" ;;
     lab) wanted="$build $lab" ;;
     bench) wanted="$build $lab $bench" ;;
-    *) echo "usage: scripts/install.sh run|test|lab|bench" >&2; exit 2 ;;
+    *) echo "usage: scripts/install.sh run|test|package|lab|bench" >&2; exit 2 ;;
 esac
 
 missing=""
