@@ -31,7 +31,7 @@ make -C "$source" --no-print-directory deb image PACKAGES="$folder"
 tar -C "$folder/image" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf "$folder/adit_$version.oci.tar" .
 rm -rf "$folder/image"
 if [ -d "$source/deploy/helm" ]; then
-    sed -i -e "s/^version:.*/version: $version/" -e "s/^appVersion:.*/appVersion: \"$version\"/" "$source"/deploy/helm/adit/Chart.yaml
+    sed -i -e "s/^version:.*/version: $version/" -e "s/^appVersion:.*/appVersion: \"$(echo "$version" | tr '+~' '--')\"/" "$source"/deploy/helm/adit/Chart.yaml
     tar -C "$source/deploy/helm" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -c adit |
         gzip -9n > "$folder/adit-$version.tgz"
 fi

@@ -12,9 +12,9 @@ cargo cyclonedx --version >/dev/null 2>&1 || cargo install --quiet --locked carg
 [ -e "$tools/bin/debsbom" ] || { python3 -m venv "$tools" && "$tools/bin/pip" install --quiet 'debsbom[cdx]'; }
 
 cargo cyclonedx --quiet --format json --override-filename sbom.cdx
-for program in adit lab; do
-    mv "crates/$program/sbom.cdx.json" "$folder/adit${program#adit}.crates.cdx.json"
-done
+# Without the place of this copy.
+sed "s#file://$PWD/#file:///adit/#g" crates/adit/sbom.cdx.json > "$folder/adit.crates.cdx.json"
+sed "s#file://$PWD/#file:///adit/#g" crates/lab/sbom.cdx.json > "$folder/adit-lab.crates.cdx.json"
 find crates -name sbom.cdx.json -delete
 
 # The layer of libraries has dpkg's list.
@@ -22,6 +22,7 @@ for layer in "$image"/blobs/sha256/*; do
     if gzip -dc "$layer" 2>/dev/null | tar -t 2>/dev/null | grep -qx ./var/lib/dpkg/status; then
         architecture=$(gzip -dc "$layer" | tar -xO ./var/lib/dpkg/status | sed -n 's/^Architecture: //p' | grep -vx all | head -1)
         gzip -dc "$layer" | "$tools/bin/debsbom" generate -r - -t cdx --distro-arch "$architecture" \
+            --cdx-serialnumber "$(basename "$layer" | sed -E 's/^(.{8})(.{4})(.{4})(.{4})(.{12}).*/\1-\2-\3-\4-\5/')" \
             --timestamp "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" -o "$folder/image_$architecture"
     fi
 done
