@@ -18,6 +18,7 @@
 mod cmsg;
 mod counters;
 mod device;
+mod device_addresses;
 mod error;
 mod frame;
 mod host_addresses;
@@ -49,6 +50,7 @@ use adit_types::MacAddr;
 
 pub use counters::{KernelCounters, PortCounters};
 pub use device::{KernelDevice, KernelDeviceParseError};
+pub use device_addresses::device_addresses;
 pub use error::KernelError;
 pub use host_addresses::{DeviceAddress, HostAddresses};
 pub use network::IpNetwork;

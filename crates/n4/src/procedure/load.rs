@@ -10,8 +10,9 @@ use crate::load::{LoadAndOverload, OVERLOAD_VALIDITY_S, ReportedMetric, percent}
 use crate::node::Node;
 
 impl Node {
-    /// Per cent of the capacity in use.
-    fn load_percent(&self) -> u8 {
+    /// The load that CP functions get. Unit: per cent of the capacity.
+    #[must_use]
+    pub fn load_percent(&self) -> u8 {
         let waiting = percent(self.answers.len(), PENDING_MAX);
         let reports = percent(self.sessions.states.waiting_reports_len(), REPORT_ITEMS_MAX);
         if self.load.standing_workers > 0 || self.load.is_draining {
