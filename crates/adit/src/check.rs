@@ -86,7 +86,7 @@ fn derived(config: &Config) -> Value {
         "xdp": xdp(config),
         "flow_offload": flow_offload(config),
         "main_core": config.datapath.main_core,
-        "n4": config.n4.listen.to_string(),
+        "n4": config.n4_listen.to_string(),
         "sessions_max": config.sessions.sessions_max,
         "interfaces": interfaces.collect::<Vec<_>>().join("; "),
         "store": store(config),
@@ -166,7 +166,7 @@ fn standby(config: &Config) -> String {
         true => "no address of the host".to_owned(),
         false => addresses.join(", "),
     };
-    let n4 = config.n4.listen.ip();
+    let n4 = config.n4_listen.ip();
     let has_n4 = n4.is_unspecified() || standby.addresses.iter().any(|of| of.network.addr == n4);
     let without = match has_n4 {
         true => String::new(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use crate::config::{ConfiguredPeer, N4Settings};
+use crate::config::{Config, ConfiguredPeer};
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ impl PeerNames {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn start(settings: &N4Settings) -> std::io::Result<Option<Self>> {
+    pub(crate) fn start(config: &Config) -> std::io::Result<Option<Self>> {
         let name = |(position, peer): (usize, &ConfiguredPeer)| match peer {
             ConfiguredPeer::Address(_) => None,
             ConfiguredPeer::Name { host, port } => {
@@ -38,11 +38,11 @@ impl PeerNames {
             }
         };
         let mut names: Vec<NamedPeer> =
-            settings.connect.iter().enumerate().filter_map(name).collect();
+            config.n4.connect.iter().enumerate().filter_map(name).collect();
         if names.is_empty() {
             return Ok(None);
         }
-        let is_v4 = settings.listen.is_ipv4();
+        let is_v4 = config.n4_listen.is_ipv4();
         let (sender, receiver) = sync_channel(names.len());
         let resolve = move || {
             loop {

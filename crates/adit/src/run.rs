@@ -122,7 +122,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
             control
         })?
     };
-    info!(model = config.datapath.model.name(), threads = workers.len(), n4 = %config.n4.listen, "running");
+    info!(model = config.datapath.model.name(), threads = workers.len(), n4 = %config.n4_listen, "running");
     let threads = Threads { control, workers, admin, api, queries };
     is_starting.store(false, Ordering::Relaxed);
     let outcome = supervise(&mut signals, threads, &lifecycle);
@@ -276,7 +276,7 @@ fn open_n4(
     source: &RecordSource,
 ) -> anyhow::Result<(N4Socket, Option<ActiveAddresses>)> {
     if let RecordSource::Followed { .. } = source {
-        return Ok((N4Socket::unbound(config.n4.listen, config.n4.receive_buffer_bytes())?, None));
+        return Ok((N4Socket::unbound(config.n4_listen, config.n4.receive_buffer_bytes())?, None));
     }
     let addresses = active_addresses::wanted(config).map(ActiveAddresses::take);
     let addresses = addresses.transpose()?;
@@ -285,11 +285,11 @@ fn open_n4(
 
 fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
     let wanted = config.n4.receive_buffer_bytes();
-    let socket = N4Socket::bind(config.n4.listen, wanted).with_context(|| {
+    let socket = N4Socket::bind(config.n4_listen, wanted).with_context(|| {
         format!(
             "cannot bind n4.listen {}; give the address to an interface, stop the process that holds \
              the port (ss -ulnp), or change n4.listen",
-            config.n4.listen
+            config.n4_listen
         )
     })?;
     let granted = socket.receive_buffer_bytes();
@@ -388,7 +388,7 @@ fn assemble(
         node,
         publisher,
         socket,
-        peer_names: PeerNames::start(&config.n4).context("cannot resolve names of n4.connect")?,
+        peer_names: PeerNames::start(config).context("cannot resolve names of n4.connect")?,
         store,
         role,
         addresses,

@@ -6,13 +6,13 @@ use adit_operate::api::{FileSecrecy, read_text_file};
 use adit_transport::{TlsIdentity, TlsSettings, TlsSettingsError};
 use anyhow::Context;
 
-use crate::config::StoreTlsFiles;
+use crate::config::TlsFiles;
 
 /// Reads the files of TLS that `table` names.
 ///
 /// # Errors
 /// A file cannot be read, or is of no use; the message names its key.
-pub(crate) fn tls_settings(table: &str, files: &StoreTlsFiles) -> anyhow::Result<TlsSettings> {
+pub(crate) fn tls_settings(table: &str, files: &TlsFiles) -> anyhow::Result<TlsSettings> {
     let of = |key: &str| format!("{table}.{key}");
     let text = |key, path: &Path, secrecy| text_of(&of(key), path, secrecy);
     let authorities = text("tls_ca", &files.authorities, FileSecrecy::Public)?;

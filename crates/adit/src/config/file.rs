@@ -13,6 +13,7 @@ use super::keys::{IntoKey as _, Table};
 use super::kinds::{integer, text};
 use super::log::LogSettings;
 use super::n4::{GtpuSettings, N4Settings, NodeSettings};
+use super::nrf::NrfSection;
 use super::placement::{MachineReader, thread_cpus};
 use super::ports::{self, FlowOffloadSettings, PortSettings};
 use super::predefined::{self, PredefinedRuleSection};
@@ -53,6 +54,7 @@ section! {
         store: StoreSection, Table => [];
         standby: Option<StandbySection>, Table, TAKEN;
         api: Option<ApiSection>, Table, OnReload::Section("adit listens there from the start on");
+        nrf: Option<NrfSection>, Table, OnReload::Section("the client of the NRF begins at the start");
         log: LogSettings, Table;
         admin: AdminSettings, Table => [];
     }
@@ -92,7 +94,7 @@ impl ConfigFile {
         document: &ConfigDocument<'_>,
         machine: MachineReader<'_>,
     ) -> Config {
-        self.n4.check(document);
+        let n4_listen = self.n4.check(document, self.standby.as_ref(), &self.node.id);
         self.gtpu.check(document);
         let cpus = thread_cpus(document, &self.datapath, &self.ports, machine);
         let datapath = self.datapath.settings(document, cpus);
@@ -116,6 +118,8 @@ impl ConfigFile {
             qos: self.qos.policy(document, half, &interfaces),
             standby: standby::check(document, self.standby.as_ref(), &store),
             api: self.api.as_ref().map(|api| api.settings(document)),
+            nrf: self.nrf.as_ref().map(|nrf| nrf.settings(document)),
+            n4_listen,
             datapath,
             interfaces,
             applications,

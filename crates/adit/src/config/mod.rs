@@ -22,7 +22,9 @@ mod keys;
 mod kinds;
 mod log;
 mod n4;
+mod nrf;
 mod peer_names;
+mod peer_tls;
 mod placement;
 mod ports;
 mod predefined;
@@ -32,12 +34,12 @@ mod replication;
 mod section;
 mod standby;
 mod store;
-mod store_tls;
 mod table;
 mod tcp_mss;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -64,15 +66,16 @@ pub(crate) use file_error::{ConfigFileError, mistakes};
 pub(crate) use interfaces::{
     InterfaceSettings, RouteSettings, domains, domains_of, switched_domains,
 };
-pub(crate) use n4::{N4Settings, NodeIdSetting, SmfSetSettings};
+pub(crate) use n4::{NodeIdSetting, SmfSetSettings};
+pub(crate) use nrf::NrfSettings;
 pub(crate) use peer_names::ConfiguredPeer;
+pub(crate) use peer_tls::TlsFiles;
 pub(crate) use ports::{FlowOffloadSettings, PortDevice, PortSettings, XdpMode};
 pub(crate) use provisioning::{ApplicationSettings, ForwardingPolicySettings, UePoolSettings};
 pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLinkSettings};
 pub(crate) use section::{ConfigProblem, path_of};
 pub(crate) use standby::{StandbySettings, WhenIsolated};
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings};
-pub(crate) use store_tls::StoreTlsFiles;
 pub(crate) use tcp_mss::told_tcp_mss;
 
 /// All sections of the file, for documents.
@@ -98,6 +101,10 @@ pub(crate) struct Config {
     pub standby: Option<StandbySettings>,
     /// The HTTP interface, if there is one.
     pub api: Option<ApiSettings>,
+    /// The NRFs, if there are any.
+    pub nrf: Option<NrfSettings>,
+    /// The address of N4.
+    pub n4_listen: SocketAddr,
 }
 
 impl Deref for Config {

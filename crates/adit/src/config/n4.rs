@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use adit_kernel::device_addresses;
 use adit_kernel::n4_socket::RECEIVE_BUFFER_KIB;
 use adit_types::Nanos;
 use adit_types::limits::SESSIONS_MAX;
@@ -12,6 +13,7 @@ use super::keys::{IntoKey as _, Table};
 use super::kinds::{Flag, integer, millis, seconds, text, words};
 use super::peer_names::{ConfiguredPeer, is_fqdn};
 use super::section::ConfigDocument;
+use super::standby::{StandbySection, device_name};
 use super::{IpNet, Tolerances};
 
 section! {
@@ -57,15 +59,57 @@ impl std::fmt::Display for NodeIdSetting {
     }
 }
 
+/// Where N4 listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum N4Endpoint {
+    Address(SocketAddr),
+    /// A network device, whose address follows at the start.
+    Device {
+        name: String,
+        port: u16,
+    },
+}
+
+/// An endpoint that stands for none.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8805);
+
+impl std::str::FromStr for N4Endpoint {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let (name, port) = text.rsplit_once(':').ok_or(())?;
+        // A wrong address is no name.
+        let has_letter = name.bytes().any(|octet| octet.is_ascii_alphabetic());
+        let is_device = has_letter && device_name(name).is_ok();
+        let port = port.parse().map_err(|_| ())?;
+        is_device.then(|| Self::Device { name: name.to_owned(), port }).ok_or(())
+    }
+}
+
+impl std::fmt::Display for N4Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Device { name, port } => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
 /// The form of SMF Set IDs.
 const SMF_SET_ID: &str = "an SMF Set ID such as \"set1.smfset.5gc.mnc001.mcc001.3gppnetwork.org\"";
 
 section! {
     /// PFCP, the protocol of control plane functions.
     N4Settings(NOW) {
-        /// UDP socket of the PFCP node. The standard's port is 8805.
-        listen: SocketAddr, text("an address with a UDP port such as \"10.0.4.2:8805\"")
-            .required(SocketAddr::from(([0, 0, 0, 0], 8805))), LISTENING => ["\"10.0.4.2:8805\""];
+        /// UDP socket of the PFCP node. The standard's port is 8805. With the name of a network
+        /// device, such as "n4:8805", its address at the start: that of node.id if it has it,
+        /// otherwise the first one, IPv4 before IPv6.
+        listen: N4Endpoint,
+            text("an address or a network device with a UDP port such as \"10.0.4.2:8805\" or \"n4:8805\"")
+            .required(N4Endpoint::Address(NOWHERE)), LISTENING => ["\"10.0.4.2:8805\""];
         /// Control plane functions to which adit sends Association Setup Requests. Usually empty:
         /// they send theirs. Addresses, or names such as "smf.example.org:8805": adit resolves
         /// these while it runs, every 2 s, and goes to the new address when there is no association
@@ -131,9 +175,29 @@ impl N4Settings {
         self.receive_buffer_kib * 1024
     }
 
-    /// Checks the section.
-    pub(super) fn check(&self, document: &ConfigDocument<'_>) {
-        let listen = self.listen;
+    /// Checks the section. Returns the address of N4.
+    pub(super) fn check(
+        &self,
+        document: &ConfigDocument<'_>,
+        standby: Option<&StandbySection>,
+        node_id: &NodeIdSetting,
+    ) -> SocketAddr {
+        let listen = match &self.listen {
+            N4Endpoint::Address(address) => *address,
+            N4Endpoint::Device { name, port } => {
+                let moved = standby.and_then(|standby| standby.address_of(name));
+                let address = moved.or_else(|| address_of_device(name, node_id));
+                let Some(address) = address else {
+                    let what = format!(
+                        "names the network device \"{name}\", which this machine does not have, or which has no address; \
+                         give it one, or write the address here"
+                    );
+                    document.problem("n4.listen", what);
+                    return NOWHERE;
+                };
+                SocketAddr::new(address, *port)
+            }
+        };
         if listen.ip().is_unspecified() || listen.port() == 0 {
             let what = "takes one address and port of this host: adit sends them to its peers";
             document.problem("n4.listen", what);
@@ -153,7 +217,21 @@ impl N4Settings {
                 document.problem(&format!("n4.smf_sets[{index}].members"), what);
             }
         }
+        listen
     }
+}
+
+/// The address of a network device of this machine.
+fn address_of_device(name: &str, node_id: &NodeIdSetting) -> Option<IpAddr> {
+    let addresses = device_addresses(name);
+    let wanted = match *node_id {
+        NodeIdSetting::Ipv4(addr) => Some(addr.into()),
+        NodeIdSetting::Ipv6(addr) => Some(addr.into()),
+        NodeIdSetting::Fqdn(_) => None,
+    };
+    let of_node = wanted.filter(|addr| addresses.contains(addr));
+    let first = || addresses.iter().find(|addr| addr.is_ipv4()).or(addresses.first()).copied();
+    of_node.or_else(first)
 }
 
 section! {
@@ -210,5 +288,40 @@ impl GtpuSettings {
             let what = "takes 0 (off) or a whole number from 1000";
             document.problem("gtpu.echo_interval_ms", what);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
+
+    fn listening_at(endpoint: &str) -> Result<SocketAddr, String> {
+        let listen = format!("listen = \"{endpoint}\"");
+        let text = EXAMPLE.replacen("listen = \"10.0.4.2:8805\"", &listen, 1);
+        let parsed = Config::parse(&text).map(|config| config.n4_listen);
+        parsed.map_err(|problems| problems[0].to_string())
+    }
+
+    #[test]
+    fn endpoint_is_an_address_or_a_device_with_a_port() {
+        for text in ["10.0.4.2:8805", "[2001:db8::1]:8805", "n4:8805", "eth0.4:1", "ens1f0np0:8805"]
+        {
+            assert_eq!(text.parse::<N4Endpoint>().unwrap().to_string(), text);
+        }
+        for text in ["", "n4", "n4:", "n4:x", ":8805", "10.0.4:8805", "a b:1", "a/b:1", "[::1:1"] {
+            assert_eq!(text.parse::<N4Endpoint>(), Err(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn device_listens_at_its_address_and_one_without_is_a_mistake() {
+        assert_eq!(listening_at("lo:8805"), Ok("127.0.0.1:8805".parse().unwrap()));
+        let refusal = listening_at("no-device:8805").unwrap_err();
+        assert!(refusal.contains("n4.listen: names the network device \"no-device\""), "{refusal}");
+        assert!(refusal.ends_with("give it one, or write the address here"), "{refusal}");
+        assert!(listening_at("lo:0").unwrap_err().contains("takes one address and port"));
     }
 }

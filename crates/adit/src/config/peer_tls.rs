@@ -1,56 +1,59 @@
-//! The keys of TLS, which `[store]` and `[store.replication]` have alike.
+//! The keys of TLS, which `[store]`, `[store.replication]` and `[nrf]` have alike.
 
 use std::path::PathBuf;
 
-use super::comparison::OPENED;
+use super::comparison::OnReload;
 use super::declare::section;
 use super::keys::IntoKey as _;
 use super::kinds::text;
 use super::section::ConfigDocument;
 
 /// The form of paths.
-const PEM: &str = "a path such as \"/etc/adit/store.pem\"";
+const PEM: &str = "a path such as \"/etc/adit/tls.pem\"";
+
+/// Why TLS does not change.
+const READ: OnReload = OnReload::Fixed("its files are read at the start");
 
 section! {
     /// TLS.
-    TlsKeys(OPENED) {
+    TlsKeys(READ) {
         /// Certificates of the authorities that sign those of the other ends, in PEM. They make it
         /// TLS.
         ca: Option<String> = "tls_ca", text(PEM).optional("without TLS")
-            => ["# \"/etc/adit/store-ca.pem\""];
+            => ["# \"/etc/adit/tls-ca.pem\""];
         /// Own certificate, in PEM.
         certificate: Option<String> = "tls_certificate", text(PEM).optional("none")
-            => ["# \"/etc/adit/store.pem\""];
+            => ["# \"/etc/adit/tls.pem\""];
         /// Its key, in PEM.
         key: Option<String> = "tls_key", text(PEM).optional("none")
-            => ["# \"/etc/adit/store.key\""];
+            => ["# \"/etc/adit/tls.key\""];
         /// The name that the certificates of the other ends are for.
-        name: Option<String> = "tls_name", text("a name such as \"redis-1\"")
-            .optional("their addresses") => ["# \"redis\""];
+        name: Option<String> = "tls_name", text("a name such as \"servers.example\"")
+            .optional("their addresses, or their names in URIs") => ["# \"servers.example\""];
     }
 }
 
 /// Files of TLS, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoreTlsFiles {
+pub(crate) struct TlsFiles {
     /// Certificates of the authorities that sign those of peers.
     pub authorities: PathBuf,
     /// Own certificate and its key.
-    pub identity: Option<StoreIdentityFiles>,
+    pub identity: Option<TlsIdentityFiles>,
     /// The name that the certificates of peers are for, if not their addresses.
     pub name: Option<String>,
 }
 
 /// A certificate and its key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoreIdentityFiles {
+pub(crate) struct TlsIdentityFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
 impl TlsKeys {
     /// Checks the keys, which are in the section at `path`. Without a `tls_ca` there is no TLS.
-    pub(super) fn files(&self, document: &ConfigDocument<'_>, path: &str) -> Option<StoreTlsFiles> {
+    pub(super) fn files(&self, document: &ConfigDocument<'_>, path: &str) -> Option<TlsFiles> {
         let Self { ca, certificate, key, name } = self.clone();
         if key.is_none() {
             document.refuse(path, &["tls_certificate"], "needs a tls_key");
@@ -63,10 +66,10 @@ impl TlsKeys {
             document.refuse(path, &["tls_certificate", "tls_key", "tls_name"], what);
         }
         let identity = certificate.zip(key);
-        let identity = identity.map(|(certificate, key)| StoreIdentityFiles {
+        let identity = identity.map(|(certificate, key)| TlsIdentityFiles {
             certificate: certificate.into(),
             key: key.into(),
         });
-        Some(StoreTlsFiles { authorities: ca?.into(), identity, name })
+        Some(TlsFiles { authorities: ca?.into(), identity, name })
     }
 }

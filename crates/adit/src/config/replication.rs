@@ -9,8 +9,8 @@ use super::comparison::{BY_KEY, OPENED};
 use super::declare::section;
 use super::keys::{IntoKey as _, SameTable};
 use super::kinds::{Flag, integer, text, words};
+use super::peer_tls::{TlsFiles, TlsKeys};
 use super::section::ConfigDocument;
-use super::store_tls::{StoreTlsFiles, TlsKeys};
 use super::table::Section as _;
 
 /// The form of the addresses of a pair.
@@ -68,7 +68,7 @@ pub(crate) struct ReplicationSettings {
     pub transport: ReplicationTransport,
     /// With the identity of this adit, and the name of the other one. `None`: the operator accepts
     /// strangers.
-    pub tls: Option<StoreTlsFiles>,
+    pub tls: Option<TlsFiles>,
 }
 
 /// The transport of streams between the two adits.
@@ -119,7 +119,7 @@ impl ReplicationSection {
                  standby useless. Give tls_ca, tls_certificate and tls_key; accept_strangers = true accepts that",
             ),
             (true, Some(_)) => problem("accept_strangers", "is for a link without tls_ca"),
-            (false, Some(StoreTlsFiles { identity: None, .. }))
+            (false, Some(TlsFiles { identity: None, .. }))
                 if self.tls.certificate.is_none() && self.tls.key.is_none() =>
             {
                 let what = "is missing: each adit shows the other one its certificate";
@@ -127,8 +127,8 @@ impl ReplicationSection {
             }
             _ => {}
         }
-        let name = |tls: &StoreTlsFiles| tls.name.clone().or(Some(standby.ip().to_string()));
-        let tls = tls.map(|tls| StoreTlsFiles { name: name(&tls), ..tls });
+        let name = |tls: &TlsFiles| tls.name.clone().or(Some(standby.ip().to_string()));
+        let tls = tls.map(|tls| TlsFiles { name: name(&tls), ..tls });
         Some(ReplicationSettings { listen, standby, transport: transport?, tls })
     }
 
@@ -171,9 +171,9 @@ mod tests {
 
     /// The lines of TLS in the example.
     const TLS_LINES: [&str; 3] = [
-        "tls_ca = \"/etc/adit/store-ca.pem\"\n",
-        "tls_certificate = \"/etc/adit/store.pem\"\n",
-        "tls_key = \"/etc/adit/store.key\"\n",
+        "tls_ca = \"/etc/adit/tls-ca.pem\"\n",
+        "tls_certificate = \"/etc/adit/tls.pem\"\n",
+        "tls_key = \"/etc/adit/tls.key\"\n",
     ];
 
     /// The commented lines of the example without their comment signs.

@@ -1,5 +1,7 @@
 //! `[standby]`: two adits with the same records, one of which is active at a time.
 
+use std::net::IpAddr;
+
 use adit_kernel::{DeviceAddress, IpNetwork};
 
 use super::comparison::OnReload;
@@ -33,6 +35,14 @@ section! {
         /// be active by then; or "forward" on. Then two adits may answer for the same addresses.
         when_isolated: WhenIsolated, words(&[("stop", WhenIsolated::Stop),
             ("forward", WhenIsolated::Forward)]).or(WhenIsolated::Stop) => [];
+    }
+}
+
+impl StandbySection {
+    /// The address that a device of the active adit gets.
+    pub(super) fn address_of(&self, device: &str) -> Option<IpAddr> {
+        let entry = self.addresses.iter().find(|entry| entry.device == device);
+        entry.map(|entry| entry.address.addr)
     }
 }
 
@@ -122,7 +132,7 @@ pub(super) fn check(
 }
 
 /// Says why the kernel does not accept a text as the name of a network device.
-fn device_name(name: &str) -> Result<(), String> {
+pub(super) fn device_name(name: &str) -> Result<(), String> {
     let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
     let is_name = (1..=15).contains(&name.len()) && name.bytes().all(is_allowed);
     let what = || "takes the name of a network device, of 1 to 15 characters".to_owned();

@@ -14,9 +14,9 @@ use super::comparison::{BY_KEY, NOW, OPENED};
 use super::declare::section;
 use super::keys::{IntoKey as _, SameTable, Table};
 use super::kinds::{integer, millis, text, words};
+use super::peer_tls::{TlsFiles, TlsKeys};
 use super::replication::{ReplicationSection, ReplicationSettings, ReplicationTransport};
 use super::section::ConfigDocument;
-use super::store_tls::{StoreTlsFiles, TlsKeys};
 use super::table::Section as _;
 
 /// Maximum number of servers.
@@ -131,7 +131,7 @@ pub(crate) struct SharedStoreSettings {
     pub name: String,
     pub username: String,
     pub password_file: Option<PathBuf>,
-    pub tls: Option<StoreTlsFiles>,
+    pub tls: Option<TlsFiles>,
     /// Replicas that must have a change before it is answered.
     pub acknowledge_replicas: u32,
     /// How the thread of the store waits for servers.

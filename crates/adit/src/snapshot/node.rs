@@ -46,7 +46,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     let document = NodeDocument {
         node_id,
         version: env!("CARGO_PKG_VERSION"),
-        n4: parts.config.n4.listen.to_string(),
+        n4: parts.config.n4_listen.to_string(),
         model: parts.model,
         role: if parts.role.is_active() { "active" } else { "standby" },
         state,

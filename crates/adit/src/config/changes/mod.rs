@@ -30,6 +30,10 @@ pub(crate) fn compare(
 ) -> Result<Vec<ConfigChange>, Vec<KeyRefusal>> {
     let mut found = ConfigComparison::default();
     old.file.compare(&new.file, "", &mut found);
+    if old.n4_listen != new.n4_listen && old.n4.listen == new.n4.listen {
+        let why = format!("its device has another address, {}; restart adit", new.n4_listen.ip());
+        found.refuse("n4.listen", why);
+    }
     // Keys of another model or kind come and go with it.
     let of_models = ["receivers", "spread", "rss_key", "eventdev", "poll"];
     found.forget_if("datapath.model", &of_models.map(|key| format!("datapath.{key}")));

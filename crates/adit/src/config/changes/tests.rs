@@ -297,3 +297,16 @@ fn files_of_the_interface_change_with_their_paths() {
     let refused = between(&old, &api("127.0.0.1:8081", "b")).unwrap_err();
     assert_eq!(refused[0].key, "api.listen");
 }
+
+#[test]
+fn profile_at_the_nrf_changes_and_the_way_to_it_does_not() {
+    let nrf = |lines: &str| changed(&[], &format!("[nrf]\nservers = [\"http://nrf\"]\n{lines}"));
+    let old = nrf("priority = 1");
+    assert_eq!(refused(&old), ["nrf"]);
+    let found = between(&old, &nrf("priority = 2\ndnns = [\"ims\"]")).unwrap();
+    let found: Vec<_> = found.iter().map(|of| (&*of.key, of.effect)).collect();
+    assert_eq!(found, [("nrf.dnns", ChangeEffect::Plain), ("nrf.priority", ChangeEffect::Plain)]);
+    let refused = between(&old, &nrf("priority = 1\noauth2 = true\nheartbeat_s = 5")).unwrap_err();
+    let keys: Vec<_> = refused.iter().map(|of| &*of.key).collect();
+    assert_eq!(keys, ["nrf.heartbeat_s", "nrf.oauth2"]);
+}
