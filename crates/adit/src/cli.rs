@@ -257,6 +257,8 @@ pub(crate) enum Topic {
     Health,
     /// This adit: Node ID, version, state, sessions.
     Node,
+    /// The registration at an NRF: state, heartbeats, and why an NRF has refused it.
+    Nrf,
     /// DPDK ports.
     Ports,
     /// Threads of the packet path: roles, cores, load, rings.

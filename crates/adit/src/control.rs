@@ -168,6 +168,11 @@ impl ControlThread {
             self.check_store();
         }
         let is_active = self.is_active();
+        // The other adit of a pair goes on as the same instance.
+        let has_successor = self.parts.config.standby.is_some();
+        if let Some(nrf) = &self.parts.nrf {
+            nrf.begin_end(has_successor);
+        }
         match (&self.end, self.parts.keeps_at_stop) {
             (Some(ControlEnd::Failed(why)), _) => error!(why, "adit must not go on"),
             _ if !is_active => {}
@@ -183,6 +188,9 @@ impl ControlThread {
         self.parts.lease.end();
         self.parts.addresses = None;
         self.parts.store = None;
+        if let Some(nrf) = self.parts.nrf.take() {
+            nrf.end(has_successor);
+        }
     }
 
     /// Why it ended by itself.
@@ -217,6 +225,16 @@ impl ControlThread {
         }
         self.parts.node.give_up_sessions(self.parts.clock.now());
         self.exchange_records(self.parts.clock.now());
+    }
+
+    /// Passes the present state to the client of the NRF, unless this adit does not serve.
+    fn announce_to_nrf(&mut self) {
+        let ControlParts { nrf: Some(nrf), node, config, role, .. } = &mut self.parts else {
+            return;
+        };
+        if matches!(role, ServingRole::Active) {
+            nrf.announce(config, node);
+        }
     }
 
     /// The state that `adit show` reads.
@@ -340,6 +358,7 @@ impl ControlThread {
         self.next_time_of_day = now + Nanos::from_secs(1);
         log::report_left_out();
         self.log_store_warnings();
+        self.announce_to_nrf();
         let busiest = self.parts.loads.iter().map(ThreadLoad::saturation_percent).max();
         self.parts.node.set_worker_saturation(busiest.unwrap_or(0));
         if let Some(at_zero) = self.parts.clock.time_of_day_at_zero() {

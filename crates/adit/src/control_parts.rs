@@ -25,6 +25,7 @@ use crate::core_frequencies::CoreFrequencies;
 use crate::lifecycle::Lifecycle;
 use crate::liveness::Liveness;
 use crate::load::ThreadLoad;
+use crate::nrf::NrfAnnouncer;
 use crate::peer_names::PeerNames;
 use crate::process_nodes::ProcessNodes;
 use crate::replication::PairStore;
@@ -57,6 +58,8 @@ pub(crate) struct ControlParts {
     /// The store of the node's records; none on a standby.
     pub store: Option<StoreLink<AnyStoreFigures>>,
     pub role: ServingRole,
+    /// The client that registers this adit at an NRF, if one is configured.
+    pub nrf: Option<NrfAnnouncer>,
     /// Addresses of this host while this adit is active.
     pub addresses: Option<ActiveAddresses>,
     /// Sessions are kept when adit stops.

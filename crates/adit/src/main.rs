@@ -34,6 +34,7 @@ mod log;
 mod log_filter;
 mod manual;
 mod named_standby;
+mod nrf;
 mod open_ports;
 mod packet_path;
 mod peer_names;

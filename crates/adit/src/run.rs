@@ -35,6 +35,7 @@ use crate::event_scheduler::EventThreads;
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::lifecycle::Lifecycle;
 use crate::log::{self, LogSettings};
+use crate::nrf::NrfAnnouncer;
 use crate::open_ports::OpenPort;
 use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
 use crate::peer_names::PeerNames;
@@ -391,6 +392,7 @@ fn assemble(
         peer_names: PeerNames::start(config).context("cannot resolve names of n4.connect")?,
         store,
         role,
+        nrf: NrfAnnouncer::start(config)?,
         addresses,
         keeps_at_stop: config.store.keeps_at_stop,
         events,

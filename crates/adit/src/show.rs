@@ -14,7 +14,7 @@ use crate::foreign_text::{printable, printable_json};
 use crate::http_client::{self, HttpRequest, encoded};
 use crate::snapshot::{
     ApplicationsDocument, AssociationsDocument, DropsDocument, HealthDocument, NeighborsPage,
-    OffloadDocument, PathsPage, PortsDocument, QosPage, RoutesDocument, SessionsPage,
+    NrfDocument, OffloadDocument, PathsPage, PortsDocument, QosPage, RoutesDocument, SessionsPage,
     StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
 };
 use crate::text_table::{TextColumns, TextList, counted, plain_table, terminal_width};
@@ -55,6 +55,7 @@ const fn tables_of(topic: Topic) -> &'static [TextList] {
         Topic::Workers => WorkersDocument::TABLES,
         Topic::Offload => OffloadDocument::TABLES,
         Topic::Neighbours => NeighborsPage::TABLES,
+        Topic::Nrf => NrfDocument::TABLES,
         Topic::Paths => PathsPage::TABLES,
         Topic::Routes => RoutesDocument::TABLES,
         Topic::Applications => ApplicationsDocument::TABLES,
@@ -69,7 +70,13 @@ const fn tables_of(topic: Topic) -> &'static [TextList] {
 const fn has_members(topic: Topic) -> bool {
     matches!(
         topic,
-        Topic::Health | Topic::Node | Topic::Offload | Topic::Ports | Topic::Store | Topic::Workers
+        Topic::Health
+            | Topic::Node
+            | Topic::Nrf
+            | Topic::Offload
+            | Topic::Ports
+            | Topic::Store
+            | Topic::Workers
     )
 }
 

@@ -8,6 +8,7 @@ mod drops;
 mod health;
 mod metrics;
 mod node;
+mod nrf;
 mod offload;
 mod overview;
 mod ports;
@@ -37,6 +38,7 @@ pub(crate) use drops::DropsDocument;
 pub(crate) use health::{HealthDocument, UnreadyReason};
 pub(crate) use metrics::{all_families, text_format};
 pub(crate) use node::NodeDocument;
+pub(crate) use nrf::NrfDocument;
 pub(crate) use offload::OffloadDocument;
 pub(crate) use overview::{ApplicationsDocument, AssociationsDocument, NeighborsPage, PathsPage};
 pub(crate) use ports::PortsDocument;
@@ -86,6 +88,7 @@ pub(crate) fn answer(
         Topic::Drops => drops::page(control),
         Topic::Health => health::page(control),
         Topic::Node => node::page(control),
+        Topic::Nrf => nrf::page(control),
         Topic::Routes => routes::page(control),
         Topic::Applications => overview::applications(control),
         Topic::Store => store::page(control),

@@ -111,6 +111,7 @@ fn control(plant: Plant) -> ControlThread {
         peer_names: None,
         store: None,
         role: ServingRole::Active,
+        nrf: None,
         addresses: None,
         keeps_at_stop: false,
         events: Vec::new(),

@@ -16,7 +16,7 @@ use crate::admin::{AdminQuestion, SessionFilter, SessionFilterText};
 use crate::cli::Topic;
 use crate::snapshot::{
     ApplicationsDocument, AssociationsDocument, CounterGroups, DropsDocument, HealthDocument,
-    NeighborsPage, NodeDocument, OffloadDocument, PathsPage, PortsDocument, QosPage,
+    NeighborsPage, NodeDocument, NrfDocument, OffloadDocument, PathsPage, PortsDocument, QosPage,
     RoutesDocument, SessionsPage, StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
 };
 
@@ -145,6 +145,8 @@ documents! {
     applications: "/v1/applications", "sessions", Applications, ApplicationsDocument;
     /// The store that keeps sessions.
     store: "/v1/store", "node", Store, StoreDocument;
+    /// The registration at an NRF.
+    nrf: "/v1/nrf", "node", Nrf, NrfDocument;
     /// Whether this adit does its work, and why not. Unlike /readyz, it answers 200 in any case.
     health: "/v1/health", "node", Health, HealthDocument;
     /// Traces and captures that run, of the admin socket and of this interface.

@@ -63,6 +63,7 @@ pub(super) fn page(
             families.extend(system::of_buffers(control));
             families.extend(features::of_pools(control));
             families.extend(features::of_store(control));
+            families.extend(features::of_nrf(control));
             families.extend(features::of_offload(control));
             Box::new(move || {
                 families.extend(system::of_process());

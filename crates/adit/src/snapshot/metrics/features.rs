@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use adit_nrf::{NrfPhase, NrfState};
 use adit_operate::metrics::{
     MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge,
 };
@@ -11,6 +12,7 @@ use adit_tables::{ALL_SESSIONS, OffloadReport};
 use adit_types::{BitRate, Direction, SliceId};
 
 use super::{count, counter, gauge};
+use crate::nrf::NrfAnnouncer;
 use crate::snapshot::ControlView;
 
 const DIRECTIONS: [(Direction, &str); 2] =
@@ -24,6 +26,7 @@ pub(super) fn without_figures() -> Vec<MetricFamily> {
         lease_families(true, false, 0).into(),
         StoreFigures::default().families(),
         offload_families(OffloadReport::default()),
+        nrf_families(&NrfState::default()),
     ];
     parts.into_iter().flatten().collect()
 }
@@ -112,6 +115,37 @@ impl RateFigures {
             ),
         ]
     }
+}
+
+/// The registration at an NRF; nothing on a standby, which none needs to have.
+pub(super) fn of_nrf(control: &ControlView<'_>) -> Vec<MetricFamily> {
+    let state = control.parts.nrf.as_ref().map(NrfAnnouncer::state);
+    let state = state.filter(|state| state.phase != NrfPhase::Waiting);
+    state.map_or(Vec::new(), |state| nrf_families(&state))
+}
+
+fn nrf_families(state: &NrfState) -> Vec<MetricFamily> {
+    let counters = state.counters;
+    let is_registered = state.phase == NrfPhase::Registered;
+    vec![
+        gauge("adit_nrf_registered", "1 while an NRF has this UPF.", is_registered.into()),
+        counter(
+            "adit_nrf_registrations",
+            "Registrations that an NRF accepted.",
+            counters.registrations,
+        ),
+        counter("adit_nrf_heartbeats", "Heartbeats that the NRF accepted.", counters.updates),
+        counter(
+            "adit_nrf_forgotten",
+            "Registrations that the NRF had lost when a heartbeat came.",
+            counters.forgotten,
+        ),
+        counter(
+            "adit_nrf_failures",
+            "Requests to NRFs that failed or were refused; adit show nrf says why.",
+            counters.failures,
+        ),
+    ]
 }
 
 /// Pools of UE addresses.
