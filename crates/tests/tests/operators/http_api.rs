@@ -214,6 +214,7 @@ fn agrees_with_show(dir: &Path) {
         ("routes", "/v1/routes"),
         ("applications", "/v1/applications"),
         ("store", "/v1/store"),
+        ("nrf", "/v1/nrf"),
         ("offload", "/v1/offload"),
         ("taps", "/v1/taps"),
     ] {

@@ -10,7 +10,13 @@ mod client;
 mod deploy;
 mod http_api;
 mod metrics;
+#[path = "../../../nrf/tests/nrf/nf_schema.rs"]
+mod nf_schema;
+mod nrf;
 #[path = "../../../n4/tests/n4/smf.rs"]
 mod smf;
+#[path = "../../../nrf/tests/nrf/strict_nrf.rs"]
+#[allow(dead_code, reason = "this program lets no NRF misbehave")]
+mod strict_nrf;
 mod taps;
 mod top;

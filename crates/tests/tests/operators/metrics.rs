@@ -30,7 +30,8 @@ fn deployed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
 }
 
-/// The daemon has everything that has metrics: ports with links, a store, a pool and a shared rate.
+/// The daemon has everything that has metrics: ports with links, a store, a pool, a shared rate
+/// and an NRF, which does not answer.
 fn start(purpose: &str) -> Option<Daemon> {
     if !is_root() {
         return None;
@@ -50,7 +51,7 @@ fn start(purpose: &str) -> Option<Daemon> {
         node.replace("kind = \"none\"", &store)
             + &daemon::interfaces(devices, daemon::N3)
             + "\n[[ue_pool]]\nprefix = \"10.45.0.0/16\"\n\n[qos.uplink]\nmbps_max = 100\n\
-               \n[api]\nlisten = \"127.0.0.1:8080\"\n"
+               \n[api]\nlisten = \"127.0.0.1:8080\"\n\n[nrf]\nservers = [\"http://127.0.0.1:7777\"]\n"
     })
 }
 
