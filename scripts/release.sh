@@ -15,7 +15,7 @@ else
     version=$(scripts/version.sh)
     name=Unreleased
 fi
-folder=$PWD/target/releases/$version
+folder=$PWD/target/published/$version
 source=$PWD/target/release-source
 export CARGO_TARGET_DIR="$PWD/target/dist"
 export ADIT_REVISION="$revision" ADIT_PACKAGE_VERSION="$version"

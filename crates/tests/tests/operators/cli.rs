@@ -124,7 +124,13 @@ fn check_of_the_example_succeeds_and_prints_what_follows() {
     let output = run(Command::new(&adit).arg("check").arg(example()), LIMIT);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    for word in ["correct", "eal_arguments", "n4: 10.0.4.2:8805", "sessions_max: 100000"] {
+    for word in [
+        "correct",
+        "eal_arguments",
+        "n4: 10.0.4.2:8805",
+        "sessions_max: 100000",
+        "capabilities: CAP_NET_ADMIN CAP_NET_RAW\n",
+    ] {
         assert!(said.contains(word), "{word:?} is not in: {said}");
     }
     let output = run(Command::new(&adit).args(["check", "--json"]).arg(example()), LIMIT);
