@@ -11,14 +11,17 @@ mod cli {
     pub const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
 }
 
-mod audit {
-    pub const TARGET: &str = "audit";
+mod log {
+    pub mod audit {
+        pub const TARGET: &str = "audit";
+    }
+    pub use super::log_filter;
 }
 
 #[path = "../../crates/adit/src/config/mod.rs"]
 mod config;
 
-#[path = "../../crates/adit/src/log_filter.rs"]
+#[path = "../../crates/adit/src/log/log_filter.rs"]
 mod log_filter;
 
 #[path = "../../crates/adit/src/this_machine.rs"]

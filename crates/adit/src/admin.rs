@@ -3,14 +3,16 @@
 //! The control thread gathers an answer page by page, so that its turn does not grow with the
 //! number of sessions. The thread of the interface converts each page to JSON.
 
+pub(crate) mod reload;
+
 use core::net::IpAddr;
 
 use serde_json::{Map, Value};
 
-pub(crate) use crate::admin_act::AdminAct;
 use crate::cli::{MetricsFormat, Topic};
 use crate::config::KeyRefusal;
-pub(crate) use crate::session_filter::{SessionFilter, SessionFilterText};
+pub(crate) use crate::request::admin_act::AdminAct;
+pub(crate) use crate::request::session_filter::{SessionFilter, SessionFilterText};
 use crate::tap::{TapQuestion, TapStream};
 
 /// Niceness of threads that serve clients, which share a core with the control thread.

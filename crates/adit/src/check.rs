@@ -1,5 +1,7 @@
 //! `adit check`: checks a configuration and prints the values derived from it.
 
+mod config_documents;
+
 use std::path::Path;
 
 use adit_datapath::Spread;
@@ -14,9 +16,11 @@ use crate::config::{
     self, ApiSettings, Config, ModelSettings, PollMode, StoreKind, StoreSettings, ThreadSettings,
     WhenIsolated, XdpMode,
 };
+use crate::control_parts::core_frequencies;
 use crate::host_command::{PlacementNotice, placement_notice};
-use crate::process_nodes::ProcessNodes;
-use crate::{capabilities, config_documents, core_frequencies, steering, wiring};
+use crate::ports::steering;
+use crate::threads::process_nodes::ProcessNodes;
+use crate::{capabilities, wiring};
 
 /// Prints `document`, or checks the file at `path`.
 ///

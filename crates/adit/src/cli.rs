@@ -2,6 +2,7 @@
 
 mod acts;
 mod host;
+pub(crate) mod manual;
 mod tap;
 mod top;
 
@@ -11,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::log::LogSettings;
-use crate::session_filter::SessionFilterText;
+use crate::request::session_filter::SessionFilterText;
 use crate::version::VERSION_LINE;
 pub(crate) use acts::{
     AssociationCommand, DrainSwitch, RequestedAct, SessionCommand, StoreCommand, TapCommand,

@@ -6,6 +6,7 @@
 mod acts;
 mod node_events;
 mod pause;
+mod publication_latency;
 mod reload;
 pub(crate) mod silence;
 mod standby;
@@ -24,21 +25,21 @@ use adit_types::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
-use crate::address_conflicts::AddressConflicts;
 use crate::admin::{AdminAnswer, AdminCommand, AdminQuery};
 use crate::clock::NTP_UNIX_OFFSET_S;
+use crate::control::publication_latency::PublicationLatency;
+use crate::control_parts::address_conflicts::AddressConflicts;
+use crate::control_parts::peer_names::PeerNames;
+use crate::control_parts::port_links::LinkStates;
+use crate::control_parts::standstill::{self, Standstill};
 use crate::control_parts::{ControlParts, ServingRole};
 use crate::foreign_text::printable;
-use crate::liveness::LivenessReading;
-use crate::load::ThreadLoad;
 use crate::log;
-use crate::peer_names::PeerNames;
-use crate::port_links::LinkStates;
-use crate::publication_latency::PublicationLatency;
+use crate::snapshot::store_warnings;
 use crate::snapshot::{self, ControlView};
-use crate::standstill::{self, Standstill};
-use crate::store_warnings;
 use crate::tap::{TapContext, TapQuestion, TapRefusal};
+use crate::threads::liveness::LivenessReading;
+use crate::threads::load::ThreadLoad;
 
 use self::pause::UsedAddress;
 use self::silence::SilenceWatch;

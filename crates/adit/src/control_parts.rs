@@ -1,5 +1,12 @@
 //! The parts of which the control thread is assembled.
 
+pub(crate) mod active_addresses;
+pub(crate) mod address_conflicts;
+pub(crate) mod core_frequencies;
+pub(crate) mod peer_names;
+pub(crate) mod port_links;
+pub(crate) mod standstill;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,22 +24,22 @@ use adit_tables::Publisher;
 use adit_types::{MacAddr, Nanos};
 use anyhow::Context;
 
-use crate::active_addresses::ActiveAddresses;
-use crate::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::clock::ProcessClock;
 use crate::config::{self, Config};
-use crate::core_frequencies::CoreFrequencies;
-use crate::lifecycle::Lifecycle;
-use crate::liveness::Liveness;
-use crate::load::ThreadLoad;
+use crate::control_parts::active_addresses::ActiveAddresses;
+use crate::control_parts::core_frequencies::CoreFrequencies;
+use crate::control_parts::peer_names::PeerNames;
 use crate::nrf::NrfAnnouncer;
-use crate::peer_names::PeerNames;
-use crate::process_nodes::ProcessNodes;
-use crate::replication::PairStore;
-use crate::serving_lease::ServingLease;
-use crate::standby_thread::{FollowedStore, StandbyLink};
-use crate::steering::PortSteering;
+use crate::ports::steering::PortSteering;
+use crate::record_store::any_store::{AnyStoreFigures, SharedStoreClient};
+use crate::record_store::replication::PairStore;
+use crate::record_store::serving_lease::ServingLease;
+use crate::record_store::standby_thread::{FollowedStore, StandbyLink};
 use crate::tap::TapHub;
+use crate::threads::lifecycle::Lifecycle;
+use crate::threads::liveness::Liveness;
+use crate::threads::load::ThreadLoad;
+use crate::threads::process_nodes::ProcessNodes;
 
 /// The files that a reload reads again.
 pub(crate) struct ConfigFiles {

@@ -36,7 +36,7 @@ use tracing::{error, info, warn};
 
 use crate::admin::{AdminQuery, NICENESS};
 use crate::config::{ApiSettings, ApiTlsFiles, KeyRefusal};
-use crate::packet_path::spawn;
+use crate::threads::packet_path::spawn;
 use state::ApiState;
 
 /// Paths without a token: pages that have no data of their own, and probes.

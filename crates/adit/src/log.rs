@@ -4,6 +4,9 @@
 //! once and one per [`REFILL`] after that; omitted lines are counted, and named in a line of its
 //! own. Lines of [`audit::TARGET`] are never left out.
 
+pub(crate) mod audit;
+pub(crate) mod log_filter;
+
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,8 +18,6 @@ use tracing::{Event, Metadata, warn};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-
-use crate::{audit, log_filter};
 
 /// Events of the PFCP node that are no audit lines.
 pub(crate) const N4: &str = "adit_n4";

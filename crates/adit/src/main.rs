@@ -1,75 +1,32 @@
 //! `adit`: the UPF daemon and the operator's tool.
 #![deny(unsafe_code)]
 
-mod act_command;
-mod active_addresses;
-mod address_conflicts;
 mod admin;
-mod admin_act;
-mod any_store;
-mod audit;
 mod capabilities;
 mod check;
 mod cli;
+mod client;
 mod clock;
 mod config;
-mod config_documents;
 mod control;
 mod control_parts;
-mod core_frequencies;
-mod document_values;
-mod event_scheduler;
-mod exit_barrier;
 mod explain;
-mod flow_offload;
 mod foreign_text;
 mod host_command;
 mod http_api;
-mod http_client;
-mod lease;
-mod lifecycle;
-mod liveness;
-mod load;
 mod log;
-mod log_filter;
-mod manual;
-mod named_standby;
 mod nrf;
-mod open_ports;
-mod packet_path;
-mod peer_names;
-mod port_links;
-mod process_nodes;
-mod publication_latency;
+mod ports;
 mod record_store;
-mod recovery_time;
-mod reload;
-mod replication;
-mod replication_link;
+mod request;
 mod run;
-mod service_manager;
-mod serving_lease;
-mod session_filter;
-mod show;
-mod signaled_reload;
 mod snapshot;
-mod socket_file;
-mod standby_thread;
-mod standstill;
-mod steering;
-mod store_files;
-mod store_warnings;
-mod takeover;
 mod tap;
-mod tap_client;
 mod text_table;
 mod this_machine;
-mod thread_io;
-mod top;
+mod threads;
 mod version;
-mod watch;
 mod wiring;
-mod xdp;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -80,7 +37,8 @@ use clap::Parser;
 use signal_hook::consts::SIGPIPE;
 
 use admin::AdminAct;
-use cli::{AditCli, AditCommand, DrainSwitch, RequestedAct};
+use cli::{AditCli, AditCommand, DrainSwitch, RequestedAct, manual};
+use client::{act_command, takeover, tap_client, top, watch};
 
 /// Sessions consist of many small allocations of a few sizes, between short-lived ones. An
 /// allocator with separate size classes avoids fragmentation.
@@ -98,7 +56,7 @@ fn main() -> ExitCode {
     let Err(error) = dispatch(cli) else { return ExitCode::SUCCESS };
     eprintln!("adit: {error:#}");
     match is_daemon {
-        true => service_manager::report_failure(&error),
+        true => run::service_manager::report_failure(&error),
         false => ExitCode::FAILURE,
     }
 }

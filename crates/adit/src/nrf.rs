@@ -15,7 +15,7 @@ use adit_types::InterfaceRole;
 use anyhow::Context;
 
 use crate::config::{Config, InterfaceSettings, IpNet, NodeIdSetting, UePoolSettings};
-use crate::store_files::tls_settings;
+use crate::record_store::store_files::tls_settings;
 
 /// The DNN of interfaces that serve any. Spec: TS 29.571 §5.3.2.
 const ANY_DNN: &str = "*";

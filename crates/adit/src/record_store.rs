@@ -1,6 +1,15 @@
 //! The store of records: opened first, since it determines whether this process continues a
 //! previous one.
 
+pub(crate) mod any_store;
+pub(crate) mod lease;
+pub(crate) mod named_standby;
+pub(crate) mod replication;
+pub(crate) mod replication_link;
+pub(crate) mod serving_lease;
+pub(crate) mod standby_thread;
+pub(crate) mod store_files;
+
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -21,15 +30,16 @@ use rand::{Rng, SeedableRng};
 use rustix::thread::CpuSet;
 use tracing::{info, warn};
 
-use crate::any_store::{AnyStore, AnyStoreFigures, SharedStoreClient, StoreOfKind, refused};
 use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
 use crate::foreign_text::printable;
-use crate::lease;
-use crate::named_standby::NamedStandby;
-use crate::replication::{PairStore, active_store, keep_tail, recover_tail};
-use crate::serving_lease::ServingLease;
-use crate::standby_thread::FollowedStore;
+use crate::record_store::any_store::{
+    AnyStore, AnyStoreFigures, SharedStoreClient, StoreOfKind, refused,
+};
+use crate::record_store::named_standby::NamedStandby;
+use crate::record_store::replication::{PairStore, active_store, keep_tail, recover_tail};
+use crate::record_store::serving_lease::ServingLease;
+use crate::record_store::standby_thread::FollowedStore;
 
 /// How long an adit that has just taken the lease may take to write its first record.
 const FIRST_RECORD_MAX: Duration = Duration::from_secs(60);

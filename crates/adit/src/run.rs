@@ -1,5 +1,10 @@
 //! `adit run`: starts all threads, waits for a signal, and stops all threads in reverse order.
 
+pub(crate) mod recovery_time;
+pub(crate) mod service_manager;
+pub(crate) mod signaled_reload;
+pub(crate) mod socket_file;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,35 +27,34 @@ use signal_hook::flag::register_conditional_shutdown;
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
-use crate::active_addresses::ActiveAddresses;
 use crate::admin::AdminQuery;
+use crate::client::show;
 use crate::clock::ProcessClock;
 use crate::config::Config;
 use crate::control::{ControlEnd, ControlThread};
+use crate::control_parts::active_addresses::{self, ActiveAddresses};
+use crate::control_parts::core_frequencies::CoreFrequencies;
+use crate::control_parts::peer_names::PeerNames;
 use crate::control_parts::{
     ConfigFiles, ControlParts, ControlPort, ControlPortDevice, ServingRole, StandbyParts,
 };
-use crate::core_frequencies::CoreFrequencies;
-use crate::event_scheduler::EventThreads;
 use crate::host_command::{PlacementNotice, placement_notice};
-use crate::lifecycle::Lifecycle;
 use crate::log::{self, LogSettings};
 use crate::nrf::NrfAnnouncer;
-use crate::open_ports::OpenPort;
-use crate::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
-use crate::peer_names::PeerNames;
-use crate::process_nodes::ProcessNodes;
+use crate::ports::open_ports::OpenPort;
+use crate::ports::{flow_offload, open_ports, steering, xdp};
+use crate::record_store::serving_lease::ServingLease;
 use crate::record_store::{OpeningRecords, RecordSource, StartRecords};
-use crate::recovery_time::RecoveryTime;
-use crate::service_manager::ServiceManager;
-use crate::serving_lease::ServingLease;
-use crate::signaled_reload::SignaledReload;
-use crate::socket_file::SocketFile;
+use crate::run::recovery_time::RecoveryTime;
+use crate::run::service_manager::ServiceManager;
+use crate::run::signaled_reload::SignaledReload;
+use crate::run::socket_file::SocketFile;
 use crate::tap::TapHub;
-use crate::{
-    active_addresses, event_scheduler, flow_offload, http_api, open_ports, record_store, show,
-    snapshot, steering, wiring, xdp,
-};
+use crate::threads::event_scheduler::{self, EventThreads};
+use crate::threads::lifecycle::Lifecycle;
+use crate::threads::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
+use crate::threads::process_nodes::ProcessNodes;
+use crate::{http_api, record_store, snapshot, wiring};
 use adit_kernel::large_pages;
 use adit_kernel::n4_socket::N4Socket;
 

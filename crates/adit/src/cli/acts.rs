@@ -3,7 +3,7 @@
 use clap::{Subcommand, ValueEnum};
 
 use super::AdminSocket;
-use crate::admin_act::AdminAct;
+use crate::request::admin_act::AdminAct;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {

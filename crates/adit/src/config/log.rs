@@ -4,7 +4,7 @@ use super::comparison::NOW;
 use super::declare::section;
 use super::keys::IntoKey as _;
 use super::kinds::text;
-use crate::log_filter;
+use crate::log::log_filter;
 
 section! {
     /// The log.

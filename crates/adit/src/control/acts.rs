@@ -7,7 +7,7 @@ use adit_types::{Nanos, Seid};
 
 use super::ControlThread;
 use crate::admin::{AdminAct, AdminAnswer, AnswerSink, SessionFilter, SessionFilterText};
-use crate::log_filter;
+use crate::log::log_filter;
 
 /// How long a CP function may take to release its association.
 const RELEASE_PERIOD: Nanos = Nanos::from_secs(60);

@@ -4,8 +4,8 @@ use adit_n4::{DownReason, NodeEvent};
 use adit_store::RecordKey;
 use tracing::{error, info, warn};
 
-use crate::audit;
 use crate::log::N4;
+use crate::log::audit;
 
 /// Logs an event. Peers cause them, so each kind has its share of lines; the end of an operator's
 /// act is an audit line.

@@ -11,8 +11,8 @@ use adit_types::{InterfaceId, MacAddr, Nanos};
 use tracing::{info, warn};
 
 use super::{ControlEnd, ControlThread, DATAGRAMS_PER_TURN};
-use crate::active_addresses::{self, ActiveAddresses};
-use crate::standstill::Standstill;
+use crate::control_parts::active_addresses::{self, ActiveAddresses};
+use crate::control_parts::standstill::Standstill;
 
 /// An own address that another station uses.
 #[derive(Debug, Clone, Copy)]

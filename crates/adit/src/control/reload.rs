@@ -9,10 +9,11 @@ use serde_json::Value;
 use tracing::{info, warn};
 
 use super::ControlThread;
+use crate::admin::reload::{ReloadDocument, ReloadRefusal, read};
 use crate::admin::{AdminAnswer, AnswerSink};
 use crate::config::{ChangeEffect, Config, ConfigChange, KeyRefusal, RunningParts, compare};
-use crate::reload::{ReloadDocument, ReloadRefusal, read};
-use crate::{http_api, log_filter, wiring};
+use crate::log::log_filter;
+use crate::{http_api, wiring};
 
 /// How long new gateways may take to be resolved before packets are sent to them all the same.
 const GATEWAYS_MAX: Nanos = Nanos::from_secs(1);

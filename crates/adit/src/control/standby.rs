@@ -10,12 +10,12 @@ use anyhow::{Context, bail};
 use tracing::info;
 
 use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
-use crate::active_addresses::{self, ActiveAddresses};
 use crate::admin::AdminAnswer;
+use crate::control_parts::active_addresses::{self, ActiveAddresses};
+use crate::control_parts::standstill::Standstill;
 use crate::control_parts::{ServingRole, StandbyParts};
-use crate::replication::active_store;
-use crate::standby_thread::{FollowedRecord, StandbyNews};
-use crate::standstill::Standstill;
+use crate::record_store::replication::active_store;
+use crate::record_store::standby_thread::{FollowedRecord, StandbyNews};
 
 /// News of the store that are handled in one turn.
 const NEWS_PER_TURN: usize = 16;

@@ -22,9 +22,9 @@ use crate::cli::Topic;
 use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode, ThreadSettings};
 use crate::control_parts::{ConfigFiles, ServingRole};
-use crate::lifecycle::Lifecycle;
-use crate::liveness::Liveness;
-use crate::packet_path::spawn;
+use crate::threads::lifecycle::Lifecycle;
+use crate::threads::liveness::Liveness;
+use crate::threads::packet_path::spawn;
 use crate::{run, wiring};
 use adit_kernel::n4_socket::N4Socket;
 use smf::SessionScript;
@@ -129,7 +129,7 @@ fn control(plant: Plant) -> ControlThread {
         ports: Vec::new(),
         burst_pkts: 32,
         pool: None,
-        lease: crate::serving_lease::ServingLease::unlimited(),
+        lease: crate::record_store::serving_lease::ServingLease::unlimited(),
         liveness: Liveness::default(),
     })
 }

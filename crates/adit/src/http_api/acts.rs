@@ -11,7 +11,7 @@ use super::reads::NoParameters;
 use super::schemas::{ActOutcome, ReloadProblem};
 use super::state::ApiState;
 use crate::admin::AdminAct;
-use crate::reload::ReloadDocument;
+use crate::admin::reload::ReloadDocument;
 
 /// Whether new sessions are refused.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -17,7 +17,7 @@ use super::answer::{ApiProblem, ProblemAnswers};
 use super::reads::NoParameters;
 use super::state::ApiState;
 use crate::cli::Topic;
-use crate::document_values::{DocumentPair, whole};
+use crate::client::document_values::{DocumentPair, whole};
 
 /// Time between two events.
 const INTERVAL: Duration = Duration::from_secs(1);

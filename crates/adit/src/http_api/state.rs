@@ -17,8 +17,8 @@ use crate::admin::{
     AdminAct, AdminAnswer, AdminCommand, AdminQuery, AdminQuestion, AnswerPage, AnswerSink,
     PageCursor,
 };
-use crate::audit::{self, AuditActor};
 use crate::cli::Topic;
+use crate::log::audit::{self, AuditActor};
 use crate::tap::{TapQuestion, TapStream};
 
 /// Longest wait for the control thread.

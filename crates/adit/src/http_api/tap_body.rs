@@ -8,9 +8,9 @@ use axum::body::{Body, Bytes};
 use futures_util::stream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::client::tap_client::capture_writer::CaptureWriter;
 use crate::tap::packet::TracedPacket;
 use crate::tap::{TapEnd, TapOutput, TapSink};
-use crate::tap_client::capture_writer::CaptureWriter;
 
 /// Octets of a part, unless one packet has more.
 const PART_BYTES: usize = 16 << 10;

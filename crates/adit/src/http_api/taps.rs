@@ -12,10 +12,10 @@ use super::answer::{ApiProblem, ProblemAnswers};
 use super::reads::NoParameters;
 use super::state::ApiState;
 use super::tap_body::{self, CaptureBody};
-use crate::audit;
+use crate::client::tap_client::capture_writer::CaptureWriter;
+use crate::log::audit;
 use crate::tap::packet::TraceLine;
 use crate::tap::{CaptureWish, JSON_LINES, JsonLines, TapQuestion, TapStream, TraceWish};
-use crate::tap_client::capture_writer::CaptureWriter;
 
 /// Spec: draft-ietf-opsawg-pcapng §10.
 const PCAPNG: &str = "application/x-pcapng";

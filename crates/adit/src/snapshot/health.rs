@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::ports::links_of;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
-use crate::store_warnings;
+use crate::snapshot::store_warnings;
 use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]

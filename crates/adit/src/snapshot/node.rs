@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::config::NodeIdSetting;
-use crate::log_filter;
+use crate::log::log_filter;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NodeDocument {

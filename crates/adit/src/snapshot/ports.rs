@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
 use crate::config::PortSettings;
+use crate::control_parts::port_links::PortLink;
 use crate::control_parts::{ControlPort, ControlPortDevice};
-use crate::port_links::PortLink;
-use crate::steering::{PortSteering, SteeringRow};
+use crate::ports::steering::{PortSteering, SteeringRow};
 use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]

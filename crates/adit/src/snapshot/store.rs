@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 
 use super::{ControlView, whole};
 use crate::admin::AnswerPage;
-use crate::any_store::AnyStoreFigures;
-use crate::standby_thread::StandbyReport;
-use crate::store_warnings;
+use crate::record_store::any_store::AnyStoreFigures;
+use crate::record_store::standby_thread::StandbyReport;
+use crate::snapshot::store_warnings;
 use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]

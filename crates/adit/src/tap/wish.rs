@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::question::{AskedKey, TapQuestion};
-use crate::session_filter::number;
+use crate::request::session_filter::number;
 
 /// Packets of a trace unless the client says otherwise, and at most.
 const TRACED_PKTS_DEFAULT: u64 = 20;

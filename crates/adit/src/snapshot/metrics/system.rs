@@ -9,8 +9,8 @@ use adit_operate::metrics::{
 };
 
 use super::{count, gauge};
+use crate::control_parts::port_links::PortLink;
 use crate::control_parts::{ControlPort, ControlPortDevice};
-use crate::port_links::PortLink;
 use crate::snapshot::ControlView;
 use crate::snapshot::ports::links_of;
 use crate::version::REVISION;

@@ -1,0 +1,110 @@
+//! The filter of the log, which an operator may change while adit runs.
+
+use std::sync::OnceLock;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use crate::log::audit;
+
+/// The filter of the log unless `RUST_LOG` sets another.
+const DEFAULT: &str = "info";
+
+/// The filter in use.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// The filter that a log begins with: `wanted`, or that of the environment.
+///
+/// # Errors
+/// `wanted` is no filter.
+pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<EnvFilter, Registry>, String> {
+    let filter = wanted.map_or_else(|| Ok(of_environment()), parse)?;
+    let (filter, handle) = reload::Layer::new(filter);
+    // A process logs once.
+    let _ = FILTER.set(handle);
+    Ok(filter)
+}
+
+/// The filter of the environment, or the default one.
+fn of_environment() -> EnvFilter {
+    let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+    let wanted = wanted.filter(|wanted| !wanted.is_empty());
+    let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
+    filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default()
+}
+
+/// # Errors
+/// `wanted` is no filter, with the reason.
+pub(crate) fn check(wanted: &str) -> Result<(), String> {
+    parse(wanted).map(drop)
+}
+
+/// Changes the filter of the log to that of the environment.
+///
+/// # Errors
+/// Nothing is logged yet.
+pub(crate) fn reset() -> Result<(), String> {
+    use_filter(of_environment())
+}
+
+/// Changes the filter of the log: a level such as `debug`, or levels by room such as
+/// `info,adit_n4=debug`.
+///
+/// # Errors
+/// `wanted` is no filter, or nothing is logged yet.
+pub(crate) fn set(wanted: &str) -> Result<(), String> {
+    use_filter(parse(wanted)?)
+}
+
+fn use_filter(filter: EnvFilter) -> Result<(), String> {
+    let handle = FILTER.get().ok_or("the log has not begun")?;
+    handle.reload(filter).map_err(|error| error.to_string())
+}
+
+/// The filter in use, without its part for audit lines.
+pub(crate) fn current() -> Option<String> {
+    let filter = FILTER.get()?.with_current(ToString::to_string).ok()?;
+    let audit = format!("{}=info", audit::TARGET);
+    Some(filter.split(',').filter(|word| *word != audit).collect::<Vec<_>>().join(","))
+}
+
+/// A filter that lets audit lines through, whatever it says of them.
+fn parse(wanted: &str) -> Result<EnvFilter, String> {
+    // The parser takes an empty word for a level.
+    let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+    let words = wanted.split(',').map(str::trim);
+    let is_of_room = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let is_room = |room: &str| !room.is_empty() && room.chars().all(is_of_room);
+    let is_filter = |word: &str| match word.split_once('=') {
+        Some((room, level)) => is_room(room) && is_level(level),
+        None => is_level(word),
+    };
+    if let Some(wrong) = words.clone().find(|word| !is_filter(word)) {
+        return Err(format!(
+            "\"{wrong}\" is neither a level (error, warn, info, debug) nor ROOM=LEVEL such as adit_n4=debug"
+        ));
+    }
+    with_audit(wanted)
+}
+
+fn with_audit(wanted: &str) -> Result<EnvFilter, String> {
+    let wanted = format!("{wanted},{}=info", audit::TARGET);
+    EnvFilter::try_new(wanted).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_is_a_level_or_levels_by_room_and_always_has_audit_lines() {
+        for wanted in ["debug", "warn,adit_n4=debug", "error, adit::control = info", "off"] {
+            let known = parse(&wanted.replace(" ", "")).unwrap().to_string();
+            assert!(known.contains("audit=info"), "{known}");
+        }
+        for wanted in ["", "loud", "adit_n4=", "=debug", "[span]=debug", "adit=debug,,info"] {
+            assert!(parse(wanted).is_err(), "{wanted}");
+        }
+        assert!(set("debug").unwrap_err().contains("not begun"));
+    }
+}

@@ -1,0 +1,63 @@
+//! The standby that a shared store names while the lease of its records is free.
+
+use std::time::{Duration, Instant};
+
+use adit_store::{Incarnation, StoreError};
+use tracing::{info, warn};
+
+use crate::config::SharedStoreSettings;
+use crate::record_store::any_store::SharedStoreClient;
+
+/// How long its takeover may take, in addition to the time in which the lease ends.
+const TAKEOVER_MAX: Duration = Duration::from_secs(5);
+
+/// Waits for a standby that has the acknowledged groups.
+#[derive(Debug)]
+pub(crate) struct NamedStandby {
+    patience: Duration,
+    accept_loss: bool,
+    /// Since when it could have taken the lease.
+    since: Option<(Incarnation, Instant)>,
+}
+
+impl NamedStandby {
+    /// Acknowledged changes may be lost if `accept_loss`.
+    pub(crate) fn new(settings: &SharedStoreSettings, accept_loss: bool) -> Self {
+        Self { patience: settings.lease * 2 + TAKEOVER_MAX, accept_loss, since: None }
+    }
+
+    /// Nobody but `standby` may take the lease. If it does not for long, this process may from now
+    /// on, or the caller ends.
+    ///
+    /// # Errors
+    /// [`StoreError::TailLost`].
+    pub(crate) fn wait(
+        &mut self,
+        store: &mut SharedStoreClient,
+        standby: Incarnation,
+    ) -> Result<(), StoreError> {
+        let (_, since) = match self.since.filter(|(known, _)| *known == standby) {
+            Some(since) => since,
+            None => {
+                info!(
+                    "the standby that the store names may have more than the store: it has to take over"
+                );
+                *self.since.insert((standby, Instant::now()))
+            }
+        };
+        if since.elapsed() < self.patience {
+            return Ok(());
+        }
+        let why = format!(
+            "the standby that it names (incarnation {:x}) does not take over, and has ended if no adit with \
+             [store.replication] runs",
+            standby.0
+        );
+        if !self.accept_loss {
+            return Err(StoreError::TailLost(why));
+        }
+        warn!(why, "acknowledged changes may be lost");
+        store.accept_loss_of_standby();
+        Ok(())
+    }
+}

@@ -1,0 +1,429 @@
+//! The thread of a standby: it follows the records of the active adit, and takes the lease when it
+//! is free.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use adit_shared_store::tail_thread::TailReport;
+use adit_shared_store::{FollowProgress, FollowedChange, LeaseAnswer, SharedStoreFigures};
+use adit_store::{GroupPosition, RecordKind, RecordName, RecordStore, StoreError};
+use rustix::event::{EventfdFlags, eventfd};
+use tracing::{info, warn};
+
+use crate::record_store::any_store::{SharedStoreClient, log_losses};
+use crate::record_store::named_standby::NamedStandby;
+use crate::record_store::replication::{OwnTail, PairStore, recover_tail};
+
+/// How long a server blocks before it answers with the remaining lease. It bounds how late a
+/// standby sees that the lease is free.
+const FOLLOW_WAIT: Duration = Duration::from_millis(20);
+
+/// Pause of a thread that keeps the lease.
+const HOLD: Duration = Duration::from_millis(2);
+
+/// Pause between attempts to reach a store.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Records that are handed over at once.
+const RECORDS_PER_BATCH: usize = 256;
+
+/// Batches of them that wait at most.
+const BATCHES_MAX: usize = 16;
+
+/// A record of the active adit has this value, or none.
+#[derive(Debug)]
+pub(crate) struct FollowedRecord {
+    pub kind: RecordKind,
+    pub name: RecordName,
+    pub value: Option<Vec<u8>>,
+}
+
+/// Messages to the control thread, in this order.
+#[derive(Debug)]
+pub(crate) enum StandbyNews {
+    /// All records follow. Those known before that are not among them are gone.
+    AllBegin,
+    /// Changed records.
+    Records(Vec<FollowedRecord>),
+    /// All records have been sent.
+    AllEnd,
+    /// This process holds the lease and has forwarded everything that earlier holders wrote. The
+    /// thread keeps the lease until [`StandbyLink::request_store`].
+    Taken,
+    /// The store, with the lease. The thread has ended.
+    Store(Box<SharedStoreClient>),
+    /// The records cannot be followed, for good. The thread has ended.
+    Lost(StoreError),
+}
+
+/// A shared store to be followed, and the tail of this process.
+pub(crate) struct FollowedStore {
+    pub client: SharedStoreClient,
+    pub tail: Option<OwnTail>,
+    pub pair: PairStore,
+    /// Acknowledged changes may be lost.
+    pub accept_loss: bool,
+}
+
+/// The report for operators.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StandbyReport {
+    pub figures: SharedStoreFigures,
+    /// The last group that was forwarded.
+    pub reached: GroupPosition,
+    /// It has everything that the server had.
+    pub is_caught_up: bool,
+    /// Remaining time of the active adit's lease.
+    pub lease_left: Option<Duration>,
+    /// The groups that the active adit has replicated to this process.
+    pub tail: Option<TailReport>,
+    /// Why the store cannot be used now.
+    pub failure: Option<String>,
+    pub failures: u64,
+}
+
+#[derive(Debug)]
+struct StandbyState {
+    event: OwnedFd,
+    is_stopping: AtomicBool,
+    /// Set to request the lease from the active adit.
+    wants_handover: AtomicBool,
+    /// The store is to be handed over.
+    wants_store: AtomicBool,
+    report: Mutex<StandbyReport>,
+}
+
+/// The control thread's side.
+#[derive(Debug)]
+pub(crate) struct StandbyLink {
+    /// `None` after the end.
+    news: Option<Receiver<StandbyNews>>,
+    state: Arc<StandbyState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StandbyLink {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The process is out of threads or file descriptors.
+    pub(crate) fn start(store: FollowedStore) -> io::Result<Self> {
+        let state = Arc::new(StandbyState {
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            is_stopping: AtomicBool::new(false),
+            wants_handover: AtomicBool::new(false),
+            wants_store: AtomicBool::new(false),
+            report: Mutex::default(),
+        });
+        let (sender, news) = sync_channel(BATCHES_MAX);
+        let FollowedStore { client, tail, pair, accept_loss } = store;
+        let state_of_thread = Arc::clone(&state);
+        let follower =
+            StandbyFollower { state: state_of_thread, news: sender, tail, pair, accept_loss };
+        let thread = std::thread::Builder::new().name("adit-standby".to_owned());
+        let thread = thread.spawn(move || follower.run(client))?;
+        Ok(Self { news: Some(news), state, thread: Some(thread) })
+    }
+
+    /// The next news. `None` if there are none now.
+    pub(crate) fn poll(&mut self) -> Option<StandbyNews> {
+        let polled = self.news.as_ref().map_or(Err(TryRecvError::Disconnected), Receiver::try_recv);
+        polled.ok()
+    }
+
+    /// Requests the lease from the active adit.
+    pub(crate) fn request_handover(&self) {
+        self.state.wants_handover.store(true, Ordering::Relaxed);
+    }
+
+    /// Requests [`StandbyNews::Store`], after [`StandbyNews::Taken`].
+    pub(crate) fn request_store(&self) {
+        self.state.wants_store.store(true, Ordering::Relaxed);
+    }
+
+    /// The report for operators.
+    pub(crate) fn report(&self) -> StandbyReport {
+        self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Clears the event that woke the caller.
+    pub(crate) fn take_wake_up(&self) {
+        let _ = rustix::io::read(&self.state.event, &mut [0; 8]);
+    }
+
+    /// True if the thread ended by a fault.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+/// Readable when there are news.
+impl AsFd for StandbyLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.state.event.as_fd()
+    }
+}
+
+/// Ends the thread.
+impl Drop for StandbyLink {
+    fn drop(&mut self) {
+        self.state.is_stopping.store(true, Ordering::Relaxed);
+        self.news = None;
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// How far the process is with the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeaseStage {
+    /// Another process holds it, or nobody.
+    NotHeld,
+    /// This one holds it, and the store may lack groups of its tail.
+    Taken,
+    /// The store has everything.
+    Complete,
+}
+
+/// Nobody receives the news any more.
+struct Stopped;
+
+/// The state of the thread.
+struct StandbyFollower {
+    state: Arc<StandbyState>,
+    news: SyncSender<StandbyNews>,
+    tail: Option<OwnTail>,
+    pair: PairStore,
+    accept_loss: bool,
+}
+
+impl StandbyFollower {
+    fn run(self, mut store: SharedStoreClient) {
+        let taken = self.take_over(&mut store).and_then(|taken| match taken {
+            Ok(()) => self.hold(&mut store),
+            Err(error) => Ok(Err(error)),
+        });
+        let last = match taken {
+            Ok(Ok(())) => StandbyNews::Store(Box::new(store)),
+            Ok(Err(error)) => StandbyNews::Lost(error),
+            Err(Stopped) => return,
+        };
+        let _ = self.tell(last);
+    }
+
+    /// Keeps the lease until the store is requested: the followed records may need longer than the
+    /// lease to take effect.
+    fn hold(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
+        self.tell(StandbyNews::Taken)?;
+        while !self.state.wants_store.load(Ordering::Relaxed) {
+            if self.state.is_stopping.load(Ordering::Relaxed) {
+                return Err(Stopped);
+            }
+            match store.maintain() {
+                Ok(_) => {}
+                Err(StoreError::Unavailable(why)) => self.note_failure(store, why),
+                Err(error) => return Ok(Err(error)),
+            }
+            std::thread::sleep(HOLD);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Follows until this process has the lease and everything that was written before.
+    fn take_over(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
+        let mut stage = LeaseStage::NotHeld;
+        let mut named = NamedStandby::new(&self.pair.settings, self.accept_loss);
+        if let Some(tail) = &self.tail {
+            store.set_incarnation(tail.report().incarnation);
+        }
+        loop {
+            if self.state.is_stopping.load(Ordering::Relaxed) {
+                return Err(Stopped);
+            }
+            match self.step(store, &mut stage, &mut named)? {
+                Ok(true) => return Ok(Ok(())),
+                Ok(false) => {}
+                Err(StoreError::Unavailable(why)) => {
+                    if stage == LeaseStage::NotHeld {
+                        self.may_take_over(Some(self.pair.settings.lease));
+                    }
+                    self.note_failure(store, why);
+                }
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+
+    /// True once everything is here.
+    fn step(
+        &self,
+        store: &mut SharedStoreClient,
+        stage: &mut LeaseStage,
+        named: &mut NamedStandby,
+    ) -> Result<Result<bool, StoreError>, Stopped> {
+        if self.state.wants_handover.swap(false, Ordering::Relaxed)
+            && let Err(error) = store.request_handover()
+        {
+            return Ok(Err(error));
+        }
+        if *stage != LeaseStage::NotHeld
+            && let Err(error) = self.keep_lease(store, stage)
+        {
+            return Ok(Err(error));
+        }
+        let limit = if *stage == LeaseStage::NotHeld { FOLLOW_WAIT } else { Duration::ZERO };
+        let progress = match self.follow(store, limit)? {
+            Ok(progress) => progress,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let (Some(tail), Some(lease)) = (&self.tail, &progress.lease) {
+            // The tail does not accept an epoch from a sender.
+            tail.note_epoch(lease.epoch);
+        }
+        if let Some(tail) = self.tail.as_ref().filter(|_| progress.is_caught_up) {
+            tail.drop_found(progress.reached);
+        }
+        self.note_progress(store, &progress);
+        let left = progress.lease.as_ref().map(|lease| lease.left);
+        if *stage == LeaseStage::NotHeld && !self.may_take_over(left) {
+            return Ok(Ok(false));
+        }
+        if *stage != LeaseStage::NotHeld || !progress.is_caught_up || progress.lease.is_some() {
+            return Ok(Ok(*stage == LeaseStage::Complete && progress.is_caught_up));
+        }
+        Ok(self.acquire(store, stage, named).map(|()| false))
+    }
+
+    /// Takes the lease, if it is free and not that of another standby.
+    fn acquire(
+        &self,
+        store: &mut SharedStoreClient,
+        stage: &mut LeaseStage,
+        named: &mut NamedStandby,
+    ) -> Result<(), StoreError> {
+        match store.acquire()? {
+            LeaseAnswer::Taken { epoch } => {
+                info!(epoch, "the lease of the records is taken");
+                *stage = LeaseStage::Taken;
+                Ok(())
+            }
+            LeaseAnswer::Named(standby) => named.wait(store, standby),
+            LeaseAnswer::Held(_) => Ok(()),
+        }
+    }
+
+    /// True if the active adit does not count on this one any more, which says how long it may: as
+    /// long as its lease lasts, or while the store cannot say so. `left` of the lease.
+    fn may_take_over(&self, left: Option<Duration>) -> bool {
+        let Some(tail) = &self.tail else { return true };
+        match left {
+            None => tail.withdraw_promise(),
+            Some(left) => {
+                let left = left.min(self.pair.settings.lease);
+                tail.set_promise(u64::try_from(left.as_millis()).unwrap_or(0));
+                true
+            }
+        }
+    }
+
+    /// Prolongs the lease, and writes the groups that only the tail has to the store: they are
+    /// followed like all others.
+    fn keep_lease(
+        &self,
+        store: &mut SharedStoreClient,
+        stage: &mut LeaseStage,
+    ) -> Result<(), StoreError> {
+        store.maintain()?;
+        if *stage == LeaseStage::Taken {
+            if let Some(reached) = store.kept() {
+                let last = store.figures().last;
+                warn!(%reached, %last, "the store has less than this standby, which writes all records again");
+            }
+            recover_tail(store, self.tail.as_ref(), self.accept_loss)?;
+            *stage = LeaseStage::Complete;
+        }
+        Ok(())
+    }
+
+    /// Forwards news of the store.
+    fn follow(
+        &self,
+        store: &mut SharedStoreClient,
+        limit: Duration,
+    ) -> Result<Result<FollowProgress, StoreError>, Stopped> {
+        let mut batch = Vec::new();
+        let (mut is_reset, mut outcome) = (false, Ok(()));
+        let mut tell = |news| {
+            if outcome.is_ok() {
+                outcome = self.tell(news);
+            }
+        };
+        let known = |after, through| self.tail.as_ref()?.between(after, through);
+        let progress = store.follow(limit, &known, &mut |change| match change {
+            FollowedChange::Reset => {
+                tell(StandbyNews::Records(mem::take(&mut batch)));
+                tell(StandbyNews::AllBegin);
+                is_reset = true;
+            }
+            // Progress of this process as the active adit stored it.
+            FollowedChange::Change(change) if change.key.kind == RecordKind::Standby => {}
+            FollowedChange::Change(change) => {
+                batch.push(FollowedRecord {
+                    kind: change.key.kind,
+                    name: RecordName::of(change.key.id),
+                    value: change.value.map(<[u8]>::to_vec),
+                });
+                if batch.len() == RECORDS_PER_BATCH {
+                    tell(StandbyNews::Records(mem::take(&mut batch)));
+                }
+            }
+        });
+        log_losses(store);
+        tell(StandbyNews::Records(batch));
+        if is_reset && progress.is_ok() {
+            tell(StandbyNews::AllEnd);
+        }
+        outcome.map(|()| progress)
+    }
+
+    fn tell(&self, news: StandbyNews) -> Result<(), Stopped> {
+        if matches!(&news, StandbyNews::Records(records) if records.is_empty()) {
+            return Ok(());
+        }
+        let told = self.news.send(news).map_err(|_| Stopped);
+        // A full counter is a pending wake-up.
+        let _ = rustix::io::write(&self.state.event, &1_u64.to_ne_bytes());
+        told
+    }
+
+    fn note_progress(&self, store: &SharedStoreClient, progress: &FollowProgress) {
+        let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+        if report.failure.take().is_some() {
+            info!("the store can be used again");
+        }
+        report.figures = store.figures();
+        report.reached = progress.reached;
+        report.tail = self.tail.as_ref().map(OwnTail::report);
+        report.is_caught_up = progress.is_caught_up;
+        report.lease_left = progress.lease.as_ref().map(|lease| lease.left);
+    }
+
+    fn note_failure(&self, store: &SharedStoreClient, why: String) {
+        {
+            let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
+            if report.failure.is_none() {
+                warn!(why, "the store cannot be used: changes of the active adit are not followed");
+            }
+            report.figures = store.figures();
+            report.is_caught_up = false;
+            report.failures += 1;
+            report.failure = Some(why);
+        }
+        std::thread::sleep(RETRY);
+    }
+}
