@@ -19,6 +19,15 @@ pub(crate) struct SegmentHeader {
     pub sectors: u32,
 }
 
+/// Why there is no header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SegmentHeaderError {
+    /// No copy is whole.
+    Damaged,
+    /// A version that this program does not read.
+    Newer(u32),
+}
+
 impl SegmentHeader {
     /// Both copies.
     pub(crate) fn encode(&self) -> [[u8; SECTOR]; 2] {
@@ -33,19 +42,23 @@ impl SegmentHeader {
         [sector; 2]
     }
 
-    /// Reads the header from the first copy that is whole. The error is a version that this program
-    /// does not read.
-    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Option<Result<Self, u32>> {
-        let copy = copies
-            .iter()
-            .find(|copy| copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy)))?;
-        Some(match u32_at(copy, VERSION_AT)? {
-            1 => Ok(Self {
-                sectors: u32_at(copy, 12)?,
-                identity: u64_at(copy, 16)?,
-                number: u64_at(copy, 24)?,
-            }),
-            version => Err(version),
+    /// Reads the header from the first copy that is whole.
+    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, SegmentHeaderError> {
+        let is_whole = |copy: &&[u8; SECTOR]| {
+            copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy))
+        };
+        let copy = copies.iter().find(is_whole).ok_or(SegmentHeaderError::Damaged)?;
+        match u32_at(copy, VERSION_AT).ok_or(SegmentHeaderError::Damaged)? {
+            1 => Self::of_version_1(copy).ok_or(SegmentHeaderError::Damaged),
+            version => Err(SegmentHeaderError::Newer(version)),
+        }
+    }
+
+    fn of_version_1(copy: &[u8; SECTOR]) -> Option<Self> {
+        Some(Self {
+            sectors: u32_at(copy, 12)?,
+            identity: u64_at(copy, 16)?,
+            number: u64_at(copy, 24)?,
         })
     }
 }

@@ -11,7 +11,7 @@ pub(crate) use change::{Groups, change_len, is_storable};
 pub(crate) use commit::{
     COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, push_group,
 };
-pub(crate) use header::SegmentHeader;
+pub(crate) use header::{SegmentHeader, SegmentHeaderError};
 pub(crate) use sector::{SectorCodec, SectorState};
 
 /// The version that this program writes. It reads this one and all before it.

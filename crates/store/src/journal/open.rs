@@ -6,7 +6,8 @@ use std::io;
 use crate::error::{Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
-    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SectorState, SegmentHeader, offset_of, u64_at,
+    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SectorState, SegmentHeader, SegmentHeaderError,
+    offset_of, u64_at,
 };
 use crate::groups::GroupQueue;
 use crate::journal::commit::apply;
@@ -19,6 +20,22 @@ use crate::scan::{FoundCommit, ScanStep};
 
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
+
+/// The fault of a segment of which no header copy is whole.
+const DAMAGED_HEADER: &str = "has a damaged header";
+
+/// Why a segment is not opened.
+enum SegmentError {
+    /// Its fault, for the report; the other segments are read.
+    Unusable(&'static str),
+    Store(StoreError),
+}
+
+impl From<StoreError> for SegmentError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
 
 /// The files of a folder, those of segments by their numbers.
 #[derive(Debug, Default)]
@@ -161,12 +178,13 @@ impl<F: Files> Journal<F> {
             if oldest.is_some_and(|oldest| number < oldest) {
                 break;
             }
-            let segment = match self.open_segment(number, found.is_empty(), &mut replay.report)? {
+            let segment = match self.open_segment(number, found.is_empty(), &mut replay.report) {
                 Ok(segment) => segment,
-                Err(what) => {
+                Err(SegmentError::Unusable(what)) => {
                     replay.add(segment_name(number), what);
                     continue;
                 }
+                Err(SegmentError::Store(error)) => return Err(error),
             };
             if segment.readable < segment.sectors {
                 let octets = offset_of(segment.readable);
@@ -184,28 +202,31 @@ impl<F: Files> Journal<F> {
         Ok(found)
     }
 
-    /// Opens a segment and reads its header, or says why it has none.
+    /// Opens a segment and reads its header.
     fn open_segment(
         &mut self,
         number: u64,
         is_first: bool,
         report: &mut OpenReport,
-    ) -> Result<Result<JournalSegment<F::File>, &'static str>, StoreError> {
+    ) -> Result<JournalSegment<F::File>, SegmentError> {
         let name = segment_name(number);
         let (file, octets) = self.open_file(&name)?;
         let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
         if readable < HEADER_SECTORS {
-            return Ok(Err("has a damaged header"));
+            return Err(SegmentError::Unusable(DAMAGED_HEADER));
         }
         let mut copies = [[0; SECTOR]; 2];
         let read = self.files.read_at(&file, 0, copies.as_flattened_mut());
         read.map_err(StoreError::io("read", &name))?;
         let header = match SegmentHeader::decode(&copies) {
-            Some(Ok(header)) if is_segment_size(header.sectors) => header,
-            Some(Err(version)) => {
-                return Err(StoreError::Newer { file: name, version, newest: FORMAT_VERSION });
+            Ok(header) if is_segment_size(header.sectors) => header,
+            Ok(_) | Err(SegmentHeaderError::Damaged) => {
+                return Err(SegmentError::Unusable(DAMAGED_HEADER));
             }
-            _ => return Ok(Err("has a damaged header")),
+            Err(SegmentHeaderError::Newer(version)) => {
+                let newest = FORMAT_VERSION;
+                return Err(StoreError::Newer { file: name, version, newest }.into());
+            }
         };
         if copies[0] != copies[1] {
             report.damaged_headers.push(name.clone());
@@ -214,13 +235,13 @@ impl<F: Files> Journal<F> {
             self.identity = header.identity;
         }
         if header.number < number || header.identity != self.identity {
-            return Err(StoreError::Foreign { file: name });
+            return Err(StoreError::Foreign { file: name }.into());
         }
         if header.number > number {
             // A file that was free got the header of a later segment.
-            return Ok(Err("is missing"));
+            return Err(SegmentError::Unusable("is missing"));
         }
-        Ok(Ok(JournalSegment::new(self.identity, number, file, header.sectors, readable)))
+        Ok(JournalSegment::new(self.identity, number, file, header.sectors, readable))
     }
 
     /// Opens a file and reads its length.
