@@ -12,6 +12,7 @@ use crate::greeting::Greeting;
 use crate::keys::write_name;
 use crate::scripts::{PipelineReply, Script, ScriptAnswer};
 use crate::shared_store::SharedStore;
+use crate::standby_name::NameEntry;
 use crate::tail::GroupWords;
 
 /// Octets of groups that are sent without waiting for an answer, and groups.
@@ -262,18 +263,20 @@ impl<T: Transport> SharedStore<T> {
     /// meanwhile. True if it did.
     fn queue_standby(&mut self, now: Instant) -> bool {
         let is_answered = self.link.in_flight() == Some(0);
-        let Some(standby) = self.standby.unwritten().filter(|_| is_answered) else { return false };
+        let Some(entry) = self.standby.unwritten().filter(|_| is_answered) else { return false };
         let mut name = Vec::new();
         write_name(&mut name, RecordKey::number(RecordKind::Standby, 0));
-        let value = standby.map(|incarnation| incarnation.0.to_be_bytes());
-        let value = value.as_ref().map_or(&[][..], |octets| octets);
-        let sum = checksum(&[&name, b"=", value]);
+        let value = match entry {
+            NameEntry::Empty => Vec::new(),
+            NameEntry::Standby(incarnation) => incarnation.0.to_be_bytes().to_vec(),
+        };
+        let sum = checksum(&[&name, b"=", &value]);
         let epoch = self.epoch.unwrap_or(0).to_string();
         let mut command = self.scripts.command(Script::Name, &self.keys);
-        command.extend([epoch.as_bytes(), self.holder.as_bytes(), value, &sum]);
+        command.extend([epoch.as_bytes(), self.holder.as_bytes(), &value, &sum]);
         self.link.command(PipelineTag::Write { at: now }, &command, now);
         self.queued_at = Some(now);
-        self.standby.note_sent(standby);
+        self.standby.note_sent(entry);
         true
     }
 

@@ -2,41 +2,51 @@
 
 use adit_store::Incarnation;
 
-/// Which standby is to be named, and which one is; the outer `None` says that this is not known, or
-/// does not matter.
+/// The entry for the name, as servers keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameEntry {
+    Empty,
+    Standby(Incarnation),
+}
+
+/// Which entry is wanted, and which one the server has. `None`: not known, or of no importance.
 #[derive(Debug, Default)]
 pub(crate) struct StandbyName {
-    wanted: Option<Option<Incarnation>>,
-    /// The name that was sent and is not answered.
-    sent: Option<Option<Incarnation>>,
-    written: Option<Option<Incarnation>>,
+    wanted: Option<NameEntry>,
+    /// Sent and not answered.
+    sent: Option<NameEntry>,
+    written: Option<NameEntry>,
     /// As many replicas as configured have it, too.
-    named: Option<Option<Incarnation>>,
+    named: Option<NameEntry>,
 }
 
 impl StandbyName {
+    /// `None`: the entry is to be empty.
     pub(crate) fn set_wanted(&mut self, standby: Option<Incarnation>) {
-        self.wanted = Some(standby);
+        self.wanted = Some(standby.map_or(NameEntry::Empty, NameEntry::Standby));
     }
 
-    /// `None` also while another name may be on its way.
+    /// `None` also while another entry may be on its way.
     pub(crate) fn named(&self) -> Option<Incarnation> {
         let is_settled = self.sent.is_none() && self.written == self.named;
-        self.named.flatten().filter(|_| is_settled)
+        match self.named {
+            Some(NameEntry::Standby(incarnation)) if is_settled => Some(incarnation),
+            _ => None,
+        }
     }
 
-    /// True until the wanted standby is named.
+    /// True until the server has the wanted entry.
     pub(crate) fn is_waiting(&self) -> bool {
         self.wanted.is_some() && self.wanted != self.named
     }
 
-    /// The name that the server does not have yet.
-    pub(crate) fn unwritten(&self) -> Option<Option<Incarnation>> {
+    /// The wanted entry, if the server does not have it yet.
+    pub(crate) fn unwritten(&self) -> Option<NameEntry> {
         self.wanted.filter(|_| self.wanted != self.written)
     }
 
-    pub(crate) fn note_sent(&mut self, standby: Option<Incarnation>) {
-        self.sent = Some(standby);
+    pub(crate) fn note_sent(&mut self, entry: NameEntry) {
+        self.sent = Some(entry);
     }
 
     /// The connection is lost: the name that was sent may not have arrived.
