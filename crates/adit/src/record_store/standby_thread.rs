@@ -123,9 +123,16 @@ impl StandbyLink {
         });
         let (sender, news) = sync_channel(BATCHES_MAX);
         let FollowedStore { client, tail, pair, accept_loss } = store;
-        let state_of_thread = Arc::clone(&state);
-        let follower =
-            StandbyFollower { state: state_of_thread, news: sender, tail, pair, accept_loss };
+        let named = NamedStandby::new(&pair.settings, accept_loss);
+        let follower = StandbyFollower {
+            state: Arc::clone(&state),
+            news: sender,
+            tail,
+            pair,
+            accept_loss,
+            stage: LeaseStage::NotHeld,
+            named,
+        };
         let thread = std::thread::Builder::new().name("adit-standby".to_owned());
         let thread = thread.spawn(move || follower.run(client))?;
         Ok(Self { news: Some(news), state, thread: Some(thread) })
@@ -190,8 +197,24 @@ enum LeaseStage {
     Complete,
 }
 
-/// Nobody receives the news any more.
-struct Stopped;
+/// Whether the lease and everything written before are here.
+enum FollowStep {
+    Again,
+    Done,
+}
+
+/// Why the thread ends without handing the store over.
+enum FollowError {
+    /// Nobody receives the news any more.
+    Stopped,
+    Store(StoreError),
+}
+
+impl From<StoreError> for FollowError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
 
 /// The state of the thread.
 struct StandbyFollower {
@@ -200,87 +223,76 @@ struct StandbyFollower {
     tail: Option<OwnTail>,
     pair: PairStore,
     accept_loss: bool,
+    stage: LeaseStage,
+    named: NamedStandby,
 }
 
 impl StandbyFollower {
-    fn run(self, mut store: SharedStoreClient) {
-        let taken = self.take_over(&mut store).and_then(|taken| match taken {
-            Ok(()) => self.hold(&mut store),
-            Err(error) => Ok(Err(error)),
-        });
+    fn run(mut self, mut store: SharedStoreClient) {
+        let taken = self.take_over(&mut store).and_then(|()| self.hold(&mut store));
         let last = match taken {
-            Ok(Ok(())) => StandbyNews::Store(Box::new(store)),
-            Ok(Err(error)) => StandbyNews::Lost(error),
-            Err(Stopped) => return,
+            Ok(()) => StandbyNews::Store(Box::new(store)),
+            Err(FollowError::Store(error)) => StandbyNews::Lost(error),
+            Err(FollowError::Stopped) => return,
         };
-        let _ = self.tell(last);
+        let _ = self.send(last);
     }
 
     /// Keeps the lease until the store is requested: the followed records may need longer than the
     /// lease to take effect.
-    fn hold(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
-        self.tell(StandbyNews::Taken)?;
+    fn hold(&self, store: &mut SharedStoreClient) -> Result<(), FollowError> {
+        self.send(StandbyNews::Taken)?;
         while !self.state.wants_store.load(Ordering::Relaxed) {
-            if self.state.is_stopping.load(Ordering::Relaxed) {
-                return Err(Stopped);
-            }
+            self.check_stop()?;
             match store.maintain() {
                 Ok(_) => {}
                 Err(StoreError::Unavailable(why)) => self.note_failure(store, why),
-                Err(error) => return Ok(Err(error)),
+                Err(error) => return Err(error.into()),
             }
             std::thread::sleep(HOLD);
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Follows until this process has the lease and everything that was written before.
-    fn take_over(&self, store: &mut SharedStoreClient) -> Result<Result<(), StoreError>, Stopped> {
-        let mut stage = LeaseStage::NotHeld;
-        let mut named = NamedStandby::new(&self.pair.settings, self.accept_loss);
+    fn take_over(&mut self, store: &mut SharedStoreClient) -> Result<(), FollowError> {
         if let Some(tail) = &self.tail {
             store.set_incarnation(tail.report().incarnation);
         }
         loop {
-            if self.state.is_stopping.load(Ordering::Relaxed) {
-                return Err(Stopped);
-            }
-            match self.step(store, &mut stage, &mut named)? {
-                Ok(true) => return Ok(Ok(())),
-                Ok(false) => {}
-                Err(StoreError::Unavailable(why)) => {
-                    if stage == LeaseStage::NotHeld {
+            self.check_stop()?;
+            match self.step(store) {
+                Ok(FollowStep::Done) => return Ok(()),
+                Ok(FollowStep::Again) => {}
+                Err(FollowError::Store(StoreError::Unavailable(why))) => {
+                    if self.stage == LeaseStage::NotHeld {
                         self.may_take_over(Some(self.pair.settings.lease));
                     }
                     self.note_failure(store, why);
                 }
-                Err(error) => return Ok(Err(error)),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// True once everything is here.
-    fn step(
-        &self,
-        store: &mut SharedStoreClient,
-        stage: &mut LeaseStage,
-        named: &mut NamedStandby,
-    ) -> Result<Result<bool, StoreError>, Stopped> {
-        if self.state.wants_handover.swap(false, Ordering::Relaxed)
-            && let Err(error) = store.request_handover()
-        {
-            return Ok(Err(error));
+    fn check_stop(&self) -> Result<(), FollowError> {
+        if self.state.is_stopping.load(Ordering::Relaxed) {
+            return Err(FollowError::Stopped);
         }
-        if *stage != LeaseStage::NotHeld
-            && let Err(error) = self.keep_lease(store, stage)
-        {
-            return Ok(Err(error));
+        Ok(())
+    }
+
+    fn step(&mut self, store: &mut SharedStoreClient) -> Result<FollowStep, FollowError> {
+        if self.state.wants_handover.swap(false, Ordering::Relaxed) {
+            store.request_handover()?;
         }
-        let limit = if *stage == LeaseStage::NotHeld { FOLLOW_WAIT } else { Duration::ZERO };
-        let progress = match self.follow(store, limit)? {
-            Ok(progress) => progress,
-            Err(error) => return Ok(Err(error)),
+        let limit = if self.stage == LeaseStage::NotHeld {
+            FOLLOW_WAIT
+        } else {
+            self.keep_lease(store)?;
+            Duration::ZERO
         };
+        let progress = self.follow(store, limit)?;
         if let (Some(tail), Some(lease)) = (&self.tail, &progress.lease) {
             // The tail does not accept an epoch from a sender.
             tail.note_epoch(lease.epoch);
@@ -290,29 +302,27 @@ impl StandbyFollower {
         }
         self.note_progress(store, &progress);
         let left = progress.lease.as_ref().map(|lease| lease.left);
-        if *stage == LeaseStage::NotHeld && !self.may_take_over(left) {
-            return Ok(Ok(false));
+        match self.stage {
+            LeaseStage::Complete if progress.is_caught_up => Ok(FollowStep::Done),
+            LeaseStage::Complete | LeaseStage::Taken => Ok(FollowStep::Again),
+            LeaseStage::NotHeld => {
+                if self.may_take_over(left) && progress.is_caught_up && left.is_none() {
+                    self.acquire(store)?;
+                }
+                Ok(FollowStep::Again)
+            }
         }
-        if *stage != LeaseStage::NotHeld || !progress.is_caught_up || progress.lease.is_some() {
-            return Ok(Ok(*stage == LeaseStage::Complete && progress.is_caught_up));
-        }
-        Ok(self.acquire(store, stage, named).map(|()| false))
     }
 
     /// Takes the lease, if it is free and not that of another standby.
-    fn acquire(
-        &self,
-        store: &mut SharedStoreClient,
-        stage: &mut LeaseStage,
-        named: &mut NamedStandby,
-    ) -> Result<(), StoreError> {
+    fn acquire(&mut self, store: &mut SharedStoreClient) -> Result<(), StoreError> {
         match store.acquire()? {
             LeaseAnswer::Taken { epoch } => {
                 info!(epoch, "the lease of the records is taken");
-                *stage = LeaseStage::Taken;
+                self.stage = LeaseStage::Taken;
                 Ok(())
             }
-            LeaseAnswer::Named(standby) => named.wait(store, standby),
+            LeaseAnswer::Named(standby) => self.named.wait(store, standby),
             LeaseAnswer::Held(_) => Ok(()),
         }
     }
@@ -333,19 +343,15 @@ impl StandbyFollower {
 
     /// Prolongs the lease, and writes the groups that only the tail has to the store: they are
     /// followed like all others.
-    fn keep_lease(
-        &self,
-        store: &mut SharedStoreClient,
-        stage: &mut LeaseStage,
-    ) -> Result<(), StoreError> {
+    fn keep_lease(&mut self, store: &mut SharedStoreClient) -> Result<(), StoreError> {
         store.maintain()?;
-        if *stage == LeaseStage::Taken {
+        if self.stage == LeaseStage::Taken {
             if let Some(reached) = store.kept() {
                 let last = store.figures().last;
                 warn!(%reached, %last, "the store has less than this standby, which writes all records again");
             }
             recover_tail(store, self.tail.as_ref(), self.accept_loss)?;
-            *stage = LeaseStage::Complete;
+            self.stage = LeaseStage::Complete;
         }
         Ok(())
     }
@@ -355,19 +361,19 @@ impl StandbyFollower {
         &self,
         store: &mut SharedStoreClient,
         limit: Duration,
-    ) -> Result<Result<FollowProgress, StoreError>, Stopped> {
+    ) -> Result<FollowProgress, FollowError> {
         let mut batch = Vec::new();
         let (mut is_reset, mut outcome) = (false, Ok(()));
-        let mut tell = |news| {
+        let mut send = |news| {
             if outcome.is_ok() {
-                outcome = self.tell(news);
+                outcome = self.send(news);
             }
         };
         let known = |after, through| self.tail.as_ref()?.between(after, through);
         let progress = store.follow(limit, &known, &mut |change| match change {
             FollowedChange::Reset => {
-                tell(StandbyNews::Records(mem::take(&mut batch)));
-                tell(StandbyNews::AllBegin);
+                send(StandbyNews::Records(mem::take(&mut batch)));
+                send(StandbyNews::AllBegin);
                 is_reset = true;
             }
             // Progress of this process as the active adit stored it.
@@ -379,26 +385,27 @@ impl StandbyFollower {
                     value: change.value.map(<[u8]>::to_vec),
                 });
                 if batch.len() == RECORDS_PER_BATCH {
-                    tell(StandbyNews::Records(mem::take(&mut batch)));
+                    send(StandbyNews::Records(mem::take(&mut batch)));
                 }
             }
         });
         log_losses(store);
-        tell(StandbyNews::Records(batch));
+        send(StandbyNews::Records(batch));
         if is_reset && progress.is_ok() {
-            tell(StandbyNews::AllEnd);
+            send(StandbyNews::AllEnd);
         }
-        outcome.map(|()| progress)
+        outcome?;
+        Ok(progress?)
     }
 
-    fn tell(&self, news: StandbyNews) -> Result<(), Stopped> {
+    fn send(&self, news: StandbyNews) -> Result<(), FollowError> {
         if matches!(&news, StandbyNews::Records(records) if records.is_empty()) {
             return Ok(());
         }
-        let told = self.news.send(news).map_err(|_| Stopped);
+        let sent = self.news.send(news).map_err(|_| FollowError::Stopped);
         // A full counter is a pending wake-up.
         let _ = rustix::io::write(&self.state.event, &1_u64.to_ne_bytes());
-        told
+        sent
     }
 
     fn note_progress(&self, store: &SharedStoreClient, progress: &FollowProgress) {
