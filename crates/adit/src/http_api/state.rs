@@ -105,14 +105,16 @@ impl ApiState {
         let answer: AnswerSink = Box::new(move |answered| drop(answer.send(answered)));
         let query = AdminQuery { command, cursor, answer };
         self.0.queries.send(query).map_err(|_| ApiProblem::unavailable())?;
-        match tokio::time::timeout(TIMEOUT, result).await {
-            Ok(Ok(AdminAnswer::Refused(what))) => Err(ApiProblem::new(StatusCode::CONFLICT, what)),
-            Ok(Ok(AdminAnswer::RefusedKeys(what, refused))) => {
+        let Ok(Ok(answered)) = tokio::time::timeout(TIMEOUT, result).await else {
+            return Err(ApiProblem::unavailable());
+        };
+        match answered {
+            AdminAnswer::Refused(what) => Err(ApiProblem::new(StatusCode::CONFLICT, what)),
+            AdminAnswer::RefusedKeys(what, refused) => {
                 Err(ApiProblem { refused, ..ApiProblem::new(StatusCode::CONFLICT, what) })
             }
-            Ok(Ok(AdminAnswer::Unknown(what))) => Err(ApiProblem::new(StatusCode::NOT_FOUND, what)),
-            Ok(Ok(answered)) => Ok(answered),
-            Ok(Err(_)) | Err(_) => Err(ApiProblem::unavailable()),
+            AdminAnswer::Unknown(what) => Err(ApiProblem::new(StatusCode::NOT_FOUND, what)),
+            answered => Ok(answered),
         }
     }
 

@@ -35,49 +35,57 @@ pub(crate) fn start(
     if !config.ports.iter().any(|port| wanted(&port)) {
         return Ok(None);
     }
-    match attach(config, tables, sockets, clock)? {
+    match attach(config, tables, sockets, clock) {
         Ok(offload) => {
             let names = config.ports.iter().filter(wanted).map(|port| port.name.as_str());
             let names: Vec<_> = names.collect();
             info!(ports = names.join(", "), "XDP forwards the packets of fast rules");
             Ok(Some(offload))
         }
-        Err(error) if config.ports.iter().any(|port| port.xdp == XdpMode::On) => {
+        Err(AttachError::PortLost(error)) => Err(error.into()),
+        Err(AttachError::Unsupported(error))
+            if config.ports.iter().any(|port| port.xdp == XdpMode::On) =>
+        {
             bail!("{error}; with xdp = \"auto\" adit goes on without XDP")
         }
-        Err(error) => {
+        Err(AttachError::Unsupported(error)) => {
             warn!("adit goes on without XDP: {error}");
             Ok(None)
         }
     }
 }
 
+/// Why the program is not attached.
+enum AttachError {
+    /// XDP does not work here; the ports are as before.
+    Unsupported(XdpError),
+    /// A port receives nothing: its previous program is gone.
+    PortLost(XdpError),
+}
+
+impl From<XdpError> for AttachError {
+    fn from(error: XdpError) -> Self {
+        Self::Unsupported(error)
+    }
+}
+
 /// Loads the program and attaches it to all ports, or to none.
-///
-/// # Errors
-/// A port receives nothing: its previous program is gone.
 fn attach(
     config: &Config,
     tables: &TablesConfig,
     sockets: &[XdpSockets],
     clock: ProcessClock,
-) -> anyhow::Result<Result<Box<dyn Offload>, XdpError>> {
-    let loaded = xdp_config(config, tables).and_then(|wanted| {
-        let (offload, programs) = adit_xdp::load(&wanted, move || clock.now())?;
-        Ok((wanted, offload, programs))
-    });
-    let (wanted, mut offload, mut programs) = match loaded {
-        Ok(loaded) => loaded,
-        Err(error) => return Ok(Err(error)),
-    };
+) -> Result<Box<dyn Offload>, AttachError> {
+    let wanted = xdp_config(config, tables)?;
+    let (mut offload, mut programs) = adit_xdp::load(&wanted, move || clock.now())?;
     if let Err(error) = attach_all(config, &wanted, &mut programs, sockets) {
         for program in &mut programs {
-            program.detach()?;
+            program.detach().map_err(AttachError::PortLost)?;
         }
-        return Ok(Err(error));
+        return Err(error.into());
     }
     offload.keep(programs);
-    Ok(Ok(Box::new(offload)))
+    Ok(Box::new(offload))
 }
 
 fn attach_all(
