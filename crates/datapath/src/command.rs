@@ -4,11 +4,11 @@
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 
-use adit_pktio::PacketIo;
 use adit_rules::{DeltaId, WorkerCommand};
 use adit_types::SessionIndex;
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::originate::echo::{self, EchoProbe};
 use crate::originate::end_marker::{self, TunnelEndMarker};
 use crate::originate::{arp, neighbor_discovery};
@@ -21,7 +21,7 @@ const COMMANDS_MAX: usize = 64;
 const REQUESTS_MAX: usize = 32;
 
 /// Runs the commands that are due. Returns whether there was one.
-pub(crate) fn run_commands<Io: PacketIo>(
+pub(crate) fn run_commands<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -37,7 +37,7 @@ pub(crate) fn run_commands<Io: PacketIo>(
 /// the middle of a step. Commands after that End Marker wait for the next step: packets in hand may
 /// follow rules that are older than their changes.
 #[cold]
-pub(crate) fn run_commands_before<Io: PacketIo>(
+pub(crate) fn run_commands_before<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -62,7 +62,7 @@ pub(crate) fn run_commands_before<Io: PacketIo>(
 /// has the flow of the session carries out a command, before it processes a packet by the change
 /// that the command waits for; the others drop it once that is done. The worker in charge of a
 /// session requests the flow, in case no packet comes.
-fn run_commands_of_flows<Io: PacketIo>(
+fn run_commands_of_flows<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -134,7 +134,7 @@ fn is_carried_out<B>(state: &mut WorkerState<B>, session: SessionIndex, change: 
 /// after the other, as they were given before it was published, the first one at the end of
 /// `positions`; those of earlier changes are among `positions`. The caller has the flow of
 /// `session`.
-fn run_all_until<Io: PacketIo>(
+fn run_all_until<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -179,7 +179,7 @@ fn request_flows<B>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
 }
 
 /// Runs at most `count_max` commands, as long as they are due. Returns whether there was one.
-fn run_commands_up_to<Io: PacketIo>(
+fn run_commands_up_to<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -210,7 +210,7 @@ fn is_due(ctx: &StepContext<'_>, command: &WorkerCommand) -> bool {
 /// Runs one command. A packet that cannot be sent is counted as lost; the control thread sends Echo
 /// Requests and solicitations again.
 #[cold]
-fn execute<Io: PacketIo>(
+fn execute<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,

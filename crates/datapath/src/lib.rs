@@ -35,6 +35,7 @@ mod carried;
 mod columns;
 mod command;
 mod context;
+mod departures;
 mod egress;
 mod event_queues;
 mod events;

@@ -11,12 +11,13 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, TapSet, TapWait, WorkerEvent};
 use adit_types::limits::{NEIGHBOR_PENDING_PER_HOP_MAX, NEIGHBOR_PENDING_PKTS_MAX};
 use adit_types::{InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::{Egress, egress_by_route, egress_to_hop};
 use crate::events::Events;
 use crate::interfaces::TxTarget;
@@ -172,7 +173,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
     ///
     /// Cost: one next-hop line per neighbor; packets are read only if one of them leaves.
     #[cold]
-    pub(crate) fn release<Io: PacketIo<Buf = B>>(
+    pub(crate) fn release<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,

@@ -1,9 +1,10 @@
 //! The outcome of a packet that a worker took alone, for taps.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{TapOutcome, TapPacket, TapSet, TapStage, TapWait};
 use adit_types::Nanos;
 
+use crate::departures::Departures;
 use crate::slow_queue::SlowWork;
 use crate::tally::TalliedOutcomes;
 use crate::tap::TapRecord;
@@ -65,7 +66,7 @@ impl PacketFates {
 }
 
 /// Sends the packets that follow from one, and notes it.
-pub(crate) fn transmit_alone<Io: PacketIo>(
+pub(crate) fn transmit_alone<Io: Departures>(
     io: &mut Io,
     record: &mut TapRecord,
     state: &mut WorkerState<Io::Buf>,
@@ -88,7 +89,7 @@ pub(crate) struct LoneRecord {
 
 impl LoneRecord {
     /// Begins the record of a packet. `None` while another one is put together.
-    pub(crate) fn begin<Io: PacketIo>(
+    pub(crate) fn begin<Io: Departures>(
         io: &mut Io,
         packet: TapPacket,
         frame: &[u8],
@@ -108,7 +109,7 @@ impl LoneRecord {
     }
 
     /// Ends the record after `stage`.
-    pub(crate) fn end<Io: PacketIo>(
+    pub(crate) fn end<Io: Departures>(
         self,
         io: &mut Io,
         stage: TapStage,

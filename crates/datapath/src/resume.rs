@@ -8,7 +8,7 @@
 //! that has packets in the burst. Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets
 //! were processed before), §8.2.31 (DROBU).
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{
     ApplyAction, DropReason, TapKey, TapOrigin, TapPacket, TapSet, TapStage, TapWait,
 };
@@ -19,6 +19,7 @@ use adit_wire::UeAddress;
 use crate::buffering::BufferedSession;
 use crate::columns::{BurstLane, LaneKind, OuterHeader, PacketVerdict, Tunneled, UserPacket};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::packet_fate::LoneRecord;
 use crate::shaping::ReviewTime;
 use crate::stage::divert::notify;
@@ -36,7 +37,7 @@ type ResumedLane<'v, B> = BurstLane<'v, B, Tunneled>;
 
 /// Reviews some of the sessions with buffered packets. Returns whether packets of one left.
 #[cold]
-pub(crate) fn review_some<Io: PacketIo>(
+pub(crate) fn review_some<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -54,7 +55,7 @@ pub(crate) fn review_some<Io: PacketIo>(
 /// Shape:   reads `sessions[0..n]`. n ≤ BURST_MAX.
 /// Cost:    one load per packet while any packet is buffered.
 #[inline]
-pub(crate) fn review_lane<Io: PacketIo, K: LaneKind>(
+pub(crate) fn review_lane<Io: Departures, K: LaneKind>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     lane: &BurstLane<'_, Io::Buf, K>,
@@ -69,7 +70,7 @@ pub(crate) fn review_lane<Io: PacketIo, K: LaneKind>(
 }
 
 /// Reviews one session.
-pub(crate) fn review_session<Io: PacketIo>(
+pub(crate) fn review_session<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     session: SessionIndex,
@@ -82,7 +83,7 @@ pub(crate) fn review_session<Io: PacketIo>(
 
 /// Reviews the session at `at` by the rules of now. Returns whether packets left.
 #[cold]
-fn review_one<Io: PacketIo>(
+fn review_one<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -106,7 +107,7 @@ fn review_one<Io: PacketIo>(
 }
 
 /// Takes all packets of a session through the remaining stages, in order.
-fn release<Io: PacketIo>(
+fn release<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -135,7 +136,7 @@ fn release<Io: PacketIo>(
 
 /// Begins the record of a packet that waited, if a tap selects it.
 #[cold]
-fn begin_record<Io: PacketIo>(
+fn begin_record<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     lane: &ResumedLane<'_, Io::Buf>,
@@ -165,7 +166,7 @@ fn begin_record<Io: PacketIo>(
 }
 
 /// Runs the stages after classification. Packets that the rules stop now are discarded.
-fn resume<'v, Io: PacketIo>(
+fn resume<'v, Io: Departures>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     lane: &mut ResumedLane<'v, Io::Buf>,

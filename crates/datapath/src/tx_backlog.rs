@@ -7,12 +7,13 @@
 
 use std::collections::VecDeque;
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
 use adit_types::limits::{BURST_MAX, TX_WAITING_PKTS_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId};
 
 use crate::columns::BurstColumn;
+use crate::departures::Departures;
 use crate::interfaces::TxTarget;
 use crate::origin::Origin;
 use crate::tally::StepTally;
@@ -89,7 +90,7 @@ impl<B: PacketBuf> TxBacklog<B> {
     /// Sends frames that wait, as many as the ports take. Call it once per step, before other
     /// frames.
     #[cold]
-    pub(crate) fn send<Io: PacketIo<Buf = B>>(
+    pub(crate) fn send<Io: Departures<Buf = B>>(
         &mut self,
         io: &mut Io,
         now: Nanos,
@@ -118,7 +119,7 @@ impl<B: PacketBuf> TxBacklog<B> {
 
 impl<B: PacketBuf> PortBacklog<B> {
     /// Sends frames until the port refuses one; puts the refused ones back in front.
-    fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, port: PortId, tally: &mut StepTally) {
+    fn send<Io: Departures<Buf = B>>(&mut self, io: &mut Io, port: PortId, tally: &mut StepTally) {
         while !self.frames.is_empty() {
             let (mut burst, mut notes) = (Burst::new(), BurstColumn::new());
             let count = self.frames.len().min(BURST_MAX);

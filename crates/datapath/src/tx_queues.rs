@@ -1,9 +1,10 @@
 //! Frames on their way to the ports.
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_types::{InterfaceId, PortId};
 
 use crate::columns::BurstColumn;
+use crate::departures::Departures;
 use crate::interfaces::TxTarget;
 use crate::local_switching::SwitchedQueue;
 use crate::origin::Origin;
@@ -57,7 +58,7 @@ impl<B: PacketBuf> TxQueues<B> {
     #[inline(always)]
     // PERF (adit-bench kinds): once per packet of the stages, and that waited; a call would pass
     // the frame through memory.
-    pub(crate) fn push<Io: PacketIo<Buf = B>>(
+    pub(crate) fn push<Io: Departures<Buf = B>>(
         &mut self,
         io: &mut Io,
         tally: &mut StepTally,
@@ -95,7 +96,7 @@ impl<B: PacketBuf> TxQueues<B> {
 
     /// Transmits everything queued.
     #[inline]
-    pub(crate) fn flush<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, tally: &mut StepTally) {
+    pub(crate) fn flush<Io: Departures<Buf = B>>(&mut self, io: &mut Io, tally: &mut StepTally) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
             if !queue.burst.is_empty() {
                 transmit(io, PortId(port), queue, &mut self.backlog, tally);
@@ -110,7 +111,7 @@ impl<B: PacketBuf> TxQueues<B> {
 /// Cost:    one driver call.
 /// Errors:  none; frames that the backlog does not take become `DropReason::TxQueueFull`.
 #[inline(never)]
-fn transmit<Io: PacketIo>(
+fn transmit<Io: Departures>(
     io: &mut Io,
     port: PortId,
     queue: &mut PortTxQueue<Io::Buf>,

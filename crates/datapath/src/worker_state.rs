@@ -1,17 +1,16 @@
 //! Everything that a worker keeps between packets, bursts and steps.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{TapId, TapRequest, WorkerCommand, WorkerEvent};
 use adit_tables::Leases;
-use adit_types::{Nanos, SessionIndex};
+use adit_types::Nanos;
 use rtrb::{Consumer, Producer};
 
 use crate::buffering::Buffering;
-use crate::carried::Mark;
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::Egress;
 use crate::events::Events;
-use crate::flows::FlowMap;
 use crate::fragments::Fragments;
 use crate::handoff::Handoff;
 use crate::held_end_markers::HeldEndMarkers;
@@ -73,11 +72,6 @@ pub(crate) struct WorkerState<B> {
     pub are_families_mixed: bool,
     /// The last hops of the fast path.
     pub kept_hops: KeptHops,
-    /// With stages that an event scheduler separates, or several Rx/Tx threads: the flows in which
-    /// frames of sessions leave.
-    pub frame_flows: Option<FlowMap>,
-    /// An event scheduler separates the stages.
-    pub are_stages_apart: bool,
     /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
     /// The taps, of a worker that has some.
@@ -122,8 +116,6 @@ impl<B: PacketBuf> WorkerState<B> {
             path_without_commands: BurstPath::Usual,
             are_families_mixed: false,
             kept_hops: KeptHops::NONE,
-            frame_flows: None,
-            are_stages_apart: false,
             neighbor_requested_at: None,
             tap: None,
         }
@@ -146,15 +138,6 @@ impl<B: PacketBuf> WorkerState<B> {
                 self.path_without_commands = BurstPath::Usual;
                 self.tally.note_late_drops(false);
             }
-        }
-    }
-
-    /// Marks a frame of `session`, or a packet that becomes one: later stages and Rx/Tx threads
-    /// keep it in order.
-    #[inline]
-    pub(crate) fn mark(&self, buf: &mut B, session: SessionIndex) {
-        if let Some(flows) = &self.frame_flows {
-            Mark::Complete.set(buf, flows.of(session));
         }
     }
 
@@ -217,7 +200,7 @@ impl<B: PacketBuf> WorkerState<B> {
     /// another frame of Adit's own as lost. A received packet or an End Marker also waits behind
     /// others that wait for the neighbor.
     #[inline]
-    pub(crate) fn send<Io: PacketIo<Buf = B>>(
+    pub(crate) fn send<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,
@@ -253,7 +236,7 @@ impl<B: PacketBuf> WorkerState<B> {
     }
 
     /// Sends a frame of our own through an interface.
-    pub(crate) fn originate<Io: PacketIo<Buf = B>>(
+    pub(crate) fn originate<Io: Departures<Buf = B>>(
         &mut self,
         io: &mut Io,
         interface: &adit_tables::Interface,

@@ -27,7 +27,7 @@ mod ticket;
 
 use core::mem;
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_tables::{CellFlags, FastRuleSnapshot, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
@@ -51,6 +51,7 @@ use self::send::{SentFrames, send_all, send_some};
 use self::ticket::QueueTicket;
 use crate::columns::BurstColumn;
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::handoff::Handoff;
 use crate::interfaces::{TxLink, UsualPort};
 use crate::shaping::{Shaping, ShapingQueues};
@@ -91,7 +92,7 @@ struct BurstCounts {
 ///          block, for each packet. No allocation, no clock.
 /// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`,
 ///          packets without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
-pub(crate) fn forward_usual<Io: PacketIo>(
+pub(crate) fn forward_usual<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -134,7 +135,7 @@ pub(crate) fn forward_usual<Io: PacketIo>(
 
 /// Splits a burst of both directions, and forwards each direction on its own.
 #[inline(never)]
-fn forward_both<'v, Io: PacketIo>(
+fn forward_both<'v, Io: Departures>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     origin: BurstOrigin<'_>,
@@ -166,7 +167,7 @@ fn forward_both<'v, Io: PacketIo>(
 
 /// Forwards a burst of one direction, in the loop for the address families that occur in it. A
 /// burst without a usual packet takes the stages.
-fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
+fn forward_direction<'v, Io: Departures, D: FastDirection>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     origin: BurstOrigin<'_>,
@@ -190,7 +191,7 @@ fn forward_direction<'v, Io: PacketIo, D: FastDirection>(
 /// Takes a burst of one direction through the passes after recognition. Compiled once for each
 /// direction and family mix.
 #[inline(never)]
-fn forward_families<'v, Io: PacketIo, D: FastDirection, F: FamilyMix>(
+fn forward_families<'v, Io: Departures, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     origin: BurstOrigin<'_>,

@@ -2,8 +2,9 @@
 
 use core::mem;
 
+use crate::departures::Departures;
 use crate::shaper::QueuedPacket;
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_types::Direction;
 
 use super::FastPackets;
@@ -18,7 +19,7 @@ use crate::worker_state::WorkerState;
 /// Sends the rewritten packets of a burst of which some take the stages, wait for their rates, or
 /// differ in link or direction from others.
 #[inline(never)]
-pub(super) fn send_some<Io: PacketIo>(
+pub(super) fn send_some<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     packets: &FastPackets<'_>,
@@ -99,7 +100,7 @@ fn departure<'v>(ctx: &StepContext<'v>, packet: &FastPacket<'_>) -> Option<&'v T
 /// Sends the packets of a burst that neither wait nor take the stages, those of one link and
 /// direction together.
 #[inline(never)]
-fn send_runs<Io: PacketIo>(
+fn send_runs<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     packets: &FastPackets<'_>,
@@ -144,7 +145,7 @@ pub(super) struct SentFrames<'v> {
 /// Sends `frames`. The last `frames.len()` of those packets in `packets` that leave through `link`
 /// in `direction` now are those of `frames`, in order. Frames that the port does not take are
 /// queued or dropped.
-pub(super) fn send_all<Io: PacketIo>(
+pub(super) fn send_all<Io: Departures>(
     io: &mut Io,
     SentFrames { link, direction, bytes }: SentFrames<'_>,
     frames: &mut Burst<Io::Buf>,

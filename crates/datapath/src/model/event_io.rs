@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use adit_pktio::{
-    Burst, Event, EventBurst, EventOperation, EventPort, EventTag, PacketBuf, PacketIo, PortInfo,
+    Burst, Event, EventBurst, EventOperation, EventPort, EventTag, PacketBuf, PacketIo,
     ScheduleType,
 };
-use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
+use adit_types::{PortId, SessionIndex};
 
 use crate::carried::{Mark, flow_of_mark};
+use crate::departures::Departures;
 use crate::event_queues::{EventQueues, PacketQueue};
 use crate::flows::{FlowMap, SharedFlows};
 
@@ -147,13 +148,8 @@ fn count_sent(flows: Option<&SharedFlows>, queue: PacketQueue, flow: u32) {
     }
 }
 
-impl<Io: PacketIo> PacketIo for EventIo<'_, Io> {
+impl<Io: PacketIo> Departures for EventIo<'_, Io> {
     type Buf = Io::Buf;
-
-    /// Nothing arrives here.
-    fn rx_burst(&mut self, _: PortId, _: usize, _: &mut Burst<Io::Buf>) -> usize {
-        0
-    }
 
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Io::Buf>) -> usize {
         let count = burst.len().min(self.outbox.room());
@@ -177,17 +173,21 @@ impl<Io: PacketIo> PacketIo for EventIo<'_, Io> {
     }
 
     fn alloc(&mut self) -> Option<Io::Buf> {
-        let mut buf = self.ports.alloc()?;
+        let mut buf = PacketIo::alloc(self.ports)?;
         Mark::None.set(&mut buf, 0);
         Some(buf)
     }
 
-    fn free_burst(&mut self, burst: &mut Burst<Io::Buf>) {
-        self.ports.free_burst(burst);
+    #[inline]
+    fn mark(&self, buf: &mut Io::Buf, session: SessionIndex) {
+        if self.hands_on() || self.queues.rx_tx() > 1 {
+            Mark::Complete.set(buf, self.map.of(session));
+        }
     }
 
-    fn port_info(&self, port: PortId) -> PortInfo {
-        self.ports.port_info(port)
+    #[inline]
+    fn hands_on(&self) -> bool {
+        !self.queues.are_merged()
     }
 }
 

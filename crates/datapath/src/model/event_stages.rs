@@ -31,6 +31,7 @@ use crate::carried::{
 };
 use crate::columns::{BurstLane, BurstLanes, LaneKind, PacketVerdict, Tunneled, UserPacket};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::event_queues::{APPLY, PREPARE};
 use crate::flows::FlowMap;
 use crate::interfaces::TxTarget;
@@ -72,17 +73,17 @@ pub(super) fn look_up_burst<Io: PacketIo>(
 /// Takes packets that `port` received through the first stage. `emit` gets those that go on.
 pub(super) fn classify_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
+    io: &mut EventIo<'_, Io>,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
-    mut emit: impl FnMut(&mut Io, ClassifiedPacket<Io::Buf>),
+    mut emit: impl FnMut(&mut EventIo<'_, Io>, ClassifiedPacket<Io::Buf>),
 ) {
     let mut lanes = BurstLanes::new();
     let links = ctx.interfaces.of_port(port);
     let WorkerState { slow, fragments, tally, .. } = &mut *state;
     s1_parse(links, rx, &mut lanes, slow, fragments, tally);
-    let Some(flows) = state.frame_flows else { return };
+    let flows = io.map;
     let mut emit = |packet| emit(io, packet);
     classify_lane(ctx, flows, &mut lanes.tunneled, state, &mut emit);
     classify_lane(ctx, flows, &mut lanes.downlink_v4, state, &mut emit);
@@ -142,12 +143,12 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
 /// stage, if it classified them by the rules of now, and all others from the beginning.
 pub(super) fn enforce_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
+    io: &mut EventIo<'_, Io>,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    if !state.are_stages_apart {
+    if io.queues.are_merged() {
         process(ctx, io, port, rx, state);
         return;
     }
@@ -206,7 +207,7 @@ fn resume_classified<'v, B: PacketBuf>(
 }
 
 /// Takes packets that leave through `port` through the third or fourth stage, or both.
-pub(super) fn write_burst<Io: PacketIo>(
+pub(super) fn write_burst<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     stages: Range<usize>,

@@ -78,9 +78,6 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let ports = parts.interfaces.port_count();
         let queues = flows.queues();
         let state = parts.state;
-        state.are_stages_apart = !queues.are_merged();
-        let has_choice = state.are_stages_apart || queues.rx_tx() > 1;
-        state.frame_flows = has_choice.then(|| flows.map());
         let places = state.handoff.flows().map_or(0, |flows| flows.count());
         let inbox = EventInbox::new(queues, ports);
         Self {
@@ -131,7 +128,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let (limits, rx, state) = (parts.limits, parts.rx, parts.state);
         let among_others = (!state.handoff.is_alone()).then_some(&*flows);
         let (queues, map) = (flows.queues(), flows.map());
-        let mut io = EventIo { ports: io, outbox, queues, map, next: None, flows: among_others };
+        let next = None;
+        let mut io = EventIo { ports: io, outbox, queues, map, next, flows: among_others };
         let report = step(&ctx, &mut io, any_events, inbox, limits, rx, state);
         let is_all_sent = outbox.send(port);
         // A driver that keeps events to form bursts may give their flows to another worker

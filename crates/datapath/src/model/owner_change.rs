@@ -1,10 +1,11 @@
 //! A worker's part in a change of owners: see [`crate::owner_map`].
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
 
 use super::processing::{process, process_slow, take_over_all};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::owner_map::RELEASE_MAX;
 use crate::slow::SlowLimits;
 use crate::worker_state::WorkerState;
@@ -15,7 +16,7 @@ use crate::worker_state::WorkerState;
 /// Cost: with groups to release, all packets that the rings hold and all that wait; with groups to
 /// take, all that are parked and all that waited in their previous owners. No allocation.
 #[cold]
-pub(super) fn change_owners<Io: PacketIo>(
+pub(super) fn change_owners<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -68,7 +69,7 @@ fn take_waiting<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>)
 
 /// Processes the packets that were parked, in order. Those of groups that are still not this
 /// worker's are parked again.
-fn take_parked<Io: PacketIo>(
+fn take_parked<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     rx: &mut Burst<Io::Buf>,

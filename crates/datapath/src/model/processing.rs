@@ -1,10 +1,11 @@
 //! The processing of a burst that all workers share, whatever its source.
 
-use adit_pktio::{Burst, PacketIo};
+use adit_pktio::Burst;
 use adit_types::PortId;
 
 use super::stages::forward_any;
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::slow::{self, SlowLimits};
 use crate::worker_state::WorkerState;
 
@@ -12,7 +13,7 @@ use crate::worker_state::WorkerState;
 /// other UEs.
 #[inline(always)]
 // PERF (adit-bench datapath): part of `Worker::step`, which is one function.
-pub(super) fn process<Io: PacketIo>(
+pub(super) fn process<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -26,7 +27,7 @@ pub(super) fn process<Io: PacketIo>(
 /// Takes over a burst of packets that `source` handed to this worker, and processes it. Returns how
 /// many; `None` if none waits.
 #[inline]
-pub(super) fn process_handed<Io: PacketIo>(
+pub(super) fn process_handed<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     source: usize,
@@ -41,7 +42,7 @@ pub(super) fn process_handed<Io: PacketIo>(
 
 /// Processes all packets that others handed to this worker so far. Returns how many.
 #[cold]
-pub(super) fn take_over_all<Io: PacketIo>(
+pub(super) fn take_over_all<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     rx: &mut Burst<Io::Buf>,
@@ -63,7 +64,7 @@ pub(super) fn take_over_all<Io: PacketIo>(
 
 /// Runs the slow path, and sends the packets that follow from it.
 #[cold]
-pub(super) fn process_slow<Io: PacketIo>(
+pub(super) fn process_slow<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -79,7 +80,7 @@ pub(super) fn process_slow<Io: PacketIo>(
 /// Processes packets that are switched to other UEs, as packets that arrive from their data
 /// network.
 #[inline]
-pub(super) fn process_switched<Io: PacketIo>(
+pub(super) fn process_switched<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     rx: &mut Burst<Io::Buf>,

@@ -15,6 +15,7 @@ use super::stages::tapped::report_late_packets;
 use super::sweep::sweep;
 use crate::command::run_commands;
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::handoff::WorkerSet;
 use crate::resume::review_some;
 use crate::shaping::ReviewTime;
@@ -95,7 +96,7 @@ pub(crate) fn step<Io: PacketIo>(
 /// anything to do. Not called while the worker [is quiet](WorkerState::is_quiet).
 #[inline(never)]
 // PERF (adit-bench datapath --burst 1): most steps have nothing to release.
-pub(super) fn release_waiting<Io: PacketIo>(
+pub(super) fn release_waiting<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     rx: &mut Burst<Io::Buf>,
@@ -142,7 +143,7 @@ pub(super) fn release_waiting<Io: PacketIo>(
 ///
 /// Cost: per other worker at most two bursts for each port, as many as that worker received and
 ///       switched in a step, and one of End Markers, which it hands over after them.
-fn take_over<Io: PacketIo>(
+fn take_over<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port_count: usize,

@@ -2,12 +2,13 @@
 
 pub(super) mod tapped;
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_types::PortId;
 
 use self::tapped::{forward_tapped, take_stages_tapped};
 use crate::columns::{BurstLane, BurstLanes, LaneKind};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::fast_path::forward_usual;
 use crate::handoff::hand_off_lane;
 use crate::resume::review_lane;
@@ -24,7 +25,7 @@ use crate::worker_state::{BurstPath, WorkerState};
 
 /// Takes one burst through the fast path and the stages, with taps or without.
 #[inline]
-pub(super) fn forward_any<Io: PacketIo>(
+pub(super) fn forward_any<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -39,7 +40,7 @@ pub(super) fn forward_any<Io: PacketIo>(
 
 /// Takes one burst through the fast path and the stages. Taps select among the packets that the
 /// stages take.
-pub(super) fn forward_burst<Io: PacketIo>(
+pub(super) fn forward_burst<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -62,7 +63,7 @@ pub(super) fn forward_burst<Io: PacketIo>(
 }
 
 /// Takes a burst through all stages, and sends the frames that leave.
-fn take_stages<Io: PacketIo>(
+fn take_stages<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -78,7 +79,7 @@ fn take_stages<Io: PacketIo>(
 }
 
 /// Takes a burst through all stages.
-fn run_stages<Io: PacketIo>(
+fn run_stages<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -99,7 +100,7 @@ fn run_stages<Io: PacketIo>(
 /// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages
 /// after parsing. Hands off packets of other workers, and releases packets of its sessions whose
 /// rules changed.
-fn run_lane<'v, Io: PacketIo, K: LaneKind>(
+fn run_lane<'v, Io: Departures, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     port: PortId,
@@ -121,7 +122,7 @@ fn run_lane<'v, Io: PacketIo, K: LaneKind>(
 /// Takes a classified lane through the other stages.
 #[inline(always)]
 // PERF (adit-bench kinds): part of the loop over the stages.
-pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
+pub(super) fn finish_lane<'v, Io: Departures, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,
     lane: &mut BurstLane<'v, Io::Buf, K>,
@@ -130,10 +131,8 @@ pub(super) fn finish_lane<'v, Io: PacketIo, K: LaneKind>(
 ) {
     decapsulate_marks(lane);
     observer.classified(ctx, lane);
-    if state.frame_flows.is_some() {
-        for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
-            state.mark(buf, *session);
-        }
+    for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
+        io.mark(buf, *session);
     }
     let WorkerState { shaping, queues, tally, .. } = &mut *state;
     shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
@@ -160,7 +159,7 @@ fn join_arrived<B: PacketBuf>(
 
 /// Joins fragments of tunnel packets, and takes the whole packets through the stages.
 #[cold]
-pub(super) fn join_fragments<Io: PacketIo>(
+pub(super) fn join_fragments<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,

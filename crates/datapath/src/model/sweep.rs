@@ -1,9 +1,10 @@
 //! A worker's part in sweeps ([`crate::sweeps`]), and the End Markers that wait for them.
 
-use adit_pktio::{Burst, PacketIo};
+use adit_pktio::Burst;
 
 use super::processing::{process_slow, take_over_all};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::slow::{self, SlowLimits};
 use crate::worker_state::WorkerState;
 
@@ -12,7 +13,7 @@ use crate::worker_state::WorkerState;
 ///
 /// Cost: all packets that the rings hold. No allocation.
 #[cold]
-pub(super) fn sweep<Io: PacketIo>(
+pub(super) fn sweep<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,

@@ -2,18 +2,18 @@
 
 use core::net::Ipv4Addr;
 
-use adit_pktio::PacketIo;
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::EtherType;
 use adit_wire::arp::ArpPacket;
 use adit_wire::ethernet::{emit_link, link_len};
 
+use crate::departures::Departures;
 use crate::originate::resize;
 use crate::worker_state::WorkerState;
 
 /// Requests the hardware address of `target`: from all stations, or from its last known address.
-pub(crate) fn solicit<Io: PacketIo>(
+pub(crate) fn solicit<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,
@@ -29,7 +29,7 @@ pub(crate) fn solicit<Io: PacketIo>(
 }
 
 /// Announces our address: a request for it that needs no answer. Spec: RFC 5227 §2.3.
-pub(crate) fn announce<Io: PacketIo>(
+pub(crate) fn announce<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,
@@ -40,7 +40,7 @@ pub(crate) fn announce<Io: PacketIo>(
 }
 
 /// Sends an ARP packet to the station `dst`, in `buf`, whatever that held.
-pub(crate) fn send<Io: PacketIo>(
+pub(crate) fn send<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,

@@ -2,12 +2,12 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::PacketIo;
 use adit_rules::WorkerEvent;
 use adit_types::{InterfaceRole, InterfaceSet};
 use adit_wire::gtpu::{ECHO_REQUEST_LEN_MAX, UDP_PORT, emit_echo_request};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::egress_by_route;
 use crate::interfaces::source_addr;
 use crate::origin::Origin;
@@ -29,7 +29,7 @@ pub(crate) struct EchoProbe {
 
 /// Sends an Echo Request, and reports when. Without egress, buffer or neighbor's address it is
 /// counted as lost; the control thread tries again.
-pub(crate) fn request<Io: PacketIo>(
+pub(crate) fn request<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,

@@ -1,11 +1,12 @@
 //! End Markers, written and sent. Spec: TS 29.281 §7.3.2.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::GtpuTunnel;
 use adit_types::{InterfaceRole, InterfaceSet, Qfi, SessionIndex};
 use adit_wire::gtpu::{END_MARKER_LEN_MAX, UDP_PORT, emit_end_marker};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::{Egress, egress_by_route};
 use crate::interfaces::source_addr;
 use crate::origin::Origin;
@@ -26,7 +27,7 @@ pub(crate) struct TunnelEndMarker {
 }
 
 /// Sends one End Marker through one of `interfaces`. One that cannot be sent is counted as lost.
-pub(crate) fn send<Io: PacketIo>(
+pub(crate) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -36,7 +37,7 @@ pub(crate) fn send<Io: PacketIo>(
     let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, marker.tunnel.addr);
     let sent = egress.and_then(|egress| {
         let mut buf = io.alloc()?;
-        state.mark(&mut buf, marker.session);
+        io.mark(&mut buf, marker.session);
         write(&mut buf, &egress, marker).then_some((buf, egress))
     });
     match sent {

@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
 use adit_tables::Interface;
 use adit_types::MacAddr;
@@ -14,6 +14,7 @@ use adit_wire::ipv6::Ipv6Header;
 use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{Malformed, protocol};
 
+use crate::departures::Departures;
 use crate::egress::ether_type_of;
 use crate::originate::ip::OwnIpHeader;
 use crate::originate::resize;
@@ -38,7 +39,7 @@ pub(crate) struct GtpuMessage<'a> {
 ///
 /// # Errors
 /// `HeadroomShort` without room.
-pub(crate) fn send<Io: PacketIo>(
+pub(crate) fn send<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,

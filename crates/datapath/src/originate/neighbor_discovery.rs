@@ -2,7 +2,6 @@
 
 use core::net::Ipv6Addr;
 
-use adit_pktio::PacketIo;
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::ethernet::{emit_link, link_len};
@@ -14,6 +13,7 @@ use adit_wire::neighbor::{
 };
 use adit_wire::{EtherType, Malformed, protocol};
 
+use crate::departures::Departures;
 use crate::originate::resize;
 use crate::worker_state::WorkerState;
 
@@ -40,7 +40,7 @@ impl AdvertisementTarget {
 
 /// Requests the hardware address of `target`: from its solicited-node group, or from its last known
 /// address.
-pub(crate) fn solicit<Io: PacketIo>(
+pub(crate) fn solicit<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,
@@ -66,7 +66,7 @@ pub(crate) fn solicit<Io: PacketIo>(
 }
 
 /// Announces our addresses to the whole link. Spec: RFC 4861 §7.2.6.
-pub(crate) fn announce<Io: PacketIo>(
+pub(crate) fn announce<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,
@@ -83,7 +83,7 @@ pub(crate) fn announce<Io: PacketIo>(
 }
 
 /// Advertises our address `own`.
-pub(crate) fn advertise<Io: PacketIo>(
+pub(crate) fn advertise<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,
@@ -105,7 +105,7 @@ pub(crate) fn advertise<Io: PacketIo>(
 }
 
 /// Writes link header, IPv6 header and the message, and transmits them.
-fn send<Io: PacketIo>(
+fn send<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,

@@ -1,7 +1,8 @@
 //! Reviews the queues of a session when its rules change.
 
+use crate::departures::Departures;
 use crate::shaper::{QueueKey, QueuedPacket, ReviewOutcome};
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{PublishedPdr, PublishedRules};
 use adit_tables::{NextRateChange, RateChange};
 use adit_types::Direction;
@@ -38,7 +39,7 @@ impl<B: PacketBuf> Shaping<B> {
     /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new
     ///          rules also sees their change.
     #[inline]
-    pub(crate) fn review_changes<Io: PacketIo<Buf = B>>(
+    pub(crate) fn review_changes<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,
@@ -63,7 +64,7 @@ impl<B: PacketBuf> Shaping<B> {
 
     /// Reviews the new changes. Returns the number of changes reviewed since the start.
     #[cold]
-    fn review_new<Io: PacketIo<Buf = B>>(
+    fn review_new<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,

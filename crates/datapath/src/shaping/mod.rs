@@ -10,8 +10,9 @@ mod changes;
 mod rates;
 mod release;
 
+use crate::departures::Departures;
 use crate::shaper::{QueueKey, QueuedPacket, Queues, QueuesConfig, ReviewOutcome};
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, Excess, TapSet, TapWait};
 use adit_tables::Leases;
 use adit_types::limits::{SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
@@ -185,7 +186,7 @@ impl<B: PacketBuf> Shaping<B> {
 
     /// Sends all waiting downlink packets of a session without checking its rates: later packets
     /// must not overtake them.
-    pub(crate) fn release_session<Io: PacketIo<Buf = B>>(
+    pub(crate) fn release_session<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,
@@ -273,7 +274,7 @@ fn discard<B: PacketBuf>(
 }
 
 /// Sends a waiting packet without checking its rates, and charges them.
-fn send_unchecked<Io: PacketIo>(
+fn send_unchecked<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     leases: &mut Leases,
@@ -292,7 +293,7 @@ fn send_unchecked<Io: PacketIo>(
 #[inline(always)]
 // PERF (adit-bench datapath --rates wait): once per packet that waited; a call would pass it
 // through memory.
-fn send<Io: PacketIo>(
+fn send<Io: Departures>(
     io: &mut Io,
     tx: &mut TxQueues<Io::Buf>,
     tally: &mut StepTally,
@@ -310,7 +311,7 @@ fn send<Io: PacketIo>(
 
 /// Sends a packet that goes to another UE, or that taps selected.
 #[inline(never)]
-fn send_marked<Io: PacketIo>(
+fn send_marked<Io: Departures>(
     io: &mut Io,
     tx: &mut TxQueues<Io::Buf>,
     tally: &mut StepTally,

@@ -1,9 +1,10 @@
 //! Releases waiting packets whose rates admit them.
 
+use crate::departures::Departures;
 use crate::shaper::{
     AloneResult, Eligibility, FlowServer, NextPacket, QueueKey, QueuedPacket, TurnContext,
 };
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::Guarantee;
 use adit_tables::{Leases, prefetch};
 use adit_types::Nanos;
@@ -24,7 +25,7 @@ const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
 impl<B: PacketBuf> Shaping<B> {
     /// Sends the packets that their rates admit by now.
     #[inline(never)]
-    pub(crate) fn release<Io: PacketIo<Buf = B>>(
+    pub(crate) fn release<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         io: &mut Io,
@@ -39,7 +40,7 @@ impl<B: PacketBuf> Shaping<B> {
 }
 
 /// Sends packets when their flows have their turns.
-struct Releaser<'e, 'v, Io: PacketIo> {
+struct Releaser<'e, 'v, Io: Departures> {
     ctx: &'e StepContext<'v>,
     io: &'e mut Io,
     leases: &'e mut Leases,
@@ -63,7 +64,7 @@ struct FlowTurn {
     delay: Nanos,
 }
 
-impl<Io: PacketIo> Releaser<'_, '_, Io> {
+impl<Io: Departures> Releaser<'_, '_, Io> {
     /// When a flow is served again whose rates open `at`. A flow that just sent waits behind the
     /// sharers of its correlated rate.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
@@ -86,7 +87,7 @@ impl<Io: PacketIo> Releaser<'_, '_, Io> {
     }
 }
 
-impl<Io: PacketIo> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
+impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
     type Turn = FlowTurn;
 
     #[inline(always)]

@@ -3,12 +3,13 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_types::MacAddr;
 use adit_wire::arp::{ArpOperation, ArpPacket};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::interfaces::VlanLink;
 use crate::originate::arp::send;
 use crate::slow::limiter::SlowLimits;
@@ -20,7 +21,7 @@ use crate::worker_state::WorkerState;
 /// # Errors
 /// `ArpMalformed` for ARP other than IPv4 over Ethernet, an unknown operation, or a sender
 /// that cannot be a station.
-pub(crate) fn handle<Io: PacketIo>(
+pub(crate) fn handle<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,

@@ -6,7 +6,7 @@
 //! packets of the session. One that arrives in another tunnel has reached its destination. Spec: TS
 //! 29.281 §7.3.2; TS 23.501 §5.8.2.9.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{
     ApplyAction, DropReason, GtpuTunnel, PublishedFar, PublishedRules, PuntReason, TunnelSide,
     WorkerEvent,
@@ -14,6 +14,7 @@ use adit_rules::{
 use adit_types::{Direction, SessionIndex, Teid};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::egress_to_hop;
 use crate::held_end_markers::ReceivedEndMarker;
 use crate::origin::Origin;
@@ -27,7 +28,7 @@ use crate::worker_state::WorkerState;
 /// Handles a received End Marker at the owner of the tunnel's session; hands it to the owner
 /// elsewhere.
 #[cold]
-pub(super) fn receive<Io: PacketIo>(
+pub(super) fn receive<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -48,7 +49,7 @@ pub(super) fn receive<Io: PacketIo>(
 /// rings of this worker hold are processed, after
 /// [`HeldEndMarkers::ready`](crate::held_end_markers::HeldEndMarkers::ready) gave `count`.
 #[cold]
-pub(crate) fn pass_on_held<Io: PacketIo>(
+pub(crate) fn pass_on_held<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -87,7 +88,7 @@ fn find_tunnel<'v, B: PacketBuf>(
 }
 
 /// Reports an End Marker that arrived in a tunnel of this worker, and forwards it.
-fn pass_on<Io: PacketIo>(
+fn pass_on<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -116,7 +117,7 @@ impl TunnelRules<'_> {
 
 /// Sends an End Marker into every tunnel that the FARs of its tunnel lead to. The first one is the
 /// received packet itself. Without any, the packet is consumed.
-fn forward<Io: PacketIo>(
+fn forward<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -150,7 +151,7 @@ fn forward<Io: PacketIo>(
             };
             let sent =
                 egress.zip(received.take().or_else(|| io.alloc())).and_then(|(egress, mut buf)| {
-                    state.mark(&mut buf, session);
+                    io.mark(&mut buf, session);
                     write(&mut buf, &egress, TunnelEndMarker { tunnel, qfi: None, tos, session })
                         .then_some((egress, buf))
                 });

@@ -1,12 +1,12 @@
 //! Echo Requests that arrive are answered.
 //! Spec: TS 29.281 §7.2.1, §7.2.2, §4.4.2.
 
-use adit_pktio::PacketIo;
 use adit_rules::{DropReason, PuntReason};
 use adit_wire::IpPacket;
 use adit_wire::gtpu::{ECHO_RESPONSE_LEN_MAX, emit_echo_response};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::interfaces::VlanLink;
 use crate::originate::gtpu::{self, GtpuMessage};
 use crate::slow::outcome::frame_source;
@@ -26,7 +26,7 @@ pub(super) struct Echo {
 ///
 /// # Errors
 /// `FrameMalformed` without a station to answer; `HeadroomShort` without room.
-pub(super) fn answer<Io: PacketIo>(
+pub(super) fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,

@@ -4,7 +4,7 @@
 //! Both go to the address that the message came from, to port 2152, and are written into its
 //! buffer. Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_types::{MacAddr, Teid};
 use adit_wire::gtpu::{
     ERROR_INDICATION_LEN_MAX, ErrorIndication, UDP_PORT, emit_error_indication,
@@ -15,6 +15,7 @@ use adit_wire::udp::UdpHeader;
 use adit_wire::{IpAddrs, parse_frame, parse_ip};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::originate::gtpu::{self, GtpuMessage};
 use crate::reason::is_forwardable;
 use crate::slow::limiter::SlowLimits;
@@ -42,7 +43,7 @@ const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 ///
 /// Errors: none; a message that cannot be sent is counted as lost.
 #[cold]
-pub(super) fn send<Io: PacketIo>(
+pub(super) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -87,7 +88,7 @@ fn sender<B: PacketBuf>(buf: &B) -> Option<Sender> {
     is_forwardable(&ip.addrs).then(|| Sender { mac, addrs: ip.addrs, port: udp.src_port() })
 }
 
-fn answer<Io: PacketIo>(
+fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,

@@ -11,7 +11,7 @@ use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
 use std::hash::DefaultHasher;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{DropReason, PublishedFar, PuntReason, Redirect};
 use adit_types::{Seid, SessionIndex};
@@ -21,6 +21,7 @@ use adit_wire::{IpPacket, protocol};
 
 use crate::columns::{DownlinkV4, DownlinkV6};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::Egress;
 use crate::origin::Origin;
 use crate::originate::ip::OwnIpHeader;
@@ -83,7 +84,7 @@ struct Reply {
 /// # Errors
 /// `RedirectLimited` beyond the rate; `RedirectUnmatched` for a segment with a wrong checksum. An
 /// answer that the session's rules do not let pass is counted as lost.
-pub(super) fn answer<Io: PacketIo>(
+pub(super) fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limit: &mut TokenBucket,

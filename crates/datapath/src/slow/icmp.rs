@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::MacAddr;
@@ -15,6 +15,7 @@ use adit_wire::neighbor::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION};
 use adit_wire::{IpAddrs, IpPacket, icmp, icmpv6, protocol};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::{ether_type_of, prepend_link};
 use crate::interfaces::VlanLink;
 use crate::slow::limiter::SlowLimits;
@@ -29,7 +30,7 @@ use crate::worker_state::WorkerState;
 /// `IcmpUnhandled` for anything but a right echo request or message about an MTU;
 /// `IcmpQuoteUnknown`; `IpAddressInvalid` when the sender cannot be answered; `HeadroomShort`.
 #[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
-pub(super) fn handle_v4<Io: PacketIo>(
+pub(super) fn handle_v4<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -66,7 +67,7 @@ pub(super) fn handle_v4<Io: PacketIo>(
 /// `IcmpUnhandled`, `IpAddressInvalid` and `HeadroomShort` as for IPv4; `NeighborMalformed`;
 /// `OuterFragment`, which neighbor discovery never is (RFC 6980 §5).
 #[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
-pub(super) fn handle_v6<Io: PacketIo>(
+pub(super) fn handle_v6<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -117,7 +118,7 @@ pub(super) fn handle_v6<Io: PacketIo>(
 
 /// Turns the echo request in `buf` into its reply and sends it back to where it came from. Options
 /// and extension headers are left out.
-fn answer_echo<Io: PacketIo>(
+fn answer_echo<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     interface: &Interface,

@@ -7,7 +7,7 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::rule::ue_ipv6_key;
 use adit_types::{Direction, InterfaceRole, InterfaceSet, SessionIndex, Teid};
 use adit_wire::icmpv6::PseudoHeader;
@@ -15,6 +15,7 @@ use adit_wire::{FragmentKind, IpPacket, Malformed, icmp, icmpv6, parse_ip, proto
 
 use crate::columns::{DownlinkV4, DownlinkV6, LaneKind, OuterHeader, PacketArrival};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::{Egress, egress_by_route, egress_to_hop, ether_type_of, prepend_link};
 use crate::interfaces::source_addr;
 use crate::origin::Origin;
@@ -37,7 +38,7 @@ const _: () = assert!(MESSAGE_MAX >= icmp::ERROR_LEN_MAX);
 ///
 /// Errors: none; an error without egress, session or room is counted as lost.
 #[cold]
-pub(super) fn send<Io: PacketIo>(
+pub(super) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limit: &mut TokenBucket,

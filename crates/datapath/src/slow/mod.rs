@@ -18,7 +18,7 @@ mod outcome;
 mod path_mtu;
 mod tapped;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason, TapStage};
 use adit_wire::gtpu::GtpuMessageType;
 
@@ -27,6 +27,7 @@ use self::gtpu_signaling::ReceivedSignaling;
 pub(crate) use self::limiter::SlowLimits;
 use self::outcome::settle;
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::held_end_markers::ReceivedEndMarker;
 use crate::interfaces::VlanLink;
 use crate::slow_queue::{SlowPacket, SlowTask, SlowWork};
@@ -39,7 +40,7 @@ use crate::worker_state::WorkerState;
 /// Cost:    not bounded by the fast path's budget; runs after its frames were transmitted.
 /// Errors:  none; every received packet ends in one punt or drop reason.
 #[cold]
-pub(crate) fn run<Io: PacketIo>(
+pub(crate) fn run<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,
@@ -81,7 +82,7 @@ pub(crate) fn run<Io: PacketIo>(
     }
 }
 
-fn handle<Io: PacketIo>(
+fn handle<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,

@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_types::MacAddr;
 use adit_wire::IpPacket;
@@ -11,6 +11,7 @@ use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::neighbor::{HOP_LIMIT, NeighborAdvertisement, NeighborSolicitation, solicited_node};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::interfaces::VlanLink;
 use crate::originate::neighbor_discovery::{AdvertisementTarget, advertise};
 use crate::slow::limiter::SlowLimits;
@@ -31,7 +32,7 @@ pub(super) struct NdContext<'a> {
 ///
 /// # Errors
 /// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.1.
-pub(super) fn handle_solicitation<Io: PacketIo>(
+pub(super) fn handle_solicitation<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     limits: &mut SlowLimits,

@@ -1,9 +1,10 @@
 //! Packets of the slow path that taps select.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::{TapOrigin, TapPacket};
 
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::packet_fate::LoneRecord;
 use crate::selection::TapCandidate;
 use crate::slow_queue::{SlowPacket, SlowWork};
@@ -12,7 +13,7 @@ use crate::worker_state::{BurstPath, WorkerState};
 
 /// Begins the record of a packet, if a tap selects it. Other frames were counted for their taps
 /// when they arrived.
-pub(super) fn begin<Io: PacketIo>(
+pub(super) fn begin<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     packet: &SlowPacket<Io::Buf>,

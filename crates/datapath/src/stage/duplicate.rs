@@ -1,9 +1,10 @@
 //! Copies of packets that FARs request.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 
 use crate::columns::{Matched, UserPacket};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::origin::Origin;
 use crate::stage::forward_plan::{finish, plan_forwarding, rewrite};
 use crate::stage::fragment::send_fragments;
@@ -17,7 +18,7 @@ use crate::worker_state::WorkerState;
 /// Cost: copies the packet once per destination into a buffer of the worker's pool.
 /// Spec: TS 29.244 §5.2.1, §7.5.2.3 (Duplicating Parameters), §8.2.26 (DUPL).
 #[cold]
-pub(super) fn duplicate<Io: PacketIo>(
+pub(super) fn duplicate<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -48,7 +49,7 @@ pub(super) fn duplicate<Io: PacketIo>(
 }
 
 /// The packet in a buffer of its own; `None` when the pool is exhausted or its buffers are short.
-fn copy<Io: PacketIo>(io: &mut Io, buf: &Io::Buf) -> Option<Io::Buf> {
+fn copy<Io: Departures>(io: &mut Io, buf: &Io::Buf) -> Option<Io::Buf> {
     let mut copy = io.alloc()?;
     copy.append(buf.data().len())?.copy_from_slice(buf.data());
     Some(copy)

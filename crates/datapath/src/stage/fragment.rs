@@ -6,13 +6,14 @@
 //! `fragments_added_pkts`, and have outcomes of their own.
 //! Spec: RFC 791 §3.2; RFC 1812 §4.2.2.7.
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
 use adit_types::limits::BURST_MAX;
 use adit_wire::Ipv4Split;
 
 use crate::columns::{Matched, UserPacket};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::origin::Origin;
 use crate::stage::forward_plan::{ForwardPlan, finish, rewrite};
 use crate::stage::send::{WrittenFrame, send_or_queue};
@@ -29,7 +30,7 @@ const FRAGMENTS_MAX: usize = BURST_MAX;
 /// divided.
 #[cold]
 #[allow(clippy::too_many_arguments, reason = "a packet, its rules, its plan and the worker")]
-pub(super) fn send_fragments<Io: PacketIo>(
+pub(super) fn send_fragments<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -79,7 +80,7 @@ fn refuse<B: PacketBuf>(state: &mut WorkerState<B>, reason: DropReason, origin: 
 ///
 /// # Errors
 /// `FragmentNoBuffer`, `PacketTooBig`; the packet and `fragments` are of no use then.
-fn divide<Io: PacketIo>(
+fn divide<Io: Departures>(
     io: &mut Io,
     buf: &mut Io::Buf,
     mtu_bytes: u16,

@@ -1,6 +1,6 @@
 //! Sixth stage: apply the FAR and consume the lane.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
 use adit_types::{Direction, InterfaceSet};
 
@@ -8,6 +8,7 @@ use crate::carried::PlannedFrame;
 use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict, UserPacket};
 use crate::command::run_commands_before;
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::fragments::ArrivedFragment;
 use crate::interfaces::TxTarget;
 use crate::origin::Origin;
@@ -29,7 +30,7 @@ use crate::worker_state::WorkerState;
 ///          own. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1, §8.2.56, §8.2.64; RFC 1812 §5.3.1; RFC 8200 §3.
 /// Errors:  none; every packet ends in a queue or in exactly one drop reason.
-pub(crate) fn s6_apply<Io: PacketIo, K: LaneKind>(
+pub(crate) fn s6_apply<Io: Departures, K: LaneKind>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     lane: &mut BurstLane<'_, Io::Buf, K>,
@@ -66,7 +67,7 @@ pub(crate) fn s6_apply<Io: PacketIo, K: LaneKind>(
 /// Forwards one packet.
 #[inline(always)]
 // PERF (adit-bench kinds): the body of the loop over the lane.
-fn forward<Io: PacketIo>(
+fn forward<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -88,7 +89,7 @@ fn forward<Io: PacketIo>(
         send_fragments(ctx, io, state, buf, packet, matched, plan, matched.origin());
         return;
     }
-    if state.are_stages_apart
+    if io.hands_on()
         && let Ok(plan) = &plan
         && let Some(planned) = plan.for_later_stages(arrival, ip, matched)
         && state.is_resolved(&plan.egress)
@@ -123,7 +124,7 @@ fn forward<Io: PacketIo>(
 }
 
 /// Gives a packet to the stage that writes it. Its mark has the flow.
-pub(crate) fn hand_on<Io: PacketIo>(
+pub(crate) fn hand_on<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     mut buf: Io::Buf,

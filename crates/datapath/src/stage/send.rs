@@ -1,10 +1,11 @@
 //! Sends the frame of a packet that its FAR forwards, or queues it for its rates.
 
-use adit_pktio::{PacketBuf, PacketIo};
+use adit_pktio::PacketBuf;
 use adit_types::SessionIndex;
 
 use crate::columns::Matched;
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::egress::Egress;
 use crate::shaping::{ReadyFrame, queue_key};
 use crate::worker_state::WorkerState;
@@ -25,7 +26,7 @@ pub(super) struct WrittenFrame<'p, 'v, B> {
 
 /// Sends a frame, or queues it if it has to wait for its rates.
 #[inline]
-pub(super) fn send_or_queue<Io: PacketIo>(
+pub(super) fn send_or_queue<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,

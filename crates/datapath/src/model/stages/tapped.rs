@@ -4,12 +4,13 @@
 //! The packets between them are taken as without a tap, in shorter bursts. Nothing of the outcome
 //! depends on it.
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_rules::{TapOrigin, TapOutcome, TapPacket, TapSet};
 use adit_types::PortId;
 
 use super::{forward_burst, join_arrived, run_stages, take_stages};
 use crate::context::StepContext;
+use crate::departures::Departures;
 use crate::late_packets::{EndedWait, LatePacket, WaitEnd};
 use crate::packet_fate::{PacketFates, transmit_alone};
 use crate::selection::TapCandidate;
@@ -18,7 +19,7 @@ use crate::worker_state::{BurstPath, WorkerState};
 
 /// Takes a burst through the fast path and the stages while taps are active.
 #[cold]
-pub(super) fn forward_tapped<Io: PacketIo>(
+pub(super) fn forward_tapped<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -38,7 +39,7 @@ pub(super) fn forward_tapped<Io: PacketIo>(
 }
 
 /// Runs the stages: packets that a tap selects one at a time, all others as a burst.
-pub(super) fn take_stages_tapped<Io: PacketIo>(
+pub(super) fn take_stages_tapped<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -57,7 +58,7 @@ pub(super) fn take_stages_tapped<Io: PacketIo>(
 
 /// Divides a burst into packets that taps select at `points`, which take the stages alone, and the
 /// runs between them, which go to `forward`.
-fn in_runs<Io: PacketIo>(
+fn in_runs<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -91,7 +92,7 @@ fn in_runs<Io: PacketIo>(
 }
 
 /// Takes one packet through the stages, and reports its events.
-fn take_alone<Io: PacketIo>(
+fn take_alone<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -130,7 +131,7 @@ fn take_alone<Io: PacketIo>(
 }
 
 /// Takes packets that were joined from fragments through the stages.
-fn take_joined<Io: PacketIo>(
+fn take_joined<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
