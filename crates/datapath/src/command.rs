@@ -6,12 +6,15 @@ use core::ops::RangeInclusive;
 
 use adit_rules::{DeltaId, WorkerCommand};
 use adit_types::SessionIndex;
+use rtrb::Consumer;
 
 use crate::context::StepContext;
 use crate::departures::Departures;
+use crate::handoff::Handoff;
 use crate::originate::echo::{self, EchoProbe};
 use crate::originate::end_marker::{self, TunnelEndMarker};
 use crate::originate::{arp, neighbor_discovery};
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
 /// Most commands that are run at a time.
@@ -52,7 +55,7 @@ pub(crate) fn run_commands_before<Io: Departures>(
     };
     if state.handoff.flows().is_some() {
         run_commands_of_flows(ctx, io, state, precedes);
-    } else if let Some(last) = last_command(state, precedes) {
+    } else if let Some(last) = last_command(&mut state.commands, precedes) {
         // Changes become visible in the order of their commands: all of these are due.
         run_commands_up_to(ctx, io, state, last + 1, |_| true);
     }
@@ -72,10 +75,12 @@ fn run_commands_of_flows<Io: Departures>(
     // The first command for a session of ours that was not due. A later one of the same session may
     // be: changes become visible meanwhile.
     let mut first_not_due = None;
-    while let Some(command) = peek_command(state, at) {
+    while let Some(command) = peek_command(&mut state.commands, at) {
         let is_done = match command {
             WorkerCommand::SendEndMarker { session, change, .. } => {
-                if !is_carried_out(state, session, change) && state.handoff.owns(session) {
+                if !is_carried_out(&mut state.handoff, session, change)
+                    && state.handoff.owns(session)
+                {
                     if is_due(&command) {
                         let from = first_not_due.unwrap_or(at);
                         run_all_until(ctx, io, state, session, change, from..=at);
@@ -84,7 +89,7 @@ fn run_commands_of_flows<Io: Departures>(
                         first_not_due.get_or_insert(at);
                     }
                 }
-                is_carried_out(state, session, change)
+                is_carried_out(&mut state.handoff, session, change)
             }
             _ if is_front && is_due(&command) => {
                 execute(ctx, io, state, &command);
@@ -101,33 +106,34 @@ fn run_commands_of_flows<Io: Departures>(
         }
     }
     if !is_front {
-        request_flows(ctx, state);
+        let WorkerState { commands, handoff, .. } = state;
+        request_flows(ctx, commands, handoff);
     }
     has_run
 }
 
 /// The command at a position of the ring.
-fn peek_command<B>(state: &mut WorkerState<B>, at: usize) -> Option<WorkerCommand> {
-    let all = state.commands.slots();
-    let chunk = state.commands.read_chunk(all).ok()?;
+fn peek_command(commands: &mut Consumer<WorkerCommand>, at: usize) -> Option<WorkerCommand> {
+    let all = commands.slots();
+    let chunk = commands.read_chunk(all).ok()?;
     let (first, second) = chunk.as_slices();
     first.iter().chain(second).nth(at).copied()
 }
 
 /// The position of the last command in the ring that `is_wanted`.
-fn last_command<B>(
-    state: &mut WorkerState<B>,
+fn last_command(
+    commands: &mut Consumer<WorkerCommand>,
     is_wanted: impl Fn(&WorkerCommand) -> bool,
 ) -> Option<usize> {
-    let all = state.commands.slots();
-    let chunk = state.commands.read_chunk(all).ok()?;
+    let all = commands.slots();
+    let chunk = commands.read_chunk(all).ok()?;
     let (first, second) = chunk.as_slices();
     let in_second = second.iter().rposition(&is_wanted).map(|at| first.len() + at);
     in_second.or_else(|| first.iter().rposition(is_wanted))
 }
 
-fn is_carried_out<B>(state: &mut WorkerState<B>, session: SessionIndex, change: DeltaId) -> bool {
-    state.handoff.flows().is_none_or(|flows| flows.is_command_done(session, change.0))
+fn is_carried_out<B>(handoff: &mut Handoff<B>, session: SessionIndex, change: DeltaId) -> bool {
+    handoff.flows().is_none_or(|flows| flows.is_command_done(session, change.0))
 }
 
 /// Carries out all commands for a session up to a change. Those of the change are in the ring one
@@ -147,12 +153,12 @@ fn run_all_until<Io: Departures>(
         _ => None,
     };
     for at in *positions.start().. {
-        let Some(command) = peek_command(state, at) else { break };
+        let Some(command) = peek_command(&mut state.commands, at) else { break };
         let of = change_of(&command);
         if at > *positions.end() && of != Some(change) {
             break;
         }
-        if of.is_some_and(|of| !is_carried_out(state, session, of)) {
+        if of.is_some_and(|of| !is_carried_out(&mut state.handoff, session, of)) {
             execute(ctx, io, state, &command);
         }
     }
@@ -163,17 +169,21 @@ fn run_all_until<Io: Departures>(
 
 /// Requests the flows of the first commands that this worker is in charge of, in case no packet
 /// brings them.
-fn request_flows<B>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
-    if !state.handoff.may_request_flows(ctx.now) {
+fn request_flows<B>(
+    ctx: &StepContext<'_>,
+    commands: &mut Consumer<WorkerCommand>,
+    handoff: &mut Handoff<B>,
+) {
+    if !handoff.may_request_flows(ctx.now) {
         return;
     }
     for at in 0..REQUESTS_MAX {
-        let Some(command) = peek_command(state, at) else { return };
+        let Some(command) = peek_command(commands, at) else { return };
         if let WorkerCommand::SendEndMarker { session, change, .. } = command
-            && state.handoff.is_in_charge_of(session)
-            && !is_carried_out(state, session, change)
+            && handoff.is_in_charge_of(session)
+            && !is_carried_out(handoff, session, change)
         {
-            state.handoff.request_flow(session);
+            handoff.request_flow(session);
         }
     }
 }
@@ -220,36 +230,37 @@ fn execute<Io: Departures>(
     match *command {
         WorkerCommand::SendEndMarker { session, tunnel, interfaces, qfi, .. } => {
             if state.handoff.owns(session) {
-                let WorkerState { shaping, queues, tally, .. } = &mut *state;
-                shaping.release_session(ctx, io, queues, tally, session);
+                let WorkerQueues { shaping, tx, .. } = &mut state.queues;
+                shaping.release_session(ctx, io, tx, &mut state.books.tally, session);
                 let marker = TunnelEndMarker { tunnel, qfi, tos: 0, session };
-                end_marker::send(ctx, io, state, interfaces, marker);
+                end_marker::send(ctx, &mut state.transmitter(io), interfaces, marker);
             }
         }
         WorkerCommand::SendEchoRequest { peer, interfaces, sequence, tos } => {
-            echo::request(ctx, io, state, EchoProbe { peer, interfaces, sequence, tos });
+            let probe = EchoProbe { peer, interfaces, sequence, tos };
+            echo::request(ctx, &mut state.transmitter(io), probe);
         }
         WorkerCommand::Solicit { interface, addr, unicast } => {
             let Some(interface) = interfaces.get(interface) else {
-                state.tally.lose_originated();
+                state.books.tally.lose_originated();
                 return;
             };
+            let tx = &mut state.transmitter(io);
             match addr {
-                IpAddr::V4(addr) => arp::solicit(io, state, interface, addr, unicast),
-                IpAddr::V6(addr) => {
-                    neighbor_discovery::solicit(io, state, interface, addr, unicast)
-                }
+                IpAddr::V4(addr) => arp::solicit(tx, interface, addr, unicast),
+                IpAddr::V6(addr) => neighbor_discovery::solicit(tx, interface, addr, unicast),
             }
         }
         WorkerCommand::StartTap(id, request) => state.start_tap(ctx.now, id, request),
         WorkerCommand::StopTap(id) => state.stop_tap(id),
         WorkerCommand::Announce { interface } => {
             let Some(interface) = interfaces.get(interface) else {
-                state.tally.lose_originated();
+                state.books.tally.lose_originated();
                 return;
             };
-            arp::announce(io, state, interface);
-            neighbor_discovery::announce(io, state, interface);
+            let tx = &mut state.transmitter(io);
+            arp::announce(tx, interface);
+            neighbor_discovery::announce(tx, interface);
         }
     }
 }

@@ -11,9 +11,11 @@
 //! Imports inside the crate go one way, from the last line to the first:
 //!
 //! ```text
-//! context, columns, interfaces, egress, late_packets, tally, events, origin, reason, tap
+//! context, columns, interfaces, egress, late_packets, tally, tap, books, origin, reason
+//! departures                  the way out of the stages, given by the model
 //! shaper                      queues of packets that wait for their rates, timing wheel
 //! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, sweeps, handoff, held_end_markers, fragments …
+//! worker_queues, limits, transmitter   what sends a frame and counts it
 //! worker_state, selection, packet_fate
 //! originate, command          frames of our own, commands of the control thread
 //! stage, resume               the stages; buffered packets that go on
@@ -30,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregates;
+mod books;
 mod buffering;
 mod carried;
 mod columns;
@@ -38,7 +41,6 @@ mod context;
 mod departures;
 mod egress;
 mod event_queues;
-mod events;
 mod fast_path;
 mod first_fragments;
 mod flows;
@@ -48,6 +50,7 @@ mod held_end_markers;
 mod interfaces;
 mod kept_hops;
 mod late_packets;
+mod limits;
 mod local_switching;
 mod model;
 mod neighbor_queue;
@@ -68,8 +71,10 @@ mod stage;
 mod sweeps;
 mod tally;
 mod tap;
+mod transmitter;
 mod tx_backlog;
 mod tx_queues;
+mod worker_queues;
 mod worker_state;
 
 pub use event_queues::{EventQueues, PacketQueue, QueuesError, STAGES};

@@ -16,10 +16,10 @@ use adit_rules::{DropReason, TapSet, TapWait, WorkerEvent};
 use adit_types::limits::{NEIGHBOR_PENDING_PER_HOP_MAX, NEIGHBOR_PENDING_PKTS_MAX};
 use adit_types::{InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 
+use crate::books::Books;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::{Egress, egress_by_route, egress_to_hop};
-use crate::events::Events;
 use crate::interfaces::TxTarget;
 use crate::late_packets::{EndedWait, WaitEnd};
 use crate::origin::Origin;
@@ -112,6 +112,13 @@ impl<B: PacketBuf> NeighborQueue<B> {
         &self.stations
     }
 
+    /// True if a frame to the neighbor of `egress` leaves at once: its address is known, and no
+    /// others wait for it.
+    #[inline]
+    pub(crate) fn is_resolved(&self, egress: &Egress<'_>) -> bool {
+        egress.mac.is_some() && !is_waited_for(&self.stations, egress.interface.id, egress.station)
+    }
+
     /// True if a frame for the neighbor of `egress` may wait.
     pub(crate) fn has_room(&self, egress: &Egress<'_>) -> bool {
         self.packets.len() < NEIGHBOR_PENDING_PKTS_MAX
@@ -131,16 +138,15 @@ impl<B: PacketBuf> NeighborQueue<B> {
         buf: B,
         egress: &Egress<'_>,
         origin: Origin,
-        events: &mut Events,
-        tally: &mut StepTally,
+        books: &mut Books,
     ) {
         let (interface, addr) = (egress.interface.id, egress.station);
         let is_own = origin == Origin::EndMarker;
         match (self.has_room(egress), is_own) {
             (true, _) => {}
-            (false, true) => return tally.lose_originated(),
+            (false, true) => return books.tally.lose_originated(),
             (false, false) => {
-                return tally.drop_waiting(DropReason::NeighborQueueFull, buf.data());
+                return books.tally.drop_waiting(DropReason::NeighborQueueFull, buf.data());
             }
         }
         match self.find(interface, addr) {
@@ -156,10 +162,10 @@ impl<B: PacketBuf> NeighborQueue<B> {
                     mac: None,
                 };
                 self.stations.push(station);
-                events.push(tally, WorkerEvent::NeighborUnresolved { interface, addr });
+                books.report(WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
-        let taps = if is_own { TapSet::NONE } else { tally.taps_in_hand() };
+        let taps = if is_own { TapSet::NONE } else { books.tally.taps_in_hand() };
         self.end_markers += usize::from(is_own);
         self.packets.push_back(UnresolvedFrame { buf, interface, addr, origin, since: now, taps });
     }
@@ -178,8 +184,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
         ctx: &StepContext<'_>,
         io: &mut Io,
         queues: &mut TxQueues<B>,
-        events: &mut Events,
-        tally: &mut StepTally,
+        books: &mut Books,
     ) {
         let mut is_some_known = false;
         for station in &mut self.stations {
@@ -188,7 +193,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
             if station.mac.is_none() && ctx.now.since(station.asked_at) >= REQUEST_INTERVAL {
                 station.asked_at = ctx.now;
                 let (interface, addr) = (station.interface, station.addr);
-                events.push(tally, WorkerEvent::NeighborUnresolved { interface, addr });
+                books.report(WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
         let is_late = |since: Nanos| ctx.now.since(since) >= WAIT_MAX;
@@ -215,13 +220,13 @@ impl<B: PacketBuf> NeighborQueue<B> {
                     fill_destination(&mut packet.buf, mac);
                     let UnresolvedFrame { buf, origin, .. } = packet;
                     let (bytes, target) = (buf.data().len(), TxTarget::of(interface));
-                    tally.end_wait(WaitEnd::Leaves(target), waited, buf.data());
-                    queues.push(io, tally, target, TxFrame { buf, bytes, origin });
+                    books.tally.end_wait(WaitEnd::Leaves(target), waited, buf.data());
+                    queues.push(io, &mut books.tally, target, TxFrame { buf, bytes, origin });
                 }
-                None if packet.origin == Origin::EndMarker => tally.lose_originated(),
+                None if packet.origin == Origin::EndMarker => books.tally.lose_originated(),
                 None => {
                     let reason = DropReason::NeighborUnresolved;
-                    tally.drop_waited(reason, waited, packet.buf.data());
+                    books.tally.drop_waited(reason, waited, packet.buf.data());
                 }
             }
         }

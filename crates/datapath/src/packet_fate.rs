@@ -4,10 +4,12 @@ use adit_pktio::PacketBuf;
 use adit_rules::{TapOutcome, TapPacket, TapSet, TapStage, TapWait};
 use adit_types::Nanos;
 
+use crate::books::Books;
 use crate::departures::Departures;
 use crate::slow_queue::SlowWork;
-use crate::tally::TalliedOutcomes;
+use crate::tally::{StepTally, TalliedOutcomes};
 use crate::tap::TapRecord;
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
 /// Where the packets of a worker are, before one of them takes the stages.
@@ -23,21 +25,25 @@ pub(crate) struct PacketFates {
 
 impl PacketFates {
     /// As they are now.
-    pub(crate) fn of<B: PacketBuf>(state: &WorkerState<B>) -> Self {
+    pub(crate) fn of<B: PacketBuf>(queues: &WorkerQueues<B>, tally: &StepTally) -> Self {
         Self {
-            tallied: state.tally.outcomes(),
-            unresolved: state.unresolved.len(),
-            buffered: state.buffering.len(),
-            shaped: state.shaping.len(),
-            partial: state.fragments.reassembly.len(),
-            blocked: state.queues.backlog.len(),
-            slow: state.slow.packets.len(),
+            tallied: tally.outcomes(),
+            unresolved: queues.unresolved.len(),
+            buffered: queues.buffering.len(),
+            shaped: queues.shaping.len(),
+            partial: queues.fragments.reassembly.len(),
+            blocked: queues.tx.backlog.len(),
+            slow: queues.slow.packets.len(),
         }
     }
 
     /// The outcome of the one packet since then. `None` if the slow path decides.
-    pub(crate) fn outcome<B: PacketBuf>(&self, state: &WorkerState<B>) -> Option<TapOutcome> {
-        let now = Self::of(state);
+    pub(crate) fn outcome<B: PacketBuf>(
+        &self,
+        queues: &WorkerQueues<B>,
+        tally: &StepTally,
+    ) -> Option<TapOutcome> {
+        let now = Self::of(queues, tally);
         if let Some(reason) = now.tallied.drop_since(&self.tallied) {
             return Some(TapOutcome::Dropped(reason));
         }
@@ -45,7 +51,7 @@ impl PacketFates {
             return Some(TapOutcome::Consumed(reason));
         }
         if now.slow > self.slow {
-            let last = state.slow.packets.last();
+            let last = queues.slow.packets.last();
             let is_redirected =
                 last.is_some_and(|last| matches!(last.work, SlowWork::Redirected(_)));
             return is_redirected.then_some(TapOutcome::SlowPath);
@@ -72,10 +78,10 @@ pub(crate) fn transmit_alone<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     record.restart_stage();
-    state.queues.each_queued(|target, frame| record.note_sent(target, frame));
+    state.queues.tx.each_queued(|target, frame| record.note_sent(target, frame));
     record.restart_stage();
-    state.queues.flush(io, &mut state.tally);
-    state.handoff.flush(&mut state.tally);
+    state.queues.tx.flush(io, &mut state.books.tally);
+    state.handoff.flush(&mut state.books.tally);
     record.end_stage(TapStage::Transmit);
 }
 
@@ -93,14 +99,16 @@ impl LoneRecord {
         io: &mut Io,
         packet: TapPacket,
         frame: &[u8],
-        state: &mut WorkerState<Io::Buf>,
+        queues: &mut WorkerQueues<Io::Buf>,
+        books: &mut Books,
     ) -> Option<Self> {
-        let record = state.tap.as_mut()?.begin(packet, frame)?;
+        let Books { tally, tap, .. } = books;
+        let record = tap.as_mut()?.begin(packet, frame)?;
         // Queued frames belong to earlier packets.
-        state.queues.flush(io, &mut state.tally);
-        let were_noted = state.tally.note_late_drops(false);
-        state.tally.set_taps_in_hand(packet.taps);
-        Some(Self { record, before: PacketFates::of(state), were_noted })
+        queues.tx.flush(io, tally);
+        let were_noted = tally.note_late_drops(false);
+        tally.set_taps_in_hand(packet.taps);
+        Some(Self { record, before: PacketFates::of(queues, tally), were_noted })
     }
 
     /// The packet waited for `time` until now.
@@ -118,10 +126,11 @@ impl LoneRecord {
         let Self { mut record, before, were_noted } = self;
         record.end_stage(stage);
         transmit_alone(io, &mut record, state);
-        state.tally.note_late_drops(were_noted);
-        state.tally.set_taps_in_hand(TapSet::NONE);
-        let outcome = before.outcome(state).unwrap_or(TapOutcome::SlowPath);
-        if let Some(tap) = &mut state.tap {
+        state.books.tally.note_late_drops(were_noted);
+        state.books.tally.set_taps_in_hand(TapSet::NONE);
+        let WorkerState { queues, books, .. } = state;
+        let outcome = before.outcome(queues, &books.tally).unwrap_or(TapOutcome::SlowPath);
+        if let Some(tap) = &mut books.tap {
             tap.commit(record, outcome);
         }
     }

@@ -16,6 +16,7 @@ use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 use adit_wire::UeAddress;
 
+use crate::books::Books;
 use crate::buffering::BufferedSession;
 use crate::columns::{BurstLane, LaneKind, OuterHeader, PacketVerdict, Tunneled, UserPacket};
 use crate::context::StepContext;
@@ -27,6 +28,7 @@ use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
 use crate::tap::TapPoint;
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::{BurstPath, WorkerState};
 
 /// Sessions reviewed per step: each costs one or two cache lines.
@@ -43,8 +45,8 @@ pub(crate) fn review_some<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) -> bool {
     let mut left = false;
-    for _ in 0..REVIEWS_PER_STEP_MAX.min(state.buffering.sessions()) {
-        let Some(at) = state.buffering.next_review() else { break };
+    for _ in 0..REVIEWS_PER_STEP_MAX.min(state.queues.buffering.sessions()) {
+        let Some(at) = state.queues.buffering.next_review() else { break };
         left |= review_one(ctx, io, state, at);
     }
     left
@@ -61,7 +63,7 @@ pub(crate) fn review_lane<Io: Departures, K: LaneKind>(
     lane: &BurstLane<'_, Io::Buf, K>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    if state.buffering.is_empty() {
+    if state.queues.buffering.is_empty() {
         return;
     }
     for session in &lane.sessions {
@@ -76,7 +78,7 @@ pub(crate) fn review_session<Io: Departures>(
     session: SessionIndex,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    if let Some(at) = state.buffering.position(session) {
+    if let Some(at) = state.queues.buffering.position(session) {
         review_one(ctx, io, state, at);
     }
 }
@@ -89,7 +91,7 @@ fn review_one<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
     at: usize,
 ) -> bool {
-    let WorkerState { buffering, tally, .. } = &mut *state;
+    let (buffering, tally) = (&mut state.queues.buffering, &mut state.books.tally);
     let Some(BufferedSession { session, up_seid, generation, epoch, .. }) =
         buffering.session_at(at)
     else {
@@ -113,7 +115,7 @@ fn release<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
     at: usize,
 ) {
-    let BufferedSession { mut first, count, .. } = state.buffering.take_session(at);
+    let BufferedSession { mut first, count, .. } = state.queues.buffering.take_session(at);
     let mut left = count as usize;
     while left > 0 {
         let mut lane = ResumedLane::new();
@@ -121,11 +123,17 @@ fn release<Io: Departures>(
         let mut waited = Nanos(0);
         for _ in 0..left.min(if is_tapped { 1 } else { BURST_MAX }) {
             left -= 1;
-            let Some((packet, since, next)) = state.buffering.take_with_next(first) else { break };
+            let Some((packet, since, next)) = state.queues.buffering.take_with_next(first) else {
+                break;
+            };
             (first, waited) = (next, ctx.now.since(since));
             lane.push_owned(packet, &ctx.view);
         }
-        let record = if is_tapped { begin_record(ctx, io, &lane, state) } else { None };
+        let record = if is_tapped {
+            begin_record(ctx, io, &lane, &mut state.queues, &mut state.books)
+        } else {
+            None
+        };
         resume(ctx, io, &mut lane, state);
         if let Some(mut record) = record {
             record.note_wait(TapWait::Rules, waited);
@@ -140,7 +148,8 @@ fn begin_record<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     lane: &ResumedLane<'_, Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
+    queues: &mut WorkerQueues<Io::Buf>,
+    books: &mut Books,
 ) -> Option<LoneRecord> {
     let (buf, arrival) = (lane.bufs.first()?, lane.arrivals.first()?);
     let (ip, session) = (lane.ips.first()?, lane.sessions.first()?);
@@ -154,7 +163,7 @@ fn begin_record<Io: Departures>(
             UeAddress::of(ip.addrs.src()) == ue || UeAddress::of(ip.addrs.dst()) == ue
         }
     };
-    let tap = state.tap.as_mut()?;
+    let tap = books.tap.as_mut()?;
     let taps = [TapPoint::Arrival, TapPoint::Stages]
         .map(|point| tap.select(point, ctx.now, has_key))
         .into_iter()
@@ -162,7 +171,7 @@ fn begin_record<Io: Departures>(
     let len = u32::try_from(buf.data().len()).unwrap_or(u32::MAX);
     let (origin, worker, at) = (TapOrigin::Waited, tap.worker(), ctx.now);
     let packet = TapPacket { taps, origin, worker, at, port: None, interface: None, len };
-    if taps.is_empty() { None } else { LoneRecord::begin(io, packet, buf.data(), state) }
+    if taps.is_empty() { None } else { LoneRecord::begin(io, packet, buf.data(), queues, books) }
 }
 
 /// Runs the stages after classification. Packets that the rules stop now are discarded.
@@ -172,10 +181,11 @@ fn resume<'v, Io: Departures>(
     lane: &mut ResumedLane<'v, Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let WorkerState { shaping, queues, events, tally, .. } = &mut *state;
-    shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
-    s4_enforce(ctx, lane, shaping, events, tally);
-    s5_account(ctx, lane, events, tally);
+    let WorkerState { queues, books, .. } = &mut *state;
+    let WorkerQueues { shaping, buffering, tx, .. } = queues;
+    shaping.review_changes(ctx, io, tx, &mut books.tally, ReviewTime::MidStep);
+    s4_enforce(ctx, lane, shaping, books);
+    s5_account(ctx, lane, books);
     let BurstLane { verdicts, sessions, arrivals, ips, .. } = &mut *lane;
     for (((verdict, session), arrival), ip) in
         verdicts.iter_mut().zip(&*sessions).zip(&*arrivals).zip(&*ips)
@@ -184,7 +194,7 @@ fn resume<'v, Io: Departures>(
             PacketVerdict::Divert(matched) if !matched.far.buffers() => {
                 if matched.direction == Direction::Downlink {
                     let packet = UserPacket { session: *session, arrival, ip };
-                    notify(ctx, state, packet, matched, ApplyAction::DDPN);
+                    notify(ctx, buffering, books, packet, matched, ApplyAction::DDPN);
                 }
                 *verdict = PacketVerdict::Drop(DropReason::BufferDiscarded);
             }

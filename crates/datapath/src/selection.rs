@@ -10,10 +10,11 @@ use adit_tables::TablesView;
 use adit_types::{InterfaceId, PortId, SessionIndex};
 use adit_wire::{Glance, UeAddress, tag_len, vlan_of};
 
+use crate::books::Books;
 use crate::context::StepContext;
+use crate::handoff::Handoff;
 use crate::interfaces::VlanLink;
 use crate::tap::TapPoint;
-use crate::worker_state::WorkerState;
 
 /// A glance at a frame, and the interface that it belongs to.
 pub(crate) fn look_on(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
@@ -55,10 +56,11 @@ impl<'a> TapCandidate<'a> {
         &self,
         ctx: &StepContext<'_>,
         points: &[TapPoint],
-        state: &mut WorkerState<B>,
+        handoff: &Handoff<B>,
+        books: &mut Books,
     ) -> TapSet {
-        let Some(tap) = &mut state.tap else { return TapSet::NONE };
-        if !state.handoff.is_alone() && !state.handoff.owns(self.session(&ctx.view)) {
+        let Some(tap) = &mut books.tap else { return TapSet::NONE };
+        if !handoff.is_alone() && !handoff.owns(self.session(&ctx.view)) {
             return TapSet::NONE;
         }
         points.iter().fold(TapSet::NONE, |taps, point| {
@@ -67,16 +69,11 @@ impl<'a> TapCandidate<'a> {
     }
 
     /// The beginning of its record.
-    pub(crate) fn packet<B: PacketBuf>(
-        &self,
-        ctx: &StepContext<'_>,
-        taps: TapSet,
-        state: &WorkerState<B>,
-    ) -> TapPacket {
+    pub(crate) fn packet(&self, ctx: &StepContext<'_>, taps: TapSet, books: &Books) -> TapPacket {
         TapPacket {
             taps,
-            origin: state.tally.tap_origin(),
-            worker: state.tap.as_ref().map(|tap| tap.worker()).unwrap_or_default(),
+            origin: books.tally.tap_origin(),
+            worker: books.tap.as_ref().map(|tap| tap.worker()).unwrap_or_default(),
             at: ctx.now,
             port: Some(self.port),
             interface: self.interface,

@@ -388,24 +388,24 @@ fn rewrite_all<
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
 ) -> RewrittenBurst<'v> {
-    let WorkerState { buffering, shaping, unresolved, tally, kept_hops, .. } = state;
+    let WorkerState { queues: waiting, books, kept_hops, .. } = state;
     let first = packets.iter().find(|packet| packet.is_usual);
     let arrival = first.map(|packet| packet.interface).unwrap_or_default();
-    let must_check_queues = R::RATES == BurstRates::Every && shaping.must_check_queues();
-    let Shaping { queues, leases, .. } = shaping;
+    let must_check_queues = R::RATES == BurstRates::Every && waiting.shaping.must_check_queues();
+    let Shaping { queues, leases, .. } = &mut waiting.shaping;
     let queue_room = queues.room();
-    let hops = KnownHops::new(ctx, kept_hops.of(D::HOPS), unresolved.stations());
+    let hops = KnownHops::new(ctx, kept_hops.of(D::HOPS), waiting.unresolved.stations());
     let mut burst = BurstContext::new(ctx, arrival, hops, leases, queues.contended());
     let has_aggregates = R::RATES == BurstRates::Every && !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
     // False while every packet is usual, none was left to the stages, and none is buffered.
-    let mut check_each = !are_usual || !buffering.is_empty();
+    let mut check_each = !are_usual || !waiting.buffering.is_empty();
     let (mut run, mut sent_bytes) = (ArrivalRun::of(arrival), 0);
     for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
         let takes_stages = check_each
             && (!packet.is_usual
                 || left_to_stages.contains(&packet.session)
-                || buffering.has_packets_of(packet.session));
+                || waiting.buffering.has_packets_of(packet.session));
         let rule = if takes_stages { None } else { R::rule(packet) };
         let rewritten = rule.and_then(|rule| {
             if must_check_queues
@@ -426,7 +426,7 @@ fn rewrite_all<
             continue;
         };
         if HAS_TAGS && packet.interface != run.interface {
-            run.count(tally);
+            run.count(&mut books.tally);
             run = ArrivalRun::of(packet.interface);
         }
         packet.interface = rewritten.tx_link.id;
@@ -441,7 +441,7 @@ fn rewrite_all<
     if !HAS_TAGS {
         run.pkts = packets.len() - left_to_stages.len();
     }
-    run.count(tally);
+    run.count(&mut books.tally);
     RewrittenBurst { sent_bytes, only_link }
 }
 
@@ -477,7 +477,8 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     state: &mut WorkerState<B>,
 ) -> PreparedBurst {
     let view = &ctx.view;
-    let WorkerState { shaping, handoff, tally, .. } = state;
+    let WorkerState { queues, handoff, books, .. } = state;
+    let (shaping, tally) = (&mut queues.shaping, &mut books.tally);
     let all = packets.len();
     let to_ues = match origin.port.domain {
         Some(domain) => {

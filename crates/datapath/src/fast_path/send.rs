@@ -27,7 +27,7 @@ pub(super) fn send_some<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     let [mut staying, mut leaving] = [Burst::<Io::Buf>::new(), Burst::new()];
-    let WorkerState { shaping, tally, .. } = &mut *state;
+    let (shaping, tally) = (&mut state.queues.shaping, &mut state.books.tally);
     for (buf, packet) in rx.drain(..).zip(packets) {
         let Some(tx_link) = departure(ctx, packet) else {
             staying.push(buf);
@@ -153,7 +153,7 @@ pub(super) fn send_all<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     let queued = frames.len();
-    if !state.queues.backlog.blocks(link.port) {
+    if !state.queues.tx.backlog.blocks(link.port) {
         io.tx_burst(link.port, frames);
     }
     let sent = queued.saturating_sub(frames.len());
@@ -162,7 +162,7 @@ pub(super) fn send_all<Io: Departures>(
         let refused = take_back(link, direction, frames, packets, state);
         sent_bytes = sent_bytes.saturating_sub(refused);
     }
-    state.tally.transmit_many(link.id, direction, sent, sent_bytes);
+    state.books.tally.transmit_many(link.id, direction, sent, sent_bytes);
 }
 
 /// Queues or drops the frames that a port did not take: of the packets in `packets` that leave
@@ -188,7 +188,12 @@ fn take_back<B: PacketBuf>(
         // A rule that was replaced meanwhile counts as not guaranteed, unless filters selected it.
         let is_guaranteed = packet.any_rule().is_some_and(|rule| rule.is_guaranteed());
         let origin = Origin::user(direction, is_guaranteed);
-        state.queues.backlog.queue_or_drop(tx_link.target(), buf, origin, &mut state.tally);
+        state.queues.tx.backlog.queue_or_drop(
+            tx_link.target(),
+            buf,
+            origin,
+            &mut state.books.tally,
+        );
     }
     bytes
 }

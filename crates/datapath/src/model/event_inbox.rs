@@ -12,7 +12,8 @@ use super::event_io::{FENCE, Outbox};
 use crate::carried::{Mark, flow_of_mark, rx_flow_of_mark};
 use crate::event_queues::{EventQueues, PacketQueue};
 use crate::flows::{FlowHolder, Flows};
-use crate::worker_state::WorkerState;
+use crate::handoff::Handoff;
+use crate::tally::StepTally;
 
 /// Packets that a worker defers at most; further ones are dropped.
 const DEFERRED_MAX: usize = 4096;
@@ -56,7 +57,8 @@ impl<B: PacketBuf> EventInbox<B> {
         queues: &EventQueues,
         ports: usize,
         outbox: &mut Outbox<B>,
-        state: &mut WorkerState<B>,
+        handoff: &mut Handoff<B>,
+        tally: &mut StepTally,
     ) {
         let Self { events, arrived, has_timer, .. } = self;
         let is_ordered =
@@ -65,7 +67,7 @@ impl<B: PacketBuf> EventInbox<B> {
             outbox.expect_completions(events.iter().map(|event| event.tag));
         }
         if queues.rx().is_some()
-            && let Some(flows) = state.handoff.flows()
+            && let Some(flows) = handoff.flows()
         {
             count_received(flows, events);
         }
@@ -76,7 +78,7 @@ impl<B: PacketBuf> EventInbox<B> {
                 continue;
             };
             let port = tag.port();
-            let holder = match state.handoff.flows() {
+            let holder = match handoff.flows() {
                 Some(flows) => schedule(flows, queue, tag, buf.as_ref()),
                 None => FlowHolder::This,
             };
@@ -90,7 +92,6 @@ impl<B: PacketBuf> EventInbox<B> {
                     }
                 }
                 (FlowHolder::Other(holder), _) => {
-                    let WorkerState { handoff, tally, .. } = &mut *state;
                     tally.set_taken_over(true);
                     tally.receive(buf.data().len());
                     tally.set_taken_over(false);
@@ -184,9 +185,9 @@ impl<B: PacketBuf> DeferredPackets<B> {
         position: usize,
         port: PortId,
         packets: &mut Burst<B>,
-        state: &mut WorkerState<B>,
+        handoff: &mut Handoff<B>,
+        tally: &mut StepTally,
     ) {
-        let WorkerState { handoff, tally, .. } = state;
         let Some(flows) = handoff.flows() else { return };
         for buf in core::mem::take(packets) {
             let place = flows.shared().place(position, flow_of_mark(&buf));

@@ -34,6 +34,7 @@ use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::event_queues::{APPLY, PREPARE};
 use crate::flows::FlowMap;
+use crate::handoff::Handoff;
 use crate::interfaces::TxTarget;
 use crate::origin::Origin;
 use crate::stage::forward_plan::{finish_frame, rewrite_plain};
@@ -42,7 +43,9 @@ use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
 use crate::stage::s3_classify::s3_classify;
 use crate::stage::s6_apply::{drop_packet, hand_on};
-use crate::tx_queues::TxFrame;
+use crate::tally::StepTally;
+use crate::tx_queues::{TxFrame, TxQueues};
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
 /// A packet after the first stage: its flow, and the packet, in front of which is a record unless
@@ -55,10 +58,10 @@ pub(super) fn look_up_burst<Io: PacketIo>(
     io: &mut EventIo<'_, Io>,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
+    tally: &mut StepTally,
 ) {
-    let frames = look(&ctx.view, ctx.interfaces.of_port(port), rx, &mut state.tally);
-    state.tally.hand_off(rx.len());
+    let frames = look(&ctx.view, ctx.interfaces.of_port(port), rx, tally);
+    tally.hand_off(rx.len());
     for (mut buf, frame) in rx.drain(..).zip(&frames) {
         let rx_flow = flow_of_mark(&buf);
         let tag = first_tag(&ctx.view, io.queues, io.map, frame, port);
@@ -81,14 +84,15 @@ pub(super) fn classify_burst<Io: PacketIo>(
 ) {
     let mut lanes = BurstLanes::new();
     let links = ctx.interfaces.of_port(port);
-    let WorkerState { slow, fragments, tally, .. } = &mut *state;
-    s1_parse(links, rx, &mut lanes, slow, fragments, tally);
+    let WorkerState { queues, books, .. } = &mut *state;
+    let tally = &mut books.tally;
+    s1_parse(links, rx, &mut lanes, &mut queues.slow, &mut queues.fragments, tally);
     let flows = io.map;
     let mut emit = |packet| emit(io, packet);
-    classify_lane(ctx, flows, &mut lanes.tunneled, state, &mut emit);
-    classify_lane(ctx, flows, &mut lanes.downlink_v4, state, &mut emit);
-    classify_lane(ctx, flows, &mut lanes.downlink_v6, state, &mut emit);
-    if state.fragments.any_arrived() {
+    classify_lane(ctx, flows, &mut lanes.tunneled, queues, tally, &mut emit);
+    classify_lane(ctx, flows, &mut lanes.downlink_v4, queues, tally, &mut emit);
+    classify_lane(ctx, flows, &mut lanes.downlink_v6, queues, tally, &mut emit);
+    if state.queues.fragments.any_arrived() {
         join_fragments(ctx, io, port, rx, state);
     }
 }
@@ -97,14 +101,15 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
     ctx: &StepContext<'v>,
     flows: FlowMap,
     lane: &mut BurstLane<'v, B, K>,
-    state: &mut WorkerState<B>,
+    queues: &mut WorkerQueues<B>,
+    tally: &mut StepTally,
     emit: &mut impl FnMut(ClassifiedPacket<B>),
 ) {
     if lane.is_empty() {
         return;
     }
     s2_lookup(&ctx.view, lane);
-    s3_classify(ctx, &mut state.fragments.first_fragments, lane, &mut NoObserver);
+    s3_classify(ctx, &mut queues.fragments.first_fragments, lane, &mut NoObserver);
     let BurstLane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
     for ((((mut buf, arrival), ip), verdict), session) in
         bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
@@ -114,7 +119,7 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
         let is_in_flow = flow_of_mark(&buf) == flow;
         // The ports of a fragment are known where its first fragment was processed.
         if session.is_some() && (ip.is_fragment() || !is_in_flow) {
-            state.tally.hand_off(1);
+            tally.hand_off(1);
             let mark = if is_in_flow { Mark::Complete } else { Mark::None };
             mark.set(&mut buf, flow);
             emit((flow, buf));
@@ -128,12 +133,12 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
         };
         match carried {
             Ok(()) => {
-                state.tally.hand_off(1);
+                tally.hand_off(1);
                 emit((flow, buf));
             }
             Err(reason) => {
                 let packet = UserPacket { session: *session, arrival, ip };
-                drop_packet(state, buf, packet, reason);
+                drop_packet(queues, tally, buf, packet, reason);
             }
         }
     }
@@ -161,12 +166,18 @@ pub(super) fn enforce_burst<Io: PacketIo>(
             && let Some(buf) = arrived.next_if(|buf| Mark::of(buf) == Mark::Classified)
         {
             // The rules may have changed since, or may do so at this moment.
-            run.extend(resume_classified(ctx, &mut lane, buf, state));
+            run.extend(resume_classified(
+                ctx,
+                &mut lane,
+                buf,
+                &state.handoff,
+                &mut state.books.tally,
+            ));
         }
         if !lane.bufs.is_empty() {
             finish_lane(ctx, io, &mut lane, state, &mut NoObserver);
-            state.queues.flush(io, &mut state.tally);
-            state.handoff.flush(&mut state.tally);
+            state.queues.tx.flush(io, &mut state.books.tally);
+            state.handoff.flush(&mut state.books.tally);
         }
         run.extend(core::iter::from_fn(|| {
             arrived.next_if(|buf| Mark::of(buf) != Mark::Classified)
@@ -185,19 +196,20 @@ fn resume_classified<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     lane: &mut BurstLane<'v, B, Tunneled>,
     mut buf: B,
-    state: &mut WorkerState<B>,
+    handoff: &Handoff<B>,
+    tally: &mut StepTally,
 ) -> Option<B> {
     let Some((session, arrival, matched)) = detach_classified(&ctx.view, &mut buf) else {
         return Some(buf);
     };
-    state.tally.receive(buf.data().len());
+    tally.receive(buf.data().len());
     let packet = buf.data().get(usize::from(arrival.ip_offset)..);
     let Some(ip) = packet.and_then(|packet| parse_ip(packet, false).ok()) else {
         debug_assert!(false, "the first stage parsed it");
-        state.tally.drop(DropReason::InnerMalformed);
+        tally.drop(DropReason::InnerMalformed);
         return None;
     };
-    debug_assert!(state.handoff.owns(session), "a packet of another worker's flow");
+    debug_assert!(handoff.owns(session), "a packet of another worker's flow");
     lane.bufs.push(buf);
     lane.arrivals.push(arrival);
     lane.ips.push(ip);
@@ -213,28 +225,29 @@ pub(super) fn write_burst<Io: Departures>(
     stages: Range<usize>,
     port: PortId,
     burst: &mut Burst<Io::Buf>,
-    state: &mut WorkerState<Io::Buf>,
+    queues: &mut TxQueues<Io::Buf>,
+    tally: &mut StepTally,
 ) {
     for mut buf in burst.drain(..) {
         if Mark::of(&buf) != Mark::Planned {
             let target = TxTarget { port, interface: InterfaceId(0) };
             let frame = TxFrame { buf, bytes: 0, origin: Origin::Counted };
-            state.queues.push(io, &mut state.tally, target, frame);
+            queues.push(io, tally, target, frame);
             continue;
         }
-        state.tally.receive(buf.data().len());
+        tally.receive(buf.data().len());
         match write(ctx, &stages, &mut buf) {
             Ok((planned, target)) if stages.contains(&PREPARE) => {
                 let bytes = buf.data().len();
                 let origin = Origin::user(planned.direction, planned.is_guaranteed);
                 let frame = TxFrame { buf, bytes, origin };
-                state.queues.push(io, &mut state.tally, target, frame);
+                queues.push(io, tally, target, frame);
             }
-            Ok((planned, target)) => hand_on(io, state, buf, target, &planned),
-            Err(reason) => state.tally.drop(reason),
+            Ok((planned, target)) => hand_on(io, queues, tally, buf, target, &planned),
+            Err(reason) => tally.drop(reason),
         }
     }
-    state.queues.flush(io, &mut state.tally);
+    queues.flush(io, tally);
 }
 
 #[inline]

@@ -25,8 +25,10 @@ use crate::carried::Mark;
 use crate::context::StepContext;
 use crate::event_queues::{CLASSIFY, ENFORCE, PREPARE, PacketQueue};
 use crate::flows::SharedFlows;
+use crate::handoff::Handoff;
 use crate::model::worker::Worker;
-use crate::slow::{self, SlowLimits};
+use crate::slow;
+use crate::tally::StepTally;
 use crate::worker_state::{BurstPath, WorkerState};
 
 /// A worker looks for flows to give up at most once in this time: each takes an event, and events
@@ -120,17 +122,18 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         }
         let any_events = !inbox.events.is_empty();
         // Before the tables are read, too: here this worker gets flows that others gave up.
-        inbox.sort(flows.queues(), parts.interfaces.port_count(), outbox, parts.state);
+        let (queues, ports) = (flows.queues(), parts.interfaces.port_count());
+        let WorkerState { handoff, books, .. } = &mut *parts.state;
+        inbox.sort(queues, ports, outbox, handoff, &mut books.tally);
         let recovery_time_stamp = parts.config.recovery_time_stamp;
         let (view, interfaces) = (parts.reader.observe(), parts.interfaces);
         interfaces.follow(&view);
         let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
-        let (limits, rx, state) = (parts.limits, parts.rx, parts.state);
+        let (rx, state) = (parts.rx, parts.state);
         let among_others = (!state.handoff.is_alone()).then_some(&*flows);
-        let (queues, map) = (flows.queues(), flows.map());
-        let next = None;
+        let (map, next) = (flows.map(), None);
         let mut io = EventIo { ports: io, outbox, queues, map, next, flows: among_others };
-        let report = step(&ctx, &mut io, any_events, inbox, limits, rx, state);
+        let report = step(&ctx, &mut io, any_events, inbox, rx, state);
         let is_all_sent = outbox.send(port);
         // A driver that keeps events to form bursts may give their flows to another worker
         // meanwhile.
@@ -151,7 +154,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let number = usize::from(worker.id().0);
         let Some(shared) = flows.timers().get(number) else { return };
         let state = worker.parts().state;
-        let must_wait = state.frames_waiting() > 0
+        let must_wait = state.queues.frames_waiting() > 0
             || state.handoff.flows().is_some_and(|flows| flows.holds_any());
         if must_wait && (!timer.is_set || inbox.has_timer) {
             // Later than the last one, whatever the clock says: the same time has no second event.
@@ -168,7 +171,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let Self { worker, port, flows: shared, outbox, kept, reviewed_at, .. } = self;
         let queues = shared.queues();
         let state = worker.parts().state;
-        let waiting = state.frames_waiting();
+        let waiting = state.queues.frames_waiting();
         let Some(flows) = state.handoff.flows() else { return };
         // Frames that wait for the scheduler count, too: those of the next worker must not overtake
         // them. It waits for packets to later stages itself.
@@ -183,7 +186,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         }
         flows.end_step();
         let is_due = is_time && now.since(*reviewed_at) >= REVIEW_INTERVAL;
-        let is_only_buffered = waiting == state.buffering.len() && outbox.is_empty();
+        let is_only_buffered = waiting == state.queues.buffering.len() && outbox.is_empty();
         let Some(flows) = state.handoff.flows() else { return };
         if !flows.holds_any() || !is_due || !is_only_buffered {
             return;
@@ -191,8 +194,10 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         *reviewed_at = now;
         // Frames of a flow leave before those that the next worker sends.
         port.flush();
-        let sessions =
-            || (0..state.buffering.sessions()).filter_map(|at| state.buffering.session_at(at));
+        let sessions = || {
+            (0..state.queues.buffering.sessions())
+                .filter_map(|at| state.queues.buffering.session_at(at))
+        };
         for waiting in sessions() {
             if let Some(kept) = kept.get_mut(flows.place_of(waiting.session) as usize) {
                 *kept = true;
@@ -224,11 +229,11 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
     /// dropped, too. Call it again while a central scheduler still gives out events.
     pub fn drain(&mut self, io: &mut Io) {
         let state = self.worker.parts().state;
-        state.tally.set_taken_over(true);
+        state.books.tally.set_taken_over(true);
         let EventInbox { events, deferred, .. } = &mut self.inbox;
         let mut drop_packet = |buf: P::Buf| {
-            state.tally.receive(buf.data().len());
-            state.tally.drop(DropReason::HandoffFull);
+            state.books.tally.receive(buf.data().len());
+            state.books.tally.drop(DropReason::HandoffFull);
         };
         deferred.drain().for_each(&mut drop_packet);
         while self.port.dequeue(BURST_MAX, events) > 0 {
@@ -238,7 +243,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let is_handed_off = |tag| self.flows.queues().queue_of_tag(tag).is_some();
         let handed_off = self.outbox.drain().filter(|event| is_handed_off(event.tag));
         handed_off.filter_map(|event| event.buf).for_each(&mut drop_packet);
-        state.tally.set_taken_over(false);
+        state.books.tally.set_taken_over(false);
         self.worker.drain(io);
     }
 }
@@ -249,11 +254,10 @@ fn step<Io: PacketIo>(
     io: &mut EventIo<'_, Io>,
     any_events: bool,
     inbox: &mut EventInbox<Io::Buf>,
-    limits: &mut SlowLimits,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> StepReport {
-    let waited = state.packets_waiting();
+    let waited = state.queues.packets_waiting();
     state.path = state.path_without_commands;
     let queues = io.queues;
     let can_resume =
@@ -267,25 +271,26 @@ fn step<Io: PacketIo>(
     }
     let mut received = 0;
     if !state.handoff.is_alone() {
-        state.tally.set_taken_over(true);
+        state.books.tally.set_taken_over(true);
         if can_resume {
             received += resume_deferred(ctx, io, inbox, rx, state);
         }
         received += take_over(ctx, io, inbox, rx, state);
-        state.tally.set_taken_over(false);
+        state.books.tally.set_taken_over(false);
     }
     received += visit_arrived(ctx, io, inbox, rx, state);
     io.next = queues.after(ENFORCE);
-    if !state.slow.is_empty() {
-        slow::run(ctx, io, limits, state);
+    if !state.queues.slow.is_empty() {
+        slow::run(ctx, io, state);
         process_switched(ctx, io, rx, state);
-        state.queues.flush(io, &mut state.tally);
+        state.queues.tx.flush(io, &mut state.books.tally);
     }
     if !state.handoff.is_alone() {
-        state.handoff.flush(&mut state.tally);
-        return_events(queues.queue_of(ENFORCE), io.outbox, state);
+        state.handoff.flush(&mut state.books.tally);
+        let WorkerState { handoff, books, .. } = &mut *state;
+        return_events(queues.queue_of(ENFORCE), io.outbox, handoff, &mut books.tally);
         // A packet to another UE may have left in a flow without an event.
-        if state.tally.has_switched()
+        if state.books.tally.has_switched()
             && let Some(flows) = state.handoff.flows()
         {
             flows.unfence_all();
@@ -293,7 +298,7 @@ fn step<Io: PacketIo>(
     }
     let idle = !any_events && received == 0 && !is_busy;
     if !idle {
-        publish_counts(ctx, waited, state);
+        publish_counts(ctx, waited, &state.queues, &mut state.books.tally);
     }
     StepReport { received, idle, handed_to: state.handoff.take_notified() }
 }
@@ -309,7 +314,7 @@ fn visit_arrived<Io: PacketIo>(
     let ports = ctx.interfaces.port_count();
     let EventInbox { arrived, deferred, .. } = inbox;
     let mut received = 0;
-    state.tally.set_taken_over(true);
+    state.books.tally.set_taken_over(true);
     for position in (0..arrived.len() / ports.max(1)).rev() {
         let arrived = arrived.get_mut(position * ports..(position + 1) * ports).unwrap_or_default();
         for (port, arrived) in (0..).map(PortId).zip(arrived) {
@@ -318,17 +323,18 @@ fn visit_arrived<Io: PacketIo>(
                 continue;
             }
             if state.handoff.flows().is_some_and(|flows| flows.defers_any()) {
-                deferred.defer(position, port, packets, state);
+                let WorkerState { handoff, books, .. } = &mut *state;
+                deferred.defer(position, port, packets, handoff, &mut books.tally);
             }
             received += packets.len();
-            state.tally.burst();
+            state.books.tally.burst();
             match io.queues.queue_at(position).schedule {
                 ScheduleType::Ordered => visit_ordered(ctx, io, position, port, arrived, rx, state),
                 _ => visit(ctx, io, position, port, packets, state),
             }
         }
     }
-    state.tally.set_taken_over(false);
+    state.books.tally.set_taken_over(false);
     received
 }
 
@@ -375,7 +381,7 @@ fn visit<Io: PacketIo>(
     let behind: Range<usize> = queues.behind(position);
     queues.stall(behind.clone(), packets.len());
     if behind.is_empty() {
-        look_up_burst(ctx, io, port, packets, state);
+        look_up_burst(ctx, io, port, packets, &mut state.books.tally);
         return;
     }
     io.next = queues.after(behind.end - 1);
@@ -387,7 +393,8 @@ fn visit<Io: PacketIo>(
             io.send_on(queue, flow, port, buf);
         });
     } else {
-        write_burst(ctx, io, behind, port, packets, state);
+        let WorkerState { queues, books, .. } = state;
+        write_burst(ctx, io, behind, port, packets, &mut queues.tx, &mut books.tally);
     }
 }
 
@@ -440,7 +447,8 @@ fn take_over<Io: PacketIo>(
                 taken += rx.len();
                 let position = state.handoff.taken_position();
                 if state.handoff.flows().is_some_and(|flows| flows.defers_any()) {
-                    inbox.deferred.defer(position, port, rx, state);
+                    let WorkerState { handoff, books, .. } = &mut *state;
+                    inbox.deferred.defer(position, port, rx, handoff, &mut books.tally);
                 }
                 visit(ctx, io, position, port, rx, state);
                 state.handoff.settle_taken();
@@ -458,14 +466,15 @@ fn take_over<Io: PacketIo>(
 fn return_events<B: PacketBuf>(
     queue: PacketQueue,
     outbox: &mut Outbox<B>,
-    state: &mut WorkerState<B>,
+    handoff: &mut Handoff<B>,
+    tally: &mut StepTally,
 ) {
-    while let Some((flow, packet)) = state.handoff.take_returned() {
+    while let Some((flow, packet)) = handoff.take_returned() {
         let is_packet = packet.is_some();
         if outbox.room() == 0 {
-            match state.handoff.flows() {
+            match handoff.flows() {
                 Some(flows) if !is_packet => flows.end_request(flows.enforcing(flow)),
-                _ => state.tally.drop(DropReason::HandoffFull),
+                _ => tally.drop(DropReason::HandoffFull),
             }
             continue;
         }
@@ -476,6 +485,6 @@ fn return_events<B: PacketBuf>(
                 outbox.push(queue.tag(flow, note_of(port)), Some(buf));
             }
         }
-        state.tally.hand_off(usize::from(is_packet));
+        tally.hand_off(usize::from(is_packet));
     }
 }

@@ -6,7 +6,7 @@ use adit_types::PortId;
 use super::stages::forward_any;
 use crate::context::StepContext;
 use crate::departures::Departures;
-use crate::slow::{self, SlowLimits};
+use crate::slow;
 use crate::worker_state::WorkerState;
 
 /// Processes a burst that was received or taken over, then the packets of it that are switched to
@@ -49,7 +49,7 @@ pub(super) fn take_over_all<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let mut taken = 0;
-    state.tally.set_taken_over(true);
+    state.books.tally.set_taken_over(true);
     for source in 0..state.handoff.sources() {
         let mut left = state.handoff.waiting_from(source);
         while left > 0 {
@@ -58,7 +58,7 @@ pub(super) fn take_over_all<Io: Departures>(
             taken += count;
         }
     }
-    state.tally.set_taken_over(false);
+    state.books.tally.set_taken_over(false);
     taken
 }
 
@@ -67,14 +67,13 @@ pub(super) fn take_over_all<Io: Departures>(
 pub(super) fn process_slow<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut SlowLimits,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    slow::run(ctx, io, limits, state);
+    slow::run(ctx, io, state);
     process_switched(ctx, io, rx, state);
-    state.queues.flush(io, &mut state.tally);
-    state.handoff.flush(&mut state.tally);
+    state.queues.tx.flush(io, &mut state.books.tally);
+    state.handoff.flush(&mut state.books.tally);
 }
 
 /// Processes packets that are switched to other UEs, as packets that arrive from their data
@@ -86,10 +85,10 @@ pub(super) fn process_switched<Io: Departures>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    while state.queues.switched.len() > 0 {
-        let Some(port) = state.queues.switched.take(rx) else { return };
-        state.tally.set_recirculated(true);
+    while state.queues.tx.switched.len() > 0 {
+        let Some(port) = state.queues.tx.switched.take(rx) else { return };
+        state.books.tally.set_recirculated(true);
         forward_any(ctx, io, port, rx, state);
-        state.tally.set_recirculated(false);
+        state.books.tally.set_recirculated(false);
     }
 }

@@ -16,11 +16,11 @@ use super::sweep::sweep;
 use crate::command::run_commands;
 use crate::context::StepContext;
 use crate::departures::Departures;
-use crate::handoff::WorkerSet;
+use crate::handoff::{Handoff, WorkerSet};
 use crate::resume::review_some;
 use crate::shaping::ReviewTime;
-use crate::slow::SlowLimits;
-use crate::tally::WaitingCounts;
+use crate::tally::{StepTally, WaitingCounts};
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::{BurstPath, WorkerState};
 
 /// Results of one step.
@@ -53,41 +53,40 @@ pub(crate) fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     plan: PollPlan<'_>,
-    limits: &mut SlowLimits,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> StepReport {
-    let waited = state.packets_waiting();
+    let waited = state.queues.packets_waiting();
     state.path = state.path_without_commands;
     let is_busy = !state.is_quiet(ctx, waited) && release_waiting(ctx, io, rx, state);
     let mut received = 0;
     let is_alone = state.handoff.is_alone();
     let has_owner_news = !is_alone && state.handoff.has_owner_news();
     if has_owner_news {
-        received += change_owners(ctx, io, limits, rx, state);
+        received += change_owners(ctx, io, rx, state);
     }
     for &port in plan.ports {
         let count = io.rx_burst(port, plan.burst, rx);
         if count > 0 {
             received += count;
-            state.tally.burst();
+            state.books.tally.burst();
             process(ctx, io, port, rx, state);
         }
     }
     if !is_alone {
         received += take_over(ctx, io, plan.port_count, rx, state);
     }
-    if !state.slow.is_empty() {
-        process_slow(ctx, io, limits, rx, state);
+    if !state.queues.slow.is_empty() {
+        process_slow(ctx, io, rx, state);
     }
     let must_sweep =
-        !is_alone && (state.handoff.is_sweep_due() || !state.held_end_markers.is_empty());
+        !is_alone && (state.handoff.is_sweep_due() || !state.queues.held_end_markers.is_empty());
     if must_sweep {
-        received += sweep(ctx, io, limits, rx, state);
+        received += sweep(ctx, io, rx, state);
     }
     let idle = received == 0 && !is_busy && !has_owner_news && !must_sweep;
     if !idle {
-        publish_counts(ctx, waited, state);
+        publish_counts(ctx, waited, &state.queues, &mut state.books.tally);
     }
     StepReport { received, idle, handed_to: state.handoff.take_notified() }
 }
@@ -103,38 +102,38 @@ pub(super) fn release_waiting<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) -> bool {
     // Before commands and changes, which may let the last of these packets leave.
-    let any_shaped = !state.shaping.is_empty();
-    let is_blocked = state.queues.backlog.len() > 0;
+    let any_shaped = !state.queues.shaping.is_empty();
+    let is_blocked = state.queues.tx.backlog.len() > 0;
     if is_blocked {
-        state.queues.backlog.send(io, ctx.now, &mut state.tally);
+        state.queues.tx.backlog.send(io, ctx.now, &mut state.books.tally);
     }
     // Before changes and commands, which may send later packets of the same flows.
-    let is_unresolved = !state.unresolved.stations().is_empty();
+    let is_unresolved = !state.queues.unresolved.stations().is_empty();
     if is_unresolved {
-        let WorkerState { queues, unresolved, events, tally, .. } = &mut *state;
-        unresolved.release(ctx, io, queues, events, tally);
+        let WorkerQueues { unresolved, tx, .. } = &mut state.queues;
+        unresolved.release(ctx, io, tx, &mut state.books);
     }
-    let WorkerState { shaping, queues, tally, .. } = &mut *state;
+    let WorkerQueues { shaping, tx, .. } = &mut state.queues;
     // Before commands: packets that a change releases precede an End Marker.
-    shaping.review_changes(ctx, io, queues, tally, ReviewTime::StepBegin);
+    shaping.review_changes(ctx, io, tx, &mut state.books.tally, ReviewTime::StepBegin);
     let was_commanded = run_commands(ctx, io, state);
     state.path = match state.has_commands() {
         true => BurstPath::Stages,
         false => state.path_without_commands,
     };
-    let has_expired = state.fragments.reassembly.expire(ctx.now, &mut state.tally);
-    let was_resumed = !state.buffering.is_empty() && review_some(ctx, io, state);
+    let has_expired = state.queues.fragments.reassembly.expire(ctx.now, &mut state.books.tally);
+    let was_resumed = !state.queues.buffering.is_empty() && review_some(ctx, io, state);
     if any_shaped {
-        let WorkerState { shaping, queues, tally, .. } = &mut *state;
-        shaping.release(ctx, io, queues, tally);
+        let WorkerQueues { shaping, tx, .. } = &mut state.queues;
+        shaping.release(ctx, io, tx, &mut state.books.tally);
     }
     process_switched(ctx, io, rx, state);
     let may_have_sent = is_unresolved || was_commanded || was_resumed || any_shaped;
     if may_have_sent {
-        state.queues.flush(io, &mut state.tally);
+        state.queues.tx.flush(io, &mut state.books.tally);
     }
     if state.path_without_commands == BurstPath::Tapped {
-        report_late_packets(ctx, state);
+        report_late_packets(ctx, &mut state.books);
     }
     may_have_sent || is_blocked || has_expired
 }
@@ -151,14 +150,14 @@ fn take_over<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let mut taken = 0;
-    state.tally.set_taken_over(true);
+    state.books.tally.set_taken_over(true);
     for source in 0..state.handoff.sources() {
         for _ in 0..=2 * port_count {
             let Some(count) = process_handed(ctx, io, source, rx, state) else { break };
             taken += count;
         }
     }
-    state.tally.set_taken_over(false);
+    state.books.tally.set_taken_over(false);
     taken
 }
 
@@ -168,31 +167,31 @@ pub(crate) fn drain<B: PacketBuf>(
     rx: &mut Burst<B>,
     state: &mut WorkerState<B>,
 ) {
-    let waited = state.packets_waiting();
-    drop_taken_over(rx, state);
-    state.held_end_markers.drain(&mut state.tally);
-    state.unresolved.drain(&mut state.tally);
-    state.buffering.drain(&mut state.tally);
-    state.fragments.reassembly.drain(&mut state.tally);
-    state.shaping.drain(&mut state.tally);
-    state.queues.backlog.drain(&mut state.tally);
-    publish_counts(ctx, waited, state);
+    let WorkerState { queues, handoff, books, .. } = &mut *state;
+    let waited = queues.packets_waiting();
+    drop_taken_over(rx, handoff, &mut books.tally);
+    queues.drain(&mut books.tally);
+    publish_counts(ctx, waited, &state.queues, &mut state.books.tally);
 }
 
 /// Drops packets that other workers handed over. They count as `HandoffFull`: their owner does not
 /// process them.
-fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) {
-    state.tally.set_taken_over(true);
-    drop_parked(rx, state);
-    for source in 0..state.handoff.sources() {
-        while state.handoff.take(source, rx).is_some() {
+fn drop_taken_over<B: PacketBuf>(
+    rx: &mut Burst<B>,
+    handoff: &mut Handoff<B>,
+    tally: &mut StepTally,
+) {
+    tally.set_taken_over(true);
+    drop_parked(rx, handoff, tally);
+    for source in 0..handoff.sources() {
+        while handoff.take(source, rx).is_some() {
             for buf in rx.drain(..) {
-                state.tally.receive(buf.data().len());
-                state.tally.drop(DropReason::HandoffFull);
+                tally.receive(buf.data().len());
+                tally.drop(DropReason::HandoffFull);
             }
         }
     }
-    state.tally.set_taken_over(false);
+    tally.set_taken_over(false);
 }
 
 /// Adds the counts of the step to the worker's counters. `waited`: packets that waited before it.
@@ -201,19 +200,18 @@ fn drop_taken_over<B: PacketBuf>(rx: &mut Burst<B>, state: &mut WorkerState<B>) 
 pub(super) fn publish_counts<B: PacketBuf>(
     ctx: &StepContext<'_>,
     waited: usize,
-    state: &mut WorkerState<B>,
+    queues: &WorkerQueues<B>,
+    tally: &mut StepTally,
 ) {
-    let waiting = state.packets_waiting();
+    let waiting = queues.packets_waiting();
     debug_assert!(
-        state.tally.identity_holds(waited, waiting),
-        "a packet has no outcome, or two: {:?}",
-        state.tally
+        tally.identity_holds(waited, waiting),
+        "a packet has no outcome, or two: {tally:?}"
     );
-    let WorkerState { buffering, shaping, fragments, queues, tally, .. } = state;
     tally.flush(ctx.view.counters(), waiting, || WaitingCounts {
-        by_far: buffering.len(),
-        by_rate: shaping.len(),
-        by_fragment: fragments.reassembly.len(),
-        by_port: queues.backlog.len(),
+        by_far: queues.buffering.len(),
+        by_rate: queues.shaping.len(),
+        by_fragment: queues.fragments.reassembly.len(),
+        by_port: queues.tx.backlog.len(),
     });
 }

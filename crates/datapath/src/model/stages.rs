@@ -2,7 +2,7 @@
 
 pub(super) mod tapped;
 
-use adit_pktio::{Burst, PacketBuf};
+use adit_pktio::Burst;
 use adit_types::PortId;
 
 use self::tapped::{forward_tapped, take_stages_tapped};
@@ -21,6 +21,7 @@ use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::{BurstPath, WorkerState};
 
 /// Takes one burst through the fast path and the stages, with taps or without.
@@ -51,7 +52,7 @@ pub(super) fn forward_burst<Io: Departures>(
         forward_usual(ctx, io, port, rx, state);
         if rx.is_empty() {
             if !state.handoff.is_alone() {
-                state.handoff.flush(&mut state.tally);
+                state.handoff.flush(&mut state.books.tally);
             }
             return;
         }
@@ -71,11 +72,11 @@ fn take_stages<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     run_stages(ctx, io, port, rx, state, &mut NoObserver);
-    if state.fragments.any_arrived() {
+    if state.queues.fragments.any_arrived() {
         join_fragments(ctx, io, port, rx, state);
     }
-    state.queues.flush(io, &mut state.tally);
-    state.handoff.flush(&mut state.tally);
+    state.queues.tx.flush(io, &mut state.books.tally);
+    state.handoff.flush(&mut state.books.tally);
 }
 
 /// Takes a burst through all stages.
@@ -89,8 +90,8 @@ fn run_stages<Io: Departures>(
 ) {
     let mut lanes = BurstLanes::new();
     let links = ctx.interfaces.of_port(port);
-    let WorkerState { slow, fragments, tally, .. } = &mut *state;
-    s1_parse(links, rx, &mut lanes, slow, fragments, tally);
+    let WorkerQueues { slow, fragments, .. } = &mut state.queues;
+    s1_parse(links, rx, &mut lanes, slow, fragments, &mut state.books.tally);
     observer.parsed();
     run_lane(ctx, io, port, &mut lanes.tunneled, state, observer);
     run_lane(ctx, io, port, &mut lanes.downlink_v4, state, observer);
@@ -114,8 +115,8 @@ fn run_lane<'v, Io: Departures, K: LaneKind>(
     debug_assert_eq!(lane.len(), lane.bufs.len());
     s2_lookup(&ctx.view, lane);
     observer.looked_up(ctx, lane);
-    hand_off_lane(&mut state.handoff, port, lane, &mut state.tally);
-    s3_classify(ctx, &mut state.fragments.first_fragments, lane, observer);
+    hand_off_lane(&mut state.handoff, port, lane, &mut state.books.tally);
+    s3_classify(ctx, &mut state.queues.fragments.first_fragments, lane, observer);
     finish_lane(ctx, io, lane, state, observer);
 }
 
@@ -134,27 +135,15 @@ pub(super) fn finish_lane<'v, Io: Departures, K: LaneKind>(
     for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
         io.mark(buf, *session);
     }
-    let WorkerState { shaping, queues, tally, .. } = &mut *state;
-    shaping.review_changes(ctx, io, queues, tally, ReviewTime::MidStep);
+    let WorkerQueues { shaping, tx, .. } = &mut state.queues;
+    shaping.review_changes(ctx, io, tx, &mut state.books.tally, ReviewTime::MidStep);
     review_lane(ctx, io, lane, state);
-    let WorkerState { shaping, events, tally, .. } = &mut *state;
-    s4_enforce(ctx, lane, shaping, events, tally);
+    s4_enforce(ctx, lane, &mut state.queues.shaping, &mut state.books);
     observer.enforced();
-    s5_account(ctx, lane, events, tally);
+    s5_account(ctx, lane, &mut state.books);
     observer.accounted(ctx, lane);
     s6_apply(ctx, io, lane, state);
     observer.applied();
-}
-
-/// Joins the fragments of tunnel packets that arrived. Whole packets go into `rx`.
-fn join_arrived<B: PacketBuf>(
-    ctx: &StepContext<'_>,
-    port: PortId,
-    rx: &mut Burst<B>,
-    state: &mut WorkerState<B>,
-) {
-    let WorkerState { fragments, handoff, tally, .. } = state;
-    fragments.join(ctx.now, port, rx, handoff, tally);
 }
 
 /// Joins fragments of tunnel packets, and takes the whole packets through the stages.
@@ -166,10 +155,11 @@ pub(super) fn join_fragments<Io: Departures>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    join_arrived(ctx, port, rx, state);
+    let WorkerState { queues, handoff, books, .. } = &mut *state;
+    queues.fragments.join(ctx.now, port, rx, handoff, &mut books.tally);
     if !rx.is_empty() {
-        let was_again = state.tally.set_recirculated(true);
+        let was_again = state.books.tally.set_recirculated(true);
         run_stages(ctx, io, port, rx, state, &mut NoObserver);
-        state.tally.set_recirculated(was_again);
+        state.books.tally.set_recirculated(was_again);
     }
 }

@@ -5,7 +5,7 @@ use adit_pktio::Burst;
 use super::processing::{process_slow, take_over_all};
 use crate::context::StepContext;
 use crate::departures::Departures;
-use crate::slow::{self, SlowLimits};
+use crate::slow;
 use crate::worker_state::WorkerState;
 
 /// Makes the sweep that was requested, and passes on the End Markers that have waited for theirs.
@@ -16,16 +16,15 @@ use crate::worker_state::WorkerState;
 pub(super) fn sweep<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut SlowLimits,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let sweep = state.handoff.sweeps().begin();
     // Before the rings are emptied: packets that others handed on in these sweeps are in them.
-    let ready = state.held_end_markers.ready(ctx.now, state.handoff.sweeps());
+    let ready = state.queues.held_end_markers.ready(ctx.now, state.handoff.sweeps());
     let taken = take_over_all(ctx, io, rx, state);
-    slow::pass_on_held(ctx, io, limits, state, ready);
-    process_slow(ctx, io, limits, rx, state);
+    slow::pass_on_held(ctx, io, state, ready);
+    process_slow(ctx, io, rx, state);
     state.handoff.sweeps().end(sweep);
     taken + ready
 }

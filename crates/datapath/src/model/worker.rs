@@ -14,9 +14,9 @@ use crate::context::StepContext;
 use crate::handoff::Handoff;
 use crate::interfaces::Interfaces;
 use crate::model::run_to_completion::{self, PollPlan, StepReport};
-use crate::slow::SlowLimits;
 use crate::tap::{Tap, TapPort};
-use crate::worker_state::{WorkerCapacity, WorkerState};
+use crate::worker_queues::WorkerCapacity;
+use crate::worker_state::WorkerState;
 
 /// Configuration of a worker.
 #[derive(Debug, Clone)]
@@ -65,7 +65,6 @@ pub struct Worker<Io: PacketIo> {
     config: WorkerConfig,
     reader: TablesReader,
     interfaces: Interfaces,
-    limits: SlowLimits,
     rx: Burst<Io::Buf>,
     state: WorkerState<Io::Buf>,
 }
@@ -75,7 +74,6 @@ pub(crate) struct WorkerParts<'w, B> {
     pub config: &'w WorkerConfig,
     pub reader: &'w mut TablesReader,
     pub interfaces: &'w mut Interfaces,
-    pub limits: &'w mut SlowLimits,
     pub rx: &'w mut Burst<B>,
     pub state: &'w mut WorkerState<B>,
 }
@@ -99,7 +97,7 @@ impl<Io: PacketIo> Worker<Io> {
         let interfaces = Interfaces::new(reader.interfaces());
         let capacity = config.capacity(interfaces.port_count(), reader.sessions_max());
         let state = WorkerState::new(capacity, reader.leases(), events, commands);
-        Self { config, reader, interfaces, limits: SlowLimits::new(), rx: Burst::new(), state }
+        Self { config, reader, interfaces, rx: Burst::new(), state }
     }
 
     /// Connects the worker with the others by its ends of the rings of [`crate::connect`]. Required
@@ -114,15 +112,15 @@ impl<Io: PacketIo> Worker<Io> {
     /// Gives the worker a ring for records of taps. Without it, it has none.
     #[must_use]
     pub fn with_taps(mut self, port: TapPort) -> Self {
-        self.state.tap = Some(Box::new(Tap::new(port, self.config.id)));
-        self.state.tally.reserve_late_packets();
+        self.state.books.tap = Some(Box::new(Tap::new(port, self.config.id)));
+        self.state.books.tally.reserve_late_packets();
         self
     }
 
     /// The parts of a worker that an execution model drives.
     pub(crate) fn parts(&mut self) -> WorkerParts<'_, Io::Buf> {
-        let Self { config, reader, interfaces, limits, rx, state } = self;
-        WorkerParts { config, reader, interfaces, limits, rx, state }
+        let Self { config, reader, interfaces, rx, state } = self;
+        WorkerParts { config, reader, interfaces, rx, state }
     }
 
     /// Which worker this is.
@@ -142,14 +140,14 @@ impl<Io: PacketIo> Worker<Io> {
     ///          step to the next.
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
-        let Self { config, reader, interfaces, limits, rx, state } = self;
+        let Self { config, reader, interfaces, rx, state } = self;
         let recovery_time_stamp = config.recovery_time_stamp;
         let view = reader.observe();
         interfaces.follow(&view);
         let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         let port_count = interfaces.port_count();
         let plan = PollPlan { ports: &config.ports, burst: config.burst, port_count };
-        run_to_completion::step(&ctx, io, plan, limits, rx, state)
+        run_to_completion::step(&ctx, io, plan, rx, state)
     }
 
     /// Declares the worker offline until its next step, so that publication does not wait for it.

@@ -10,39 +10,33 @@ use adit_wire::ethernet::{emit_link, link_len};
 
 use crate::departures::Departures;
 use crate::originate::resize;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// Requests the hardware address of `target`: from all stations, or from its last known address.
 pub(crate) fn solicit<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     target: Ipv4Addr,
     unicast: Option<MacAddr>,
 ) {
-    let Some(((own, _), buf)) = interface.v4.zip(io.alloc()) else {
-        state.tally.lose_originated();
+    let Some(((own, _), buf)) = interface.v4.zip(tx.io.alloc()) else {
+        tx.lose_originated();
         return;
     };
     let request = ArpPacket::request(interface.mac, own, target);
-    send(io, state, interface, buf, unicast.unwrap_or(MacAddr::BROADCAST), &request);
+    send(tx, interface, buf, unicast.unwrap_or(MacAddr::BROADCAST), &request);
 }
 
 /// Announces our address: a request for it that needs no answer. Spec: RFC 5227 §2.3.
-pub(crate) fn announce<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
-    interface: &Interface,
-) {
+pub(crate) fn announce<Io: Departures>(tx: &mut Transmitter<'_, Io>, interface: &Interface) {
     if let Some((own, _)) = interface.v4 {
-        solicit(io, state, interface, own, None);
+        solicit(tx, interface, own, None);
     }
 }
 
 /// Sends an ARP packet to the station `dst`, in `buf`, whatever that held.
 pub(crate) fn send<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     mut buf: Io::Buf,
     dst: MacAddr,
@@ -54,8 +48,8 @@ pub(crate) fn send<Io: Departures>(
             && packet.emit(frame.get_mut(len..).unwrap_or_default()).is_ok()
     });
     if written {
-        state.originate(io, interface, buf);
+        tx.originate(interface, buf);
     } else {
-        state.tally.lose_originated();
+        tx.lose_originated();
     }
 }

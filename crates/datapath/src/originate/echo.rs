@@ -12,7 +12,7 @@ use crate::egress::egress_by_route;
 use crate::interfaces::source_addr;
 use crate::origin::Origin;
 use crate::originate::gtpu::{self, GtpuMessage};
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// An Echo Request.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +31,7 @@ pub(crate) struct EchoProbe {
 /// counted as lost; the control thread tries again.
 pub(crate) fn request<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     ask: EchoProbe,
 ) {
     let EchoProbe { peer, interfaces, sequence, tos } = ask;
@@ -41,7 +40,7 @@ pub(crate) fn request<Io: Departures>(
     let sent = len.ok().and_then(|len| {
         let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, peer)?;
         let src = source_addr(egress.interface, peer)?;
-        let mut buf = io.alloc()?;
+        let mut buf = tx.io.alloc()?;
         let message =
             GtpuMessage { src, dst: peer, dst_port: UDP_PORT, tos, octets: &octets[..len] };
         gtpu::write(&mut buf, egress.interface, egress.mac_or_blank(), &message).ok()?;
@@ -52,12 +51,12 @@ pub(crate) fn request<Io: Departures>(
             ctx.view.gtpu_peers().expect_echo(peer, sequence);
             // A request that waits for its neighbor's address leaves at another time.
             let leaves_now = egress.mac.is_some();
-            state.send(ctx, io, buf, &egress, Origin::Own);
+            tx.send(ctx, buf, &egress, Origin::Own);
             if leaves_now {
                 let event = WorkerEvent::EchoSent { peer, sequence, at: ctx.now };
-                state.events.push(&mut state.tally, event);
+                tx.books.report(event);
             }
         }
-        None => state.tally.lose_originated(),
+        None => tx.lose_originated(),
     }
 }

@@ -11,7 +11,7 @@ use crate::egress::{Egress, egress_by_route};
 use crate::interfaces::source_addr;
 use crate::origin::Origin;
 use crate::originate::gtpu::{self, GtpuMessage};
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// An End Marker.
 #[derive(Debug, Clone, Copy)]
@@ -29,20 +29,19 @@ pub(crate) struct TunnelEndMarker {
 /// Sends one End Marker through one of `interfaces`. One that cannot be sent is counted as lost.
 pub(crate) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interfaces: InterfaceSet,
     marker: TunnelEndMarker,
 ) {
     let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, marker.tunnel.addr);
     let sent = egress.and_then(|egress| {
-        let mut buf = io.alloc()?;
-        io.mark(&mut buf, marker.session);
+        let mut buf = tx.io.alloc()?;
+        tx.io.mark(&mut buf, marker.session);
         write(&mut buf, &egress, marker).then_some((buf, egress))
     });
     match sent {
-        Some((buf, egress)) => state.send(ctx, io, buf, &egress, Origin::EndMarker),
-        None => state.tally.lose_originated(),
+        Some((buf, egress)) => tx.send(ctx, buf, &egress, Origin::EndMarker),
+        None => tx.lose_originated(),
     }
 }
 

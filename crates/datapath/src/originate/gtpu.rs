@@ -18,7 +18,7 @@ use crate::departures::Departures;
 use crate::egress::ether_type_of;
 use crate::originate::ip::OwnIpHeader;
 use crate::originate::resize;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// A GTP-U message and where it goes. The source port is 2152.
 #[derive(Debug, Clone, Copy)]
@@ -40,15 +40,14 @@ pub(crate) struct GtpuMessage<'a> {
 /// # Errors
 /// `HeadroomShort` without room.
 pub(crate) fn send<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     mut buf: Io::Buf,
     dst_mac: MacAddr,
     message: &GtpuMessage<'_>,
 ) -> Result<(), DropReason> {
     write(&mut buf, interface, dst_mac, message)?;
-    state.originate(io, interface, buf);
+    tx.originate(interface, buf);
     Ok(())
 }
 

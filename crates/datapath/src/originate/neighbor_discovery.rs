@@ -15,7 +15,7 @@ use adit_wire::{EtherType, Malformed, protocol};
 
 use crate::departures::Departures;
 use crate::originate::resize;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// All nodes of the link. Spec: RFC 4291 §2.7.1.
 pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -41,8 +41,7 @@ impl AdvertisementTarget {
 /// Requests the hardware address of `target`: from its solicited-node group, or from its last known
 /// address.
 pub(crate) fn solicit<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     target: Ipv6Addr,
     unicast: Option<MacAddr>,
@@ -51,8 +50,8 @@ pub(crate) fn solicit<Io: Departures>(
         Some((own, _)) if !target.is_unicast_link_local() => own,
         _ => interface.link_local(),
     };
-    let Some(buf) = io.alloc() else {
-        state.tally.lose_originated();
+    let Some(buf) = tx.io.alloc() else {
+        tx.lose_originated();
         return;
     };
     let group = solicited_node(target);
@@ -60,32 +59,25 @@ pub(crate) fn solicit<Io: Departures>(
     let dst_mac = unicast.unwrap_or(multicast_mac(group));
     let solicitation = NeighborSolicitation { target, source_mac: Some(interface.mac) };
     let pseudo = PseudoHeader { src: own, dst };
-    send(io, state, interface, buf, dst_mac, &pseudo, |message| {
-        solicitation.emit(message, &pseudo)
-    });
+    send(tx, interface, buf, dst_mac, &pseudo, |message| solicitation.emit(message, &pseudo));
 }
 
 /// Announces our addresses to the whole link. Spec: RFC 4861 §7.2.6.
-pub(crate) fn announce<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
-    interface: &Interface,
-) {
+pub(crate) fn announce<Io: Departures>(tx: &mut Transmitter<'_, Io>, interface: &Interface) {
     let Some((global, _)) = interface.v6 else { return };
     for own in [global, interface.link_local()] {
-        match io.alloc() {
+        match tx.io.alloc() {
             Some(buf) => {
-                advertise(io, state, interface, buf, own, AdvertisementTarget::all_nodes());
+                advertise(tx, interface, buf, own, AdvertisementTarget::all_nodes());
             }
-            None => state.tally.lose_originated(),
+            None => tx.lose_originated(),
         }
     }
 }
 
 /// Advertises our address `own`.
 pub(crate) fn advertise<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     buf: Io::Buf,
     own: Ipv6Addr,
@@ -99,15 +91,12 @@ pub(crate) fn advertise<Io: Departures>(
         override_entry: true,
     };
     let pseudo = PseudoHeader { src: own, dst: target.addr };
-    send(io, state, interface, buf, target.mac, &pseudo, |message| {
-        advertisement.emit(message, &pseudo)
-    });
+    send(tx, interface, buf, target.mac, &pseudo, |message| advertisement.emit(message, &pseudo));
 }
 
 /// Writes link header, IPv6 header and the message, and transmits them.
 fn send<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     mut buf: Io::Buf,
     dst_mac: MacAddr,
@@ -133,8 +122,8 @@ fn send<Io: Departures>(
             && emit_message(frame.get_mut(l4..).unwrap_or_default()).is_ok()
     });
     if written {
-        state.originate(io, interface, buf);
+        tx.originate(interface, buf);
     } else {
-        state.tally.lose_originated();
+        tx.lose_originated();
     }
 }

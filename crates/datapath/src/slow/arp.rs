@@ -8,13 +8,14 @@ use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_types::MacAddr;
 use adit_wire::arp::{ArpOperation, ArpPacket};
 
+use crate::books::Books;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::interfaces::VlanLink;
+use crate::limits::MessageLimits;
 use crate::originate::arp::send;
-use crate::slow::limiter::SlowLimits;
 use crate::slow::neighbor_report::{self, ClaimedAddress, NeighborSighting};
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// Handles a received ARP packet.
 ///
@@ -23,9 +24,7 @@ use crate::worker_state::WorkerState;
 /// that cannot be a station.
 pub(crate) fn handle<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
@@ -42,21 +41,21 @@ pub(crate) fn handle<Io: Departures>(
     }
     let sender =
         ClaimedAddress { addr: IpAddr::V4(packet.sender_addr()), mac: packet.sender_mac() };
-    neighbor_report::report_conflict(ctx, limits, state, link, &sender);
+    neighbor_report::report_conflict(ctx, tx.limits, tx.books, link, &sender);
     let asked = link.owner(IpAddr::V4(packet.target_addr()));
-    learn(ctx, limits, state, link, &packet, asked.is_some());
+    learn(ctx, tx.limits, tx.books, link, &packet, asked.is_some());
     if let (true, Some(interface)) = (is_request, asked) {
         let reply = ArpPacket::reply(&packet, interface.mac);
-        send(io, state, interface, buf, packet.sender_mac(), &reply);
+        send(tx, interface, buf, packet.sender_mac(), &reply);
     }
     Ok(PuntReason::Arp)
 }
 
 /// Reports the sender when it talks to us or announces itself. Requests among others are ignored.
-fn learn<B: PacketBuf>(
+fn learn(
     ctx: &StepContext<'_>,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<B>,
+    limits: &mut MessageLimits,
+    books: &mut Books,
     link: &VlanLink,
     packet: &ArpPacket,
     is_to_us: bool,
@@ -74,6 +73,6 @@ fn learn<B: PacketBuf>(
             solicited,
             conflict: AddressConflict::Verify,
         };
-        neighbor_report::report(ctx, limits, state, word);
+        neighbor_report::report(ctx, limits, books, word);
     }
 }

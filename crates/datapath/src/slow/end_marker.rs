@@ -16,13 +16,14 @@ use adit_types::{Direction, SessionIndex, Teid};
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::egress_to_hop;
+use crate::handoff::Handoff;
 use crate::held_end_markers::ReceivedEndMarker;
 use crate::origin::Origin;
 use crate::originate::end_marker::{TunnelEndMarker, write};
 use crate::resume::review_session;
-use crate::slow::gtpu_signaling::report;
-use crate::slow::limiter::SlowLimits;
 use crate::slow::outcome::settle;
+use crate::tally::StepTally;
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
 /// Handles a received End Marker at the owner of the tunnel's session; hands it to the owner
@@ -31,17 +32,18 @@ use crate::worker_state::WorkerState;
 pub(super) fn receive<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut SlowLimits,
     state: &mut WorkerState<Io::Buf>,
     received: ReceivedEndMarker<Io::Buf>,
 ) {
-    let Some((received, tunnel)) = find_tunnel(ctx, state, received) else { return };
+    let WorkerState { handoff, books, .. } = &mut *state;
+    let found = find_tunnel(ctx, handoff, &mut books.tally, received);
+    let Some((received, tunnel)) = found else { return };
     if tunnel.side().direction == Direction::Downlink
         && let Some(sweep) = state.handoff.ask_for_sweep()
     {
-        state.held_end_markers.hold(ctx.now, sweep, received, &mut state.tally);
+        state.queues.held_end_markers.hold(ctx.now, sweep, received, &mut state.books.tally);
     } else {
-        pass_on(ctx, io, limits, state, received, tunnel);
+        pass_on(ctx, io, state, received, tunnel);
     }
 }
 
@@ -52,15 +54,15 @@ pub(super) fn receive<Io: Departures>(
 pub(crate) fn pass_on_held<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut SlowLimits,
     state: &mut WorkerState<Io::Buf>,
     count: usize,
 ) {
     for _ in 0..count {
-        let WorkerState { held_end_markers, tally, .. } = &mut *state;
-        let Some(received) = held_end_markers.take(tally) else { return };
-        if let Some((received, tunnel)) = find_tunnel(ctx, state, received) {
-            pass_on(ctx, io, limits, state, received, tunnel);
+        let WorkerState { queues, handoff, books, .. } = &mut *state;
+        let tally = &mut books.tally;
+        let Some(received) = queues.held_end_markers.take(tally) else { return };
+        if let Some((received, tunnel)) = find_tunnel(ctx, handoff, tally, received) {
+            pass_on(ctx, io, state, received, tunnel);
         }
     }
 }
@@ -69,7 +71,8 @@ pub(crate) fn pass_on_held<Io: Departures>(
 /// handed to the owner, or dropped.
 fn find_tunnel<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
-    state: &mut WorkerState<B>,
+    handoff: &mut Handoff<B>,
+    tally: &mut StepTally,
     received: ReceivedEndMarker<B>,
 ) -> Option<(ReceivedEndMarker<B>, TunnelRules<'v>)> {
     let teid = received.teid;
@@ -77,11 +80,11 @@ fn find_tunnel<'v, B: PacketBuf>(
     ctx.view.lookup_teids(&[teid], &mut session);
     let [session] = session;
     let Some(rules) = ctx.view.rules(session) else {
-        settle(state, Err(DropReason::TeidUnknown));
+        settle(tally, Err(DropReason::TeidUnknown));
         return None;
     };
-    if !state.handoff.owns(session) {
-        state.handoff.hand_off(session, received.port, received.buf, &mut state.tally);
+    if !handoff.owns(session) {
+        handoff.hand_off(session, received.port, received.buf, tally);
         return None;
     }
     Some((received, TunnelRules { session, rules, teid }))
@@ -91,13 +94,13 @@ fn find_tunnel<'v, B: PacketBuf>(
 fn pass_on<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut SlowLimits,
     state: &mut WorkerState<Io::Buf>,
     received: ReceivedEndMarker<Io::Buf>,
     tunnel: TunnelRules<'_>,
 ) {
-    let may_report = limits.end_markers.take(ctx.now, received.peer);
-    report(state, WorkerEvent::EndMarker { session: tunnel.session }, may_report);
+    let may_report = state.limits.end_markers.take(ctx.now, received.peer);
+    let event = WorkerEvent::EndMarker { session: tunnel.session };
+    state.books.report_limited(event, may_report);
     forward(ctx, io, state, received.buf, tunnel);
 }
 
@@ -137,8 +140,9 @@ fn forward<Io: Departures>(
     let mut received = Some(buf);
     if side.direction == Direction::Downlink {
         review_session(ctx, io, session, state);
-        let WorkerState { shaping, queues, tally, .. } = &mut *state;
-        shaping.release_session(ctx, io, queues, tally, session);
+        let WorkerQueues { shaping, tx, .. } = &mut state.queues;
+        shaping.release_session(ctx, io, tx, &mut state.books.tally, session);
+        let tx = &mut state.transmitter(io);
         for at in 0..pdrs.len() {
             let Some((far, tunnel)) = next(at).filter(|(_, tunnel)| is_first(at, *tunnel)) else {
                 continue;
@@ -149,21 +153,24 @@ fn forward<Io: Departures>(
                 Some(_) => Origin::Received(Direction::Downlink),
                 None => Origin::EndMarker,
             };
-            let sent =
-                egress.zip(received.take().or_else(|| io.alloc())).and_then(|(egress, mut buf)| {
-                    io.mark(&mut buf, session);
+            let sent = egress.zip(received.take().or_else(|| tx.io.alloc())).and_then(
+                |(egress, mut buf)| {
+                    tx.io.mark(&mut buf, session);
                     write(&mut buf, &egress, TunnelEndMarker { tunnel, qfi: None, tos, session })
                         .then_some((egress, buf))
-                });
+                },
+            );
             match (sent, origin) {
-                (Some((egress, buf)), origin) => state.send(ctx, io, buf, &egress, origin),
-                (None, Origin::Received(_)) => settle(state, Err(DropReason::RouteUnknown)),
-                (None, _) => state.tally.lose_originated(),
+                (Some((egress, buf)), origin) => tx.send(ctx, buf, &egress, origin),
+                (None, Origin::Received(_)) => {
+                    settle(&mut tx.books.tally, Err(DropReason::RouteUnknown));
+                }
+                (None, _) => tx.lose_originated(),
             }
         }
     }
     if received.is_some() {
-        settle(state, Ok(PuntReason::GtpuEndMarker));
+        settle(&mut state.books.tally, Ok(PuntReason::GtpuEndMarker));
     }
 }
 

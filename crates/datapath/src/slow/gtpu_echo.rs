@@ -10,7 +10,7 @@ use crate::departures::Departures;
 use crate::interfaces::VlanLink;
 use crate::originate::gtpu::{self, GtpuMessage};
 use crate::slow::outcome::frame_source;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// The fields of an Echo Response.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +28,7 @@ pub(super) struct Echo {
 /// `FrameMalformed` without a station to answer; `HeadroomShort` without room.
 pub(super) fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     buf: Io::Buf,
     ip: &IpPacket,
@@ -47,6 +46,6 @@ pub(super) fn answer<Io: Departures>(
         tos: ip.tos,
         octets: octets.get(..len).unwrap_or_default(),
     };
-    gtpu::send(io, state, interface, buf, asker, &message)?;
+    gtpu::send(tx, interface, buf, asker, &message)?;
     Ok(PuntReason::GtpuEchoRequest)
 }

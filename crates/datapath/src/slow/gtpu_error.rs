@@ -18,10 +18,9 @@ use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::originate::gtpu::{self, GtpuMessage};
 use crate::reason::is_forwardable;
-use crate::slow::limiter::SlowLimits;
 use crate::slow::outcome::frame_source;
 use crate::slow_queue::GtpuError;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// The extension headers that we read or knowingly pass over and that others would have to
 /// understand. Spec: TS 29.281 §8.5.
@@ -45,9 +44,7 @@ const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 #[cold]
 pub(super) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     buf: Io::Buf,
     error: GtpuError,
 ) {
@@ -60,13 +57,13 @@ pub(super) fn send<Io: Departures>(
     if is_untold {
         return;
     }
-    let Some(sender) = sender(&buf) else { return state.tally.lose_originated() };
+    let Some(sender) = sender(&buf) else { return tx.lose_originated() };
     let position = ctx.view.gtpu_peers().position(sender.addrs.src());
-    if !limits.gtpu.take(ctx.now, position) {
+    if !tx.limits.gtpu.take(ctx.now, position) {
         return;
     }
-    if answer(ctx, io, state, buf, &sender, error).is_none() {
-        state.tally.lose_originated();
+    if answer(ctx, tx, buf, &sender, error).is_none() {
+        tx.lose_originated();
     }
 }
 
@@ -90,8 +87,7 @@ fn sender<B: PacketBuf>(buf: &B) -> Option<Sender> {
 
 fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     buf: Io::Buf,
     sender: &Sender,
     error: GtpuError,
@@ -110,5 +106,5 @@ fn answer<Io: Departures>(
     };
     let octets = octets.get(..len)?;
     let message = GtpuMessage { src, dst, dst_port: UDP_PORT, tos: 0, octets };
-    gtpu::send(io, state, interface, buf, sender.mac, &message).ok()
+    gtpu::send(tx, interface, buf, sender.mac, &message).ok()
 }

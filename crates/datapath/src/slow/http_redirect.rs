@@ -23,13 +23,13 @@ use crate::columns::{DownlinkV4, DownlinkV6};
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::Egress;
+use crate::limits::RefillRate;
 use crate::origin::Origin;
 use crate::originate::ip::OwnIpHeader;
 use crate::originate::resize;
 use crate::slow::icmp_error::deliver;
-use crate::slow::limiter::{RefillRate, TokenBucket};
 use crate::slow_queue::Redirected;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// The MSS that we announce: no segment of the smallest IPv6 link is longer.
 const MSS: u16 = 1220;
@@ -86,14 +86,12 @@ struct Reply {
 /// answer that the session's rules do not let pass is counted as lost.
 pub(super) fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limit: &mut TokenBucket,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     mut buf: Io::Buf,
     redirected: &Redirected,
 ) -> Result<PuntReason, DropReason> {
     let Redirected { session, far, ip_offset, ip } = redirected;
-    if !limit.take(ctx.now, RefillRate::USUAL) {
+    if !tx.limits.redirects.take(ctx.now, RefillRate::USUAL) {
         return Err(DropReason::RedirectLimited);
     }
     // The rules are those of this step.
@@ -120,8 +118,8 @@ pub(super) fn answer<Io: Departures>(
         match write(&mut buf, ip, ports, reply, url)
             .and_then(|()| egress_of(ctx, &mut buf, far, *session, ip))
         {
-            Some(egress) => state.send(ctx, io, buf, &egress, Origin::Own),
-            None => state.tally.lose_originated(),
+            Some(egress) => tx.send(ctx, buf, &egress, Origin::Own),
+            None => tx.lose_originated(),
         }
     }
     Ok(PuntReason::HttpRedirect)

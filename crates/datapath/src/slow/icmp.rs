@@ -18,23 +18,19 @@ use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::{ether_type_of, prepend_link};
 use crate::interfaces::VlanLink;
-use crate::slow::limiter::SlowLimits;
 use crate::slow::neighbor_discovery::{self, NdContext};
 use crate::slow::outcome::frame_source;
 use crate::slow::path_mtu::{self, PacketExceeds};
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// Handles ICMP to one of our IPv4 addresses.
 ///
 /// # Errors
 /// `IcmpUnhandled` for anything but a right echo request or message about an MTU;
 /// `IcmpQuoteUnknown`; `IpAddressInvalid` when the sender cannot be answered; `HeadroomShort`.
-#[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
 pub(super) fn handle_v4<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
@@ -49,7 +45,7 @@ pub(super) fn handle_v4<Io: Departures>(
         {
             let mtu_bytes = header.next_hop_mtu().into();
             let said = PacketExceeds { router: ip.addrs.src(), mtu_bytes, quote };
-            return path_mtu::handle(ctx, limits, state, &said);
+            return path_mtu::handle(ctx, tx.limits, tx.books, &said);
         }
         _ => return Err(DropReason::IcmpUnhandled),
     }
@@ -58,7 +54,7 @@ pub(super) fn handle_v4<Io: Departures>(
         return Err(DropReason::IpAddressInvalid);
     }
     let asker = frame_source(&buf)?;
-    answer_echo(io, state, interface, buf, l3_offset, ip, asker)
+    answer_echo(tx, interface, buf, l3_offset, ip, asker)
 }
 
 /// Handles ICMPv6 to one of our IPv6 addresses, or to a multicast address.
@@ -66,12 +62,9 @@ pub(super) fn handle_v4<Io: Departures>(
 /// # Errors
 /// `IcmpUnhandled`, `IpAddressInvalid` and `HeadroomShort` as for IPv4; `NeighborMalformed`;
 /// `OuterFragment`, which neighbor discovery never is (RFC 6980 §5).
-#[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
 pub(super) fn handle_v6<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     buf: Io::Buf,
     l3_offset: u8,
@@ -90,11 +83,11 @@ pub(super) fn handle_v6<Io: Departures>(
     match kind {
         NEIGHBOR_SOLICITATION => {
             let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
-            neighbor_discovery::handle_solicitation(ctx, io, limits, state, buf, &place)
+            neighbor_discovery::handle_solicitation(ctx, tx, buf, &place)
         }
         NEIGHBOR_ADVERTISEMENT => {
             let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
-            neighbor_discovery::handle_advertisement(ctx, limits, state, &buf, &place)
+            neighbor_discovery::handle_advertisement(ctx, tx.limits, tx.books, &buf, &place)
         }
         icmpv6::ECHO_REQUEST => {
             Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
@@ -103,13 +96,13 @@ pub(super) fn handle_v6<Io: Departures>(
                 return Err(DropReason::IpAddressInvalid);
             }
             let asker = frame_source(&buf)?;
-            answer_echo(io, state, interface, buf, l3_offset, ip, asker)
+            answer_echo(tx, interface, buf, l3_offset, ip, asker)
         }
         icmpv6::PACKET_TOO_BIG => {
             let (header, quote) =
                 Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
             let said = PacketExceeds { router: src.into(), mtu_bytes: header.word(), quote };
-            path_mtu::handle(ctx, limits, state, &said)
+            path_mtu::handle(ctx, tx.limits, tx.books, &said)
         }
         _ if HOUSEKEEPING.contains(&kind) => Ok(PuntReason::LinkControl),
         _ => Err(DropReason::IcmpUnhandled),
@@ -119,8 +112,7 @@ pub(super) fn handle_v6<Io: Departures>(
 /// Turns the echo request in `buf` into its reply and sends it back to where it came from. Options
 /// and extension headers are left out.
 fn answer_echo<Io: Departures>(
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     mut buf: Io::Buf,
     l3_offset: u8,
@@ -163,6 +155,6 @@ fn answer_echo<Io: Departures>(
     };
     written.map_err(|_| DropReason::IcmpUnhandled)?;
     prepend_link(&mut buf, interface, asker, ether_type_of(ip.addrs.dst()))?;
-    state.originate(io, interface, buf);
+    tx.originate(interface, buf);
     Ok(PuntReason::IcmpLocal)
 }

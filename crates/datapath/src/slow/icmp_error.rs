@@ -18,16 +18,16 @@ use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::{Egress, egress_by_route, egress_to_hop, ether_type_of, prepend_link};
 use crate::interfaces::source_addr;
+use crate::limits::RefillRate;
 use crate::origin::Origin;
 use crate::originate::ip::OwnIpHeader;
-use crate::slow::limiter::{RefillRate, TokenBucket};
 use crate::slow_queue::{IcmpError, IcmpErrorKind};
 use crate::stage::admit::admit;
 use crate::stage::forward_plan::outer_header;
 use crate::stage::observe::NoObserver;
 use crate::stage::outer::encapsulate;
 use crate::stage::s3_classify::{Ingress, find_pdr};
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// Octets of the longest error message.
 const MESSAGE_MAX: usize = icmpv6::ERROR_LEN_MAX;
@@ -40,15 +40,13 @@ const _: () = assert!(MESSAGE_MAX >= icmp::ERROR_LEN_MAX);
 #[cold]
 pub(super) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limit: &mut TokenBucket,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     buf: Io::Buf,
     error: &IcmpError,
 ) {
     let offset = usize::from(error.ip_offset);
     let packet = buf.data().get(offset..).unwrap_or_default();
-    if !may_be_told(packet, &error.ip) || !limit.take(ctx.now, RefillRate::USUAL) {
+    if !may_be_told(packet, &error.ip) || !tx.limits.icmp.take(ctx.now, RefillRate::USUAL) {
         return;
     }
     let sender = error.ip.addrs.src();
@@ -80,8 +78,8 @@ pub(super) fn send<Io: Departures>(
         }),
     };
     match sent {
-        Some((buf, egress)) => state.send(ctx, io, buf, &egress, Origin::Own),
-        None => state.tally.lose_originated(),
+        Some((buf, egress)) => tx.send(ctx, buf, &egress, Origin::Own),
+        None => tx.lose_originated(),
     }
 }
 

@@ -11,7 +11,6 @@ mod gtpu_signaling;
 mod http_redirect;
 mod icmp;
 mod icmp_error;
-mod limiter;
 mod neighbor_discovery;
 mod neighbor_report;
 mod outcome;
@@ -24,40 +23,41 @@ use adit_wire::gtpu::GtpuMessageType;
 
 pub(crate) use self::end_marker::pass_on_held;
 use self::gtpu_signaling::ReceivedSignaling;
-pub(crate) use self::limiter::SlowLimits;
 use self::outcome::settle;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::held_end_markers::ReceivedEndMarker;
 use crate::interfaces::VlanLink;
 use crate::slow_queue::{SlowPacket, SlowTask, SlowWork};
+use crate::transmitter::Transmitter;
 use crate::worker_state::WorkerState;
 
-/// Handles everything that was queued during the step; `limits` bound the messages that others
+/// Handles everything that was queued during the step, within the limits of messages that others
 /// cause.
 ///
-/// Shape:   drains `state.slow`; at most SLOW_PER_STEP_MAX packets.
+/// Shape:   drains `state.queues.slow`; at most SLOW_PER_STEP_MAX packets.
 /// Cost:    not bounded by the fast path's budget; runs after its frames were transmitted.
 /// Errors:  none; every received packet ends in one punt or drop reason.
 #[cold]
 pub(crate) fn run<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
-    limits: &mut SlowLimits,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    for packet in core::mem::take(&mut state.slow.packets) {
+    for packet in core::mem::take(&mut state.queues.slow.packets) {
         let record = tapped::begin(ctx, io, &packet, state);
         let SlowPacket { buf, work } = packet;
         match work {
             SlowWork::Error(error) => {
-                icmp_error::send(ctx, io, &mut limits.icmp, state, buf, &error)
+                icmp_error::send(ctx, &mut state.transmitter(io), buf, &error);
             }
-            SlowWork::GtpuError(error) => gtpu_error::send(ctx, io, limits, state, buf, error),
+            SlowWork::GtpuError(error) => {
+                gtpu_error::send(ctx, &mut state.transmitter(io), buf, error);
+            }
             SlowWork::Redirected(redirected) => {
-                let limit = &mut limits.redirects;
-                let outcome = http_redirect::answer(ctx, io, limit, state, buf, &redirected);
-                settle(state, outcome);
+                let tx = &mut state.transmitter(io);
+                let outcome = http_redirect::answer(ctx, tx, buf, &redirected);
+                settle(&mut tx.books.tally, outcome);
             }
             SlowWork::Local(link, SlowTask::Gtpu { ip, gtpu, .. })
                 if gtpu.message_type == GtpuMessageType::END_MARKER =>
@@ -65,15 +65,16 @@ pub(crate) fn run<Io: Departures>(
                 let position = ctx.view.gtpu_peers().position(ip.addrs.src());
                 let (port, teid) = (link.port(), gtpu.teid);
                 let received = ReceivedEndMarker { buf, port, teid, peer: position };
-                end_marker::receive(ctx, io, limits, state, received);
+                end_marker::receive(ctx, io, state, received);
             }
             SlowWork::Local(link, task) => {
+                let tx = &mut state.transmitter(io);
                 let outcome = match ctx.interfaces.at(link) {
-                    Some(link) => handle(ctx, io, limits, state, link, buf, &task),
+                    Some(link) => handle(ctx, tx, link, buf, &task),
                     // A link was found for every queued packet.
                     None => Err(DropReason::VlanUnknown),
                 };
-                settle(state, outcome);
+                settle(&mut tx.books.tally, outcome);
             }
         }
         if let Some(record) = record {
@@ -84,30 +85,24 @@ pub(crate) fn run<Io: Departures>(
 
 fn handle<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     buf: Io::Buf,
     task: &SlowTask,
 ) -> Result<PuntReason, DropReason> {
     match *task {
-        SlowTask::Arp { l3_offset } => arp::handle(ctx, io, limits, state, link, buf, l3_offset),
-        SlowTask::Icmp { l3_offset, ip } => {
-            icmp::handle_v4(ctx, io, limits, state, link, buf, l3_offset, &ip)
-        }
-        SlowTask::Icmpv6 { l3_offset, ip } => {
-            icmp::handle_v6(ctx, io, limits, state, link, buf, l3_offset, &ip)
-        }
+        SlowTask::Arp { l3_offset } => arp::handle(ctx, tx, link, buf, l3_offset),
+        SlowTask::Icmp { l3_offset, ip } => icmp::handle_v4(ctx, tx, link, buf, l3_offset, &ip),
+        SlowTask::Icmpv6 { l3_offset, ip } => icmp::handle_v6(ctx, tx, link, buf, l3_offset, &ip),
         SlowTask::Gtpu { ip, src_port, gtpu, message_offset } => {
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
             let received = ReceivedSignaling { ip: &ip, src_port, gtpu: &gtpu, message };
             if gtpu.message_type == GtpuMessageType::ECHO_REQUEST {
-                gtpu_signaling::on_echo(ctx, limits, state, &received);
+                gtpu_signaling::on_echo(ctx, tx.limits, tx.books, &received);
                 let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
-                return gtpu_echo::answer(ctx, io, state, link, buf, &ip, &echo);
+                return gtpu_echo::answer(ctx, tx, link, buf, &ip, &echo);
             }
-            gtpu_signaling::handle(ctx, limits, state, &received)
+            gtpu_signaling::handle(ctx, tx.limits, tx.books, &received)
         }
     }
 }

@@ -10,14 +10,15 @@ use adit_wire::IpPacket;
 use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::neighbor::{HOP_LIMIT, NeighborAdvertisement, NeighborSolicitation, solicited_node};
 
+use crate::books::Books;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::interfaces::VlanLink;
+use crate::limits::MessageLimits;
 use crate::originate::neighbor_discovery::{AdvertisementTarget, advertise};
-use crate::slow::limiter::SlowLimits;
 use crate::slow::neighbor_report::{self, ClaimedAddress, NeighborSighting};
 use crate::slow::outcome::frame_source;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// A received message: its link, and its IP header.
 #[derive(Debug, Clone, Copy)]
@@ -34,9 +35,7 @@ pub(super) struct NdContext<'a> {
 /// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.1.
 pub(super) fn handle_solicitation<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     buf: Io::Buf,
     place: &NdContext<'_>,
 ) -> Result<PuntReason, DropReason> {
@@ -60,8 +59,8 @@ pub(super) fn handle_solicitation<Io: Departures>(
         let conflict = AddressConflict::Verify;
         report(
             ctx,
-            limits,
-            state,
+            tx.limits,
+            tx.books,
             link,
             NeighborSighting { interface, addr, mac, solicited: false, conflict },
         );
@@ -74,7 +73,7 @@ pub(super) fn handle_solicitation<Io: Departures>(
             is_solicited: true,
         },
     };
-    advertise(io, state, interface, buf, solicitation.target, target);
+    advertise(tx, interface, buf, solicitation.target, target);
     Ok(PuntReason::NeighborDiscovery)
 }
 
@@ -84,8 +83,8 @@ pub(super) fn handle_solicitation<Io: Departures>(
 /// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.2.
 pub(super) fn handle_advertisement<B: PacketBuf>(
     ctx: &StepContext<'_>,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<B>,
+    limits: &mut MessageLimits,
+    books: &mut Books,
     buf: &B,
     place: &NdContext<'_>,
 ) -> Result<PuntReason, DropReason> {
@@ -102,7 +101,7 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
     let mac = advertisement.target_mac.or(is_solicited.then_some(sender));
     if let Some(mac) = mac.filter(|mac| is_station(*mac)) {
         let station = ClaimedAddress { addr: IpAddr::V6(advertisement.target), mac };
-        neighbor_report::report_conflict(ctx, limits, state, link, &station);
+        neighbor_report::report_conflict(ctx, limits, books, link, &station);
         let default = link.owner(IpAddr::V6(pseudo.dst)).map(|interface| interface.id);
         if let Some(interface) = default.or(link.first()) {
             let NeighborAdvertisement { target, override_entry, .. } = advertisement;
@@ -114,7 +113,7 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
             report(
                 ctx,
                 limits,
-                state,
+                books,
                 link,
                 NeighborSighting { interface, addr, mac, solicited, conflict },
             );
@@ -129,10 +128,10 @@ fn is_station(mac: MacAddr) -> bool {
 
 /// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet:
 /// they belong to the interface that was talked to, which `word` names.
-fn report<B: PacketBuf>(
+fn report(
     ctx: &StepContext<'_>,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<B>,
+    limits: &mut MessageLimits,
+    books: &mut Books,
     link: &VlanLink,
     word: NeighborSighting,
 ) {
@@ -142,7 +141,7 @@ fn report<B: PacketBuf>(
         neighbor_report::report(
             ctx,
             limits,
-            state,
+            books,
             NeighborSighting { interface: interface.id, ..word },
         );
     }

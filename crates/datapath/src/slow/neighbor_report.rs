@@ -2,14 +2,13 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::PacketBuf;
 use adit_rules::{AddressConflict, WorkerEvent};
 use adit_types::{InterfaceId, MacAddr};
 
+use crate::books::Books;
 use crate::context::StepContext;
 use crate::interfaces::VlanLink;
-use crate::slow::limiter::{RefillRate, SlowLimits};
-use crate::worker_state::WorkerState;
+use crate::limits::{MessageLimits, RefillRate};
 
 /// A link-layer address that a station announces; see [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
@@ -30,10 +29,10 @@ pub(super) struct ClaimedAddress {
 
 /// Reports a neighbor's address that is requested or doubted, and another address that a station
 /// claims, the latter at a limited rate per neighbor. Other announcements change nothing.
-pub(super) fn report<B: PacketBuf>(
+pub(super) fn report(
     ctx: &StepContext<'_>,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<B>,
+    limits: &mut MessageLimits,
+    books: &mut Books,
     sighting: NeighborSighting,
 ) {
     let NeighborSighting { interface, addr, mac, solicited, conflict } = sighting;
@@ -43,29 +42,29 @@ pub(super) fn report<B: PacketBuf>(
         None => true,
         Some(old) if old == mac => solicited && known.is_doubted,
         Some(_) if !limits.neighbors.take(ctx.now, Some(known.index.0)) => {
-            return state.tally.drop_event();
+            return books.tally.drop_event();
         }
         Some(_) => true,
     };
     if is_news {
-        state.events.push_unsolicited(&mut state.tally, event);
+        books.report_unsolicited(event);
     }
 }
 
 /// Reports that a station with the link-layer address `mac` uses `addr`, if that is ours, at a
 /// limited rate. Spec: RFC 5227 §2.4; a Neighbor Advertisement means the same.
-pub(super) fn report_conflict<B: PacketBuf>(
+pub(super) fn report_conflict(
     ctx: &StepContext<'_>,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<B>,
+    limits: &mut MessageLimits,
+    books: &mut Books,
     link: &VlanLink,
     station: &ClaimedAddress,
 ) {
     let ClaimedAddress { addr, mac } = *station;
     let Some(own) = link.owner(addr).filter(|own| own.mac != mac) else { return };
     if !limits.conflicts.take(ctx.now, RefillRate::STRANGERS) {
-        return state.tally.drop_event();
+        return books.tally.drop_event();
     }
     let event = WorkerEvent::OwnAddressUsed { interface: own.id, addr, mac };
-    state.events.push_unsolicited(&mut state.tally, event);
+    books.report_unsolicited(event);
 }

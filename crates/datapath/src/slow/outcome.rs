@@ -5,13 +5,13 @@ use adit_rules::{DropReason, PuntReason};
 use adit_types::MacAddr;
 use adit_wire::parse_frame;
 
-use crate::worker_state::WorkerState;
+use crate::tally::StepTally;
 
 /// Counts the outcome of a packet.
-pub(super) fn settle<B>(state: &mut WorkerState<B>, outcome: Result<PuntReason, DropReason>) {
+pub(super) fn settle(tally: &mut StepTally, outcome: Result<PuntReason, DropReason>) {
     match outcome {
-        Ok(reason) => state.tally.punt(reason),
-        Err(reason) => state.tally.drop(reason),
+        Ok(reason) => tally.punt(reason),
+        Err(reason) => tally.drop(reason),
     }
 }
 

@@ -4,14 +4,12 @@
 
 use core::net::IpAddr;
 
-use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason, WorkerEvent};
 use adit_wire::QuotedGpdu;
 
+use crate::books::Books;
 use crate::context::StepContext;
-use crate::slow::gtpu_signaling::report;
-use crate::slow::limiter::SlowLimits;
-use crate::worker_state::WorkerState;
+use crate::limits::MessageLimits;
 
 /// MTUs of common links, for routers that say none. Unit: octets. Spec: RFC 1191 §7.1.
 const PLATEAUS: [u16; 6] = [8166, 4352, 2002, 1492, 1006, V4_MIN];
@@ -36,17 +34,18 @@ pub(super) struct PacketExceeds<'a> {
 ///
 /// # Errors
 /// `IcmpQuoteUnknown` if it quotes no G-PDU of ours to a peer that exceeds the MTU it says.
-pub(super) fn handle<B: PacketBuf>(
+pub(super) fn handle(
     ctx: &StepContext<'_>,
-    limits: &mut SlowLimits,
-    state: &mut WorkerState<B>,
+    limits: &mut MessageLimits,
+    books: &mut Books,
     said: &PacketExceeds<'_>,
 ) -> Result<PuntReason, DropReason> {
     let (quoted, mtu_bytes, position) = believed(ctx, said).ok_or(DropReason::IcmpQuoteUnknown)?;
     let QuotedGpdu { dst: peer, teid, .. } = quoted;
     let may_report = limits.path_mtus.take(ctx.now, Some(position));
     let router = said.router;
-    report(state, WorkerEvent::PathNarrowed { peer, teid, router, mtu_bytes }, may_report);
+    let event = WorkerEvent::PathNarrowed { peer, teid, router, mtu_bytes };
+    books.report_limited(event, may_report);
     Ok(PuntReason::PathMtu)
 }
 

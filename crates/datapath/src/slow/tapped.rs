@@ -22,16 +22,17 @@ pub(super) fn begin<Io: Departures>(
     if state.path_without_commands != BurstPath::Tapped {
         return None;
     }
+    let WorkerState { queues, handoff, books, .. } = state;
     let frame = packet.buf.data();
     let head = match &packet.work {
         SlowWork::Local(link, _) => {
             let candidate = TapCandidate::new(ctx, link.port(), frame);
             let points = &[TapPoint::Arrival, TapPoint::Stages];
-            let taps = candidate.select(ctx, points, state);
-            candidate.packet(ctx, taps, state)
+            let taps = candidate.select(ctx, points, handoff, books);
+            candidate.packet(ctx, taps, books)
         }
         SlowWork::Redirected(_) => {
-            let tap = state.tap.as_mut()?;
+            let tap = books.tap.as_mut()?;
             let taps = tap.select(TapPoint::Stages, ctx.now, |_| true);
             let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
             let (origin, worker, at) = (TapOrigin::Waited, tap.worker(), ctx.now);
@@ -42,5 +43,5 @@ pub(super) fn begin<Io: Departures>(
     if head.taps.is_empty() {
         return None;
     }
-    LoneRecord::begin(io, head, frame, state)
+    LoneRecord::begin(io, head, frame, queues, books)
 }

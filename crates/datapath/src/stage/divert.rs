@@ -4,13 +4,13 @@ use adit_pktio::PacketBuf;
 use adit_rules::{ApplyAction, DataDelivery, DropReason, WorkerEvent};
 use adit_types::Direction;
 
-use crate::buffering::Notice;
+use crate::books::Books;
+use crate::buffering::{Buffering, Notice};
 use crate::columns::{Matched, UserPacket};
 use crate::context::StepContext;
 use crate::owned_packet::{MatchedIds, OwnedPacket};
 use crate::stage::admit::admit_far;
 use crate::stage::measure::UsageMeter;
-use crate::worker_state::WorkerState;
 
 /// Applies a FAR that does not forward, but buffers packets or reports those that it drops.
 ///
@@ -19,41 +19,42 @@ use crate::worker_state::WorkerState;
 #[cold]
 pub(crate) fn divert<B: PacketBuf>(
     ctx: &StepContext<'_>,
-    state: &mut WorkerState<B>,
+    buffering: &mut Buffering<B>,
+    books: &mut Books,
     buf: B,
     packet: UserPacket<'_>,
     matched: &Matched<'_>,
 ) {
-    let notify = |state: &mut WorkerState<B>, notice| {
+    let notify = |buffering: &mut Buffering<B>, books: &mut Books, notice| {
         if matched.direction == Direction::Downlink {
-            self::notify(ctx, state, packet, matched, notice);
+            self::notify(ctx, buffering, books, packet, matched, notice);
         }
     };
     let far = matched.far;
     if !far.buffers() {
-        notify(state, ApplyAction::DDPN);
-        state.tally.drop(admit_far(far).err().unwrap_or(DropReason::FarDrop));
+        notify(buffering, books, ApplyAction::DDPN);
+        books.tally.drop(admit_far(far).err().unwrap_or(DropReason::FarDrop));
         return;
     }
-    notify(state, ApplyAction::NOCP);
+    notify(buffering, books, ApplyAction::NOCP);
     let UserPacket { session, arrival, ip } = packet;
     let ids = MatchedIds::new(matched);
     let held = OwnedPacket { buf, session, arrival: *arrival, ip: *ip, matched: ids };
-    if state.buffering.push(held, matched.rules, far.buffer_pkts_max, ctx.now) {
-        notify(state, ApplyAction::BDPN);
+    if buffering.push(held, matched.rules, far.buffer_pkts_max, ctx.now) {
+        notify(buffering, books, ApplyAction::BDPN);
     } else {
-        notify(state, ApplyAction::DDPN);
-        let (bytes, WorkerState { events, tally, .. }) = (u64::from(ip.total_len), state);
+        notify(buffering, books, ApplyAction::DDPN);
         let meter = UsageMeter::new(ctx, matched);
-        meter.count_dropped(matched, matched.direction, bytes, events, tally);
-        tally.drop(DropReason::BufferFull);
+        meter.count_dropped(matched, matched.direction, u64::from(ip.total_len), books);
+        books.tally.drop(DropReason::BufferFull);
     }
 }
 
 /// Notifies the control thread of downlink data, if the FAR has this notice.
 pub(crate) fn notify<B: PacketBuf>(
     ctx: &StepContext<'_>,
-    state: &mut WorkerState<B>,
+    buffering: &mut Buffering<B>,
+    books: &mut Books,
     packet: UserPacket<'_>,
     matched: &Matched<'_>,
     notice: ApplyAction,
@@ -69,7 +70,7 @@ pub(crate) fn notify<B: PacketBuf>(
     let Matched { rules, pdr, .. } = matched;
     let (up_seid, generation, at) = (rules.up_seid, rules.generation, ctx.now);
     let notice = Notice { up_seid, generation, pdr: pdr.id, delivery, at };
-    if state.buffering.claim_notice(packet.session, notice) {
+    if buffering.claim_notice(packet.session, notice) {
         let event = WorkerEvent::DownlinkData {
             session: up_seid,
             pdr: pdr.id,
@@ -77,6 +78,6 @@ pub(crate) fn notify<B: PacketBuf>(
             qfi: rules.qers_of(pdr).find_map(|qer| qer.qfi),
             delivery,
         };
-        state.events.push(&mut state.tally, event);
+        books.report(event);
     }
 }

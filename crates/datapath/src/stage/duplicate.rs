@@ -8,7 +8,7 @@ use crate::departures::Departures;
 use crate::origin::Origin;
 use crate::stage::forward_plan::{finish, plan_forwarding, rewrite};
 use crate::stage::fragment::send_fragments;
-use crate::worker_state::WorkerState;
+use crate::transmitter::Transmitter;
 
 /// Sends a copy of the packet in `buf` to every destination that its FAR duplicates to.
 ///
@@ -20,8 +20,7 @@ use crate::worker_state::WorkerState;
 #[cold]
 pub(super) fn duplicate<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     buf: &Io::Buf,
     packet: UserPacket<'_>,
     matched: &Matched<'_>,
@@ -30,20 +29,20 @@ pub(super) fn duplicate<Io: Departures>(
     let fars = &matched.rules.fars;
     for far in matched.far.duplicates.iter().filter_map(|at| fars.get(usize::from(*at))) {
         let matched = Matched { far, ..*matched };
-        let made = plan_forwarding(ctx, arrival, ip, &matched).ok().zip(copy(io, buf));
+        let made = plan_forwarding(ctx, arrival, ip, &matched).ok().zip(copy(tx.io, buf));
         let Some((course, mut copy)) = made else {
-            state.tally.lose_duplicate();
+            tx.books.tally.lose_duplicate();
             continue;
         };
         if course.divided_to.is_some() {
-            send_fragments(ctx, io, state, copy, packet, &matched, &course, Origin::Copy);
+            send_fragments(ctx, tx, copy, packet, &matched, &course, Origin::Copy);
             continue;
         }
         let written = rewrite(&mut copy, arrival, ip, &course)
             .and_then(|()| finish(&mut copy, &matched, &course));
         match written {
-            Ok(()) => state.send(ctx, io, copy, &course.egress, Origin::Copy),
-            Err(_) => state.tally.lose_duplicate(),
+            Ok(()) => tx.send(ctx, copy, &course.egress, Origin::Copy),
+            Err(_) => tx.books.tally.lose_duplicate(),
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::departures::Departures;
 use crate::origin::Origin;
 use crate::stage::forward_plan::{ForwardPlan, finish, rewrite};
 use crate::stage::send::{WrittenFrame, send_or_queue};
-use crate::worker_state::WorkerState;
+use crate::tally::StepTally;
+use crate::transmitter::Transmitter;
 
 /// Fragments that one packet is divided into at most.
 const FRAGMENTS_MAX: usize = BURST_MAX;
@@ -29,11 +30,9 @@ const FRAGMENTS_MAX: usize = BURST_MAX;
 /// Errors: none; `FragmentNoBuffer` without buffers, `PacketTooBig` for packets that cannot be
 /// divided.
 #[cold]
-#[allow(clippy::too_many_arguments, reason = "a packet, its rules, its plan and the worker")]
 pub(super) fn send_fragments<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     mut buf: Io::Buf,
     UserPacket { session, arrival, ip }: UserPacket<'_>,
     matched: &Matched<'_>,
@@ -43,36 +42,36 @@ pub(super) fn send_fragments<Io: Departures>(
     let mut fragments = Burst::new();
     let mtu_bytes = course.divided_to.unwrap_or(u16::MAX);
     let divided = rewrite(&mut buf, arrival, ip, course)
-        .and_then(|()| divide(io, &mut buf, mtu_bytes, &mut fragments));
+        .and_then(|()| divide(tx.io, &mut buf, mtu_bytes, &mut fragments));
     if let Err(reason) = divided {
-        refuse(state, reason, origin);
+        refuse(&mut tx.books.tally, reason, origin);
         return;
     }
     if origin != Origin::Copy {
-        state.tally.add_fragments(fragments.len());
+        tx.books.tally.add_fragments(fragments.len());
     }
     for mut fragment in core::iter::once(buf).chain(fragments) {
         let bytes = u16::try_from(fragment.data().len()).unwrap_or(u16::MAX);
         if let Err(reason) = finish(&mut fragment, matched, course) {
-            refuse(state, reason, origin);
+            refuse(&mut tx.books.tally, reason, origin);
             continue;
         }
         match origin {
-            Origin::Copy => state.send(ctx, io, fragment, &course.egress, origin),
+            Origin::Copy => tx.send(ctx, fragment, &course.egress, origin),
             _ => {
                 let egress = &course.egress;
                 let frame = WrittenFrame { buf: fragment, len: bytes, session, matched, egress };
-                send_or_queue(ctx, io, state, frame);
+                send_or_queue(ctx, tx, frame);
             }
         }
     }
 }
 
 #[cold]
-fn refuse<B: PacketBuf>(state: &mut WorkerState<B>, reason: DropReason, origin: Origin) {
+fn refuse(tally: &mut StepTally, reason: DropReason, origin: Origin) {
     match origin {
-        Origin::Copy => state.tally.lose_duplicate(),
-        _ => state.tally.drop(reason),
+        Origin::Copy => tally.lose_duplicate(),
+        _ => tally.drop(reason),
     }
 }
 

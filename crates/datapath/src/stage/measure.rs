@@ -6,11 +6,10 @@ use adit_rules::{
 use adit_tables::{UsageMark, UsageView};
 use adit_types::{Direction, Nanos, PdrId, Seid};
 
+use crate::books::Books;
 use crate::columns::Matched;
 use crate::context::StepContext;
-use crate::events::Events;
 use crate::stage::admit::admit_far;
-use crate::tally::StepTally;
 
 /// Counts one packet.
 pub(crate) struct UsageMeter<'v> {
@@ -39,8 +38,7 @@ impl<'v> UsageMeter<'v> {
         matched: &mut Matched<'_>,
         flow: impl Fn() -> FlowSelector,
         bytes: u64,
-        events: &mut Events,
-        tally: &mut StepTally,
+        books: &mut Books,
     ) -> Result<(), DropReason> {
         let (rules, direction) = (matched.rules, matched.direction);
         let stopped_by = |urr| {
@@ -48,7 +46,7 @@ impl<'v> UsageMeter<'v> {
             (by.exempt.is_empty() || !is_exempt(by, direction, &flow())).then_some(by)
         };
         if let Some(urr) = urrs(rules, matched).find_map(stopped_by) {
-            self.stop(urr, events, tally);
+            self.stop(urr, books);
             let far = urr.quota_far.and_then(|far| rules.fars.get(usize::from(far)));
             let admitted = match far {
                 Some(far) => {
@@ -60,13 +58,13 @@ impl<'v> UsageMeter<'v> {
             if let Err(reason) = admitted {
                 // Buffered packets count when they are released.
                 if !matched.far.buffers() || reason != DropReason::FarDrop {
-                    self.count_dropped(matched, direction, bytes, events, tally);
+                    self.count_dropped(matched, direction, bytes, books);
                 }
                 return Err(reason);
             }
         }
         for urr in urrs(rules, matched).filter(|&urr| stopped_by(urr).is_none()) {
-            self.count(rules, urr, direction, bytes, events, tally);
+            self.count(rules, urr, direction, bytes, books);
         }
         Ok(())
     }
@@ -78,15 +76,14 @@ impl<'v> UsageMeter<'v> {
         matched: &Matched<'_>,
         direction: Direction,
         bytes: u64,
-        events: &mut Events,
-        tally: &mut StepTally,
+        books: &mut Books,
     ) {
         for urr in urrs(matched.rules, matched).filter(|urr| urr.before_qos) {
             if self.exhausted(matched.rules, urr).is_none() {
-                self.count(matched.rules, urr, direction, bytes, events, tally);
+                self.count(matched.rules, urr, direction, bytes, books);
             }
         }
-        self.count_dropped(matched, direction, bytes, events, tally);
+        self.count_dropped(matched, direction, bytes, books);
     }
 
     /// Counts a packet that rules dropped, towards the UE only. Spec: TS 29.244 §8.2.49.
@@ -96,8 +93,7 @@ impl<'v> UsageMeter<'v> {
         matched: &Matched<'_>,
         direction: Direction,
         bytes: u64,
-        events: &mut Events,
-        tally: &mut StepTally,
+        books: &mut Books,
     ) {
         if direction == Direction::Uplink {
             return;
@@ -106,7 +102,7 @@ impl<'v> UsageMeter<'v> {
             let (all_bytes, all_pkts) = self.usage.add_dropped(urr.slot, bytes);
             let (pkts, bytes) = urr.report_dropped;
             if all_pkts >= pkts || all_bytes >= bytes {
-                self.report(urr, UsageMark::Dropped, events, tally);
+                self.report(urr, UsageMark::Dropped, books);
             }
         }
     }
@@ -141,47 +137,40 @@ impl<'v> UsageMeter<'v> {
         urr: &PublishedUrr,
         direction: Direction,
         bytes: u64,
-        events: &mut Events,
-        tally: &mut StepTally,
+        books: &mut Books,
     ) {
         self.usage.add(urr, direction, bytes, self.now);
         if urr.report_start {
-            self.report(urr, UsageMark::Start, events, tally);
+            self.report(urr, UsageMark::Start, books);
         }
-        self.report_limits(urr, events, tally);
+        self.report_limits(urr, books);
         if let Some(pool) = pool(rules, urr) {
-            self.report_limits(pool, events, tally);
+            self.report_limits(pool, books);
         }
     }
 
     #[inline]
-    fn report_limits(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
+    fn report_limits(&self, urr: &PublishedUrr, books: &mut Books) {
         if self.is_reached(urr, &urr.report) {
-            self.report(urr, UsageMark::Threshold, events, tally);
+            self.report(urr, UsageMark::Threshold, books);
         }
         if self.is_reached(urr, &urr.quota()) {
-            self.report(urr, UsageMark::Quota, events, tally);
+            self.report(urr, UsageMark::Quota, books);
         }
         self.usage.update_unchecked(urr);
     }
 
     /// Reports a used-up quota that a packet met. Only a quota of zero was not reported before.
     #[cold]
-    fn stop(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut StepTally) {
+    fn stop(&self, urr: &PublishedUrr, books: &mut Books) {
         if !urr.stopped {
-            self.report(urr, UsageMark::Quota, events, tally);
+            self.report(urr, UsageMark::Quota, books);
         }
     }
 
     /// Reports a mark once per generation; with a full ring, again with the next packet.
     #[inline]
-    fn report(
-        &self,
-        urr: &PublishedUrr,
-        mark: UsageMark,
-        events: &mut Events,
-        tally: &mut StepTally,
-    ) {
+    fn report(&self, urr: &PublishedUrr, mark: UsageMark, books: &mut Books) {
         if !self.usage.is_unreported(urr, mark) {
             return;
         }
@@ -193,7 +182,7 @@ impl<'v> UsageMeter<'v> {
             }
             _ => WorkerEvent::UsageLimit { session, slot, generation },
         };
-        if events.push(tally, event) {
+        if books.report(event) {
             self.usage.mark_reported(urr, mark);
         }
     }

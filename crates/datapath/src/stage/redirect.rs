@@ -14,8 +14,8 @@ use adit_wire::tcp::TcpHeader;
 use adit_wire::{FragmentKind, IpAddrs, IpPacket, checksum, protocol};
 
 use crate::columns::{Matched, UserPacket};
-use crate::slow_queue::Redirected;
-use crate::worker_state::WorkerState;
+use crate::slow_queue::{Redirected, SlowQueue};
+use crate::tally::StepTally;
 
 /// The port that is answered for.
 const HTTP: u16 = 80;
@@ -152,7 +152,8 @@ pub(super) fn is_answered_by_http(matched: &Matched<'_>) -> bool {
 /// `RedirectUnmatched` unless it is a whole TCP segment from the UE to port 80.
 #[cold]
 pub(super) fn queue_http_answer<B: PacketBuf>(
-    state: &mut WorkerState<B>,
+    slow: &mut SlowQueue<B>,
+    tally: &mut StepTally,
     buf: B,
     UserPacket { session, arrival, ip }: UserPacket<'_>,
     matched: &Matched<'_>,
@@ -167,8 +168,8 @@ pub(super) fn queue_http_answer<B: PacketBuf>(
     match far.filter(|_| is_request) {
         Some(far) => {
             let redirected = Redirected { session, far, ip_offset: arrival.ip_offset, ip: *ip };
-            state.slow.push_redirected(buf, redirected, &mut state.tally);
+            slow.push_redirected(buf, redirected, tally);
         }
-        None => state.tally.drop(DropReason::RedirectUnmatched),
+        None => tally.drop(DropReason::RedirectUnmatched),
     }
 }

@@ -5,13 +5,12 @@ use adit_rules::{DropReason, Excess, Guarantee};
 use adit_types::SessionIndex;
 
 use crate::aggregates::AggregateTerms;
+use crate::books::Books;
 use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict};
 use crate::context::StepContext;
-use crate::events::Events;
 use crate::shaping::{Shaping, buckets, queue_key};
 use crate::stage::admit::{admit, stop_verdict};
 use crate::stage::measure::UsageMeter;
-use crate::tally::StepTally;
 
 /// Drops packets that a QER's gate or rate or the FAR's action stops, and diverts packets to be
 /// buffered.
@@ -29,8 +28,7 @@ pub(crate) fn s4_enforce<B: PacketBuf, S: LaneKind>(
     ctx: &StepContext<'_>,
     lane: &mut BurstLane<'_, B, S>,
     shaping: &mut Shaping<B>,
-    events: &mut Events,
-    tally: &mut StepTally,
+    books: &mut Books,
 ) {
     let usage = ctx.view.usage();
     let BurstLane { verdicts, ips, sessions, .. } = lane;
@@ -55,7 +53,7 @@ pub(crate) fn s4_enforce<B: PacketBuf, S: LaneKind>(
             Err(reason) => {
                 if !matched.pdr.urrs.is_empty() {
                     let bytes = u64::from(ip.total_len);
-                    measure(ctx, &matched, reason, bytes, events, tally);
+                    measure(ctx, &matched, reason, bytes, books);
                 }
                 *verdict = stop_verdict(matched, reason);
             }
@@ -143,8 +141,7 @@ fn measure(
     matched: &Matched<'_>,
     reason: DropReason,
     bytes: u64,
-    events: &mut Events,
-    tally: &mut StepTally,
+    books: &mut Books,
 ) {
     let (meter, direction) = (UsageMeter::new(ctx, matched), matched.direction);
     match reason {
@@ -152,9 +149,9 @@ fn measure(
         | DropReason::RateExceeded
         | DropReason::AggregateExceeded
         | DropReason::ShapingQueueFull => {
-            meter.count_gated(matched, direction, bytes, events, tally);
+            meter.count_gated(matched, direction, bytes, books);
         }
         _ if matched.far.buffers() => {}
-        _ => meter.count_dropped(matched, direction, bytes, events, tally),
+        _ => meter.count_dropped(matched, direction, bytes, books),
     }
 }

@@ -3,13 +3,12 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PacketRateMeter};
 
+use crate::books::Books;
 use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict};
 use crate::context::StepContext;
-use crate::events::Events;
 use crate::stage::admit::stop_verdict;
 use crate::stage::measure::UsageMeter;
 use crate::stage::s3_classify::selector;
-use crate::tally::StepTally;
 
 /// Adds the packets that pass to their session's and their URRs' counters and to the packet rates
 /// of their QERs. Packets beyond such a rate are dropped, and packets beyond a quota take the URR's
@@ -27,8 +26,7 @@ use crate::tally::StepTally;
 pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
     ctx: &StepContext<'_>,
     lane: &mut BurstLane<'_, B, S>,
-    events: &mut Events,
-    tally: &mut StepTally,
+    books: &mut Books,
 ) {
     let BurstLane { bufs, arrivals, verdicts, sessions, ips, .. } = lane;
     let packets = bufs.iter().zip(&*arrivals).zip(&*ips);
@@ -39,7 +37,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
         let direction = matched.direction;
         let bytes = u64::from(ip.total_len);
         if !packet_rates(matched).all(|rate| rate.admits_or_counts_drop(direction, ctx.now)) {
-            UsageMeter::new(ctx, matched).count_gated(matched, direction, bytes, events, tally);
+            UsageMeter::new(ctx, matched).count_gated(matched, direction, bytes, books);
             *verdict = PacketVerdict::Drop(DropReason::PacketRateExceeded);
             continue;
         }
@@ -47,7 +45,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
             let meter = UsageMeter::new(ctx, matched);
             let packet = || buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
             let flow = || selector(packet(), arrival, ip);
-            if let Err(reason) = meter.pass(matched, flow, bytes, events, tally) {
+            if let Err(reason) = meter.pass(matched, flow, bytes, books) {
                 *verdict = stop_verdict(*matched, reason);
                 continue;
             }

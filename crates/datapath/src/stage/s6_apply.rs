@@ -20,7 +20,9 @@ use crate::stage::fragment::send_fragments;
 use crate::stage::mss::clamp_syn;
 use crate::stage::redirect;
 use crate::stage::send::{WrittenFrame, send_or_queue, switch_or_queue};
-use crate::tx_queues::TxFrame;
+use crate::tally::StepTally;
+use crate::tx_queues::{TxFrame, TxQueues};
+use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
 /// Turns every packet that passes into the frame that leaves, and sends, queues or drops it.
@@ -50,16 +52,23 @@ pub(crate) fn s6_apply<Io: Departures, K: LaneKind>(
             && !core::mem::replace(&mut arrival.is_copied, true)
         {
             let packet = UserPacket { session: *session, arrival, ip };
-            duplicate(ctx, io, state, &buf, packet, matched);
+            duplicate(ctx, &mut state.transmitter(io), &buf, packet, matched);
         }
         let packet = UserPacket { session: *session, arrival, ip };
         match verdict {
             PacketVerdict::Pass(matched) if redirect::is_answered_by_http(matched) => {
-                redirect::queue_http_answer(state, buf, packet, matched);
+                let tally = &mut state.books.tally;
+                redirect::queue_http_answer(&mut state.queues.slow, tally, buf, packet, matched);
             }
             PacketVerdict::Pass(matched) => forward(ctx, io, state, buf, packet, matched),
-            PacketVerdict::Divert(matched) => divert(ctx, state, buf, packet, matched),
-            PacketVerdict::Drop(reason) => drop_packet(state, buf, packet, *reason),
+            PacketVerdict::Divert(matched) => {
+                let WorkerState { queues, books, .. } = &mut *state;
+                divert(ctx, &mut queues.buffering, books, buf, packet, matched);
+            }
+            PacketVerdict::Drop(reason) => {
+                let WorkerState { queues, books, .. } = &mut *state;
+                drop_packet(queues, &mut books.tally, buf, packet, *reason);
+            }
         }
     }
 }
@@ -81,20 +90,22 @@ fn forward<Io: Departures>(
     }
     let plan = plan_forwarding(ctx, arrival, ip, matched);
     if let Ok(plan) = &plan {
-        clamp_syn(ctx, &mut state.tally, &mut buf, packet, matched, plan);
+        clamp_syn(ctx, &mut state.books.tally, &mut buf, packet, matched, plan);
     }
     if let Ok(plan) = &plan
         && plan.divided_to.is_some()
     {
-        send_fragments(ctx, io, state, buf, packet, matched, plan, matched.origin());
+        let tx = &mut state.transmitter(io);
+        send_fragments(ctx, tx, buf, packet, matched, plan, matched.origin());
         return;
     }
     if io.hands_on()
         && let Ok(plan) = &plan
         && let Some(planned) = plan.for_later_stages(arrival, ip, matched)
-        && state.is_resolved(&plan.egress)
+        && state.queues.unresolved.is_resolved(&plan.egress)
     {
-        hand_on(io, state, buf, plan.egress.target(), &planned);
+        let WorkerState { queues, books, .. } = state;
+        hand_on(io, &mut queues.tx, &mut books.tally, buf, plan.egress.target(), &planned);
         return;
     }
     let written = plan.and_then(|plan| {
@@ -106,18 +117,20 @@ fn forward<Io: Departures>(
         Ok((egress, is_switched)) => {
             let frame = WrittenFrame { buf, len: ip.total_len, session, matched, egress: &egress };
             match is_switched {
-                false => send_or_queue(ctx, io, state, frame),
-                true => switch_or_queue(ctx, state, frame),
+                false => send_or_queue(ctx, &mut state.transmitter(io), frame),
+                true => {
+                    switch_or_queue(ctx, &mut state.queues, &mut state.books.tally, frame);
+                }
             }
         }
         Err(NotForwarded { reason, error }) => {
-            state.tally.drop(reason);
+            state.books.tally.drop(reason);
             // Spec: RFC 4443 §2.4 (e), RFC 1812 §4.3.2.7: no errors about link-local packets.
             if let Some(kind) = error.filter(|_| !matched.is_of_cp_function()) {
                 let ip_offset = arrival.ip_offset;
                 let (direction, network) = (matched.direction, network_side(matched));
                 let error = IcmpError { kind, direction, network, ip_offset, ip: *ip };
-                state.slow.push_error(buf, error);
+                state.queues.slow.push_error(buf, error);
             }
         }
     }
@@ -126,7 +139,8 @@ fn forward<Io: Departures>(
 /// Gives a packet to the stage that writes it. Its mark has the flow.
 pub(crate) fn hand_on<Io: Departures>(
     io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    queues: &mut TxQueues<Io::Buf>,
+    tally: &mut StepTally,
     mut buf: Io::Buf,
     target: TxTarget,
     planned: &PlannedFrame,
@@ -134,31 +148,31 @@ pub(crate) fn hand_on<Io: Departures>(
     match planned.attach(&mut buf) {
         Ok(()) => {
             let frame = TxFrame { buf, bytes: 0, origin: Origin::HandedOn };
-            state.queues.push(io, &mut state.tally, target, frame);
+            queues.push(io, tally, target, frame);
         }
-        Err(reason) => state.tally.drop(reason),
+        Err(reason) => tally.drop(reason),
     }
 }
 
 /// Drops and counts a packet. Fragments of tunnel packets are counted when the packet is whole.
 #[inline]
 pub(crate) fn drop_packet<B: PacketBuf>(
-    state: &mut WorkerState<B>,
+    queues: &mut WorkerQueues<B>,
+    tally: &mut StepTally,
     buf: B,
     UserPacket { arrival, ip, .. }: UserPacket<'_>,
     reason: DropReason,
 ) {
     if reason == DropReason::OuterFragment {
-        let WorkerState { fragments, tally, .. } = state;
         let &crate::columns::PacketArrival { interfaces, ip_offset, .. } = arrival;
         let fragment =
             ArrivedFragment { buf, interfaces, ip_offset, addrs: ip.addrs, is_ours: true };
-        fragments.add(fragment, tally);
+        queues.fragments.add(fragment, tally);
         return;
     }
-    state.tally.drop(reason);
+    tally.drop(reason);
     if reason == DropReason::TeidUnknown {
-        state.slow.push_gtpu_error(buf, GtpuError::TeidUnknown(arrival.teid));
+        queues.slow.push_gtpu_error(buf, GtpuError::TeidUnknown(arrival.teid));
     }
 }
 

@@ -8,7 +8,9 @@ use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::Egress;
 use crate::shaping::{ReadyFrame, queue_key};
-use crate::worker_state::WorkerState;
+use crate::tally::StepTally;
+use crate::transmitter::Transmitter;
+use crate::worker_queues::WorkerQueues;
 
 /// A frame that is written.
 pub(super) struct WrittenFrame<'p, 'v, B> {
@@ -28,43 +30,42 @@ pub(super) struct WrittenFrame<'p, 'v, B> {
 #[inline]
 pub(super) fn send_or_queue<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
-    state: &mut WorkerState<Io::Buf>,
+    tx: &mut Transmitter<'_, Io>,
     frame: WrittenFrame<'_, '_, Io::Buf>,
 ) {
     let WrittenFrame { buf, len, session, matched, egress } = frame;
     if !matched.must_queue {
-        state.send(ctx, io, buf, egress, matched.origin());
+        tx.send(ctx, buf, egress, matched.origin());
         return;
     }
     let key = queue_key(session, matched);
     if egress.mac.is_none() {
         // It waits for the neighbor, which looks at no rate: later packets pay for it.
-        if state.unresolved.has_room(egress) {
-            state.shaping.charge_unchecked(ctx, key, len);
+        if tx.queues.unresolved.has_room(egress) {
+            tx.queues.shaping.charge_unchecked(ctx, key, len);
         }
-        state.send(ctx, io, buf, egress, matched.origin());
+        tx.send(ctx, buf, egress, matched.origin());
         return;
     }
-    let WorkerState { shaping, tally, .. } = state;
+    let tally = &mut tx.books.tally;
     let ready = ReadyFrame::new(buf, egress.target()).selected_by(tally.taps_in_hand());
-    shaping.enqueue(ctx, tally, key, ready, len);
+    tx.queues.shaping.enqueue(ctx, tally, key, ready, len);
 }
 
 /// Switches a frame to another UE, or queues it first if it has to wait for its rates.
 #[cold]
 pub(super) fn switch_or_queue<B: PacketBuf>(
     ctx: &StepContext<'_>,
-    state: &mut WorkerState<B>,
+    queues: &mut WorkerQueues<B>,
+    tally: &mut StepTally,
     frame: WrittenFrame<'_, '_, B>,
 ) {
     let WrittenFrame { buf, len, session, matched, egress } = frame;
     let target = egress.target();
-    let WorkerState { queues, shaping, tally, .. } = state;
     if matched.must_queue {
         let ready = ReadyFrame::switched(buf, target).selected_by(tally.taps_in_hand());
-        shaping.enqueue(ctx, tally, queue_key(session, matched), ready, len);
+        queues.shaping.enqueue(ctx, tally, queue_key(session, matched), ready, len);
     } else {
-        queues.switched.push(target.port, buf, tally);
+        queues.tx.switched.push(target.port, buf, tally);
     }
 }

@@ -8,7 +8,8 @@ use adit_pktio::{Burst, PacketBuf};
 use adit_rules::{TapOrigin, TapOutcome, TapPacket, TapSet};
 use adit_types::PortId;
 
-use super::{forward_burst, join_arrived, run_stages, take_stages};
+use super::{forward_burst, run_stages, take_stages};
+use crate::books::Books;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::late_packets::{EndedWait, LatePacket, WaitEnd};
@@ -35,7 +36,7 @@ pub(super) fn forward_tapped<Io: Departures>(
         forward_burst(ctx, io, port, rx, state);
     });
     state.path = path;
-    report_late_packets(ctx, state);
+    report_late_packets(ctx, &mut state.books);
 }
 
 /// Runs the stages: packets that a tap selects one at a time, all others as a burst.
@@ -46,7 +47,7 @@ pub(super) fn take_stages_tapped<Io: Departures>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let is_any = state.tap.as_ref().is_some_and(|tap| tap.selects_at(TapPoint::Stages));
+    let is_any = state.books.tap.as_ref().is_some_and(|tap| tap.selects_at(TapPoint::Stages));
     if !is_any {
         return take_stages(ctx, io, port, rx, state);
     }
@@ -70,7 +71,7 @@ fn in_runs<Io: Departures>(
     let mut run = Burst::new();
     for buf in core::mem::take(rx) {
         let candidate = TapCandidate::new(ctx, port, buf.data());
-        let taps = candidate.select(ctx, points, state);
+        let taps = candidate.select(ctx, points, &state.handoff, &mut state.books);
         if taps.is_empty() {
             run.push(buf);
             continue;
@@ -80,10 +81,13 @@ fn in_runs<Io: Departures>(
         }
         // Those of the stages, too: it takes them here.
         let taps = match points {
-            [TapPoint::Arrival] => taps.union(candidate.select(ctx, &[TapPoint::Stages], state)),
+            [TapPoint::Arrival] => {
+                let (points, handoff) = (&[TapPoint::Stages], &state.handoff);
+                taps.union(candidate.select(ctx, points, handoff, &mut state.books))
+            }
             _ => taps,
         };
-        let packet = candidate.packet(ctx, taps, state);
+        let packet = candidate.packet(ctx, taps, &state.books);
         take_alone(ctx, io, port, packet, buf, state);
     }
     if !run.is_empty() {
@@ -101,24 +105,25 @@ fn take_alone<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) {
     let mut rx = Burst::new();
-    let record = state.tap.as_mut().and_then(|tap| tap.begin(packet, buf.data()));
+    let record = state.books.tap.as_mut().and_then(|tap| tap.begin(packet, buf.data()));
     rx.push(buf);
     let Some(mut record) = record else {
         // Another record is open: this packet is part of it.
         return take_stages(ctx, io, port, &mut rx, state);
     };
-    let before = PacketFates::of(state);
-    let were_noted = state.tally.note_late_drops(false);
-    state.tally.set_taps_in_hand(packet.taps);
+    let before = PacketFates::of(&state.queues, &state.books.tally);
+    let were_noted = state.books.tally.note_late_drops(false);
+    state.books.tally.set_taps_in_hand(packet.taps);
     run_stages(ctx, io, port, &mut rx, state, &mut *record);
-    if state.fragments.any_arrived() {
-        join_arrived(ctx, port, &mut rx, state);
+    if state.queues.fragments.any_arrived() {
+        let WorkerState { queues, handoff, books, .. } = &mut *state;
+        queues.fragments.join(ctx.now, port, &mut rx, handoff, &mut books.tally);
     }
     transmit_alone(io, &mut record, state);
-    state.tally.note_late_drops(were_noted);
-    state.tally.set_taps_in_hand(TapSet::NONE);
-    let outcome = before.outcome(state);
-    if let Some(tap) = &mut state.tap {
+    state.books.tally.note_late_drops(were_noted);
+    state.books.tally.set_taps_in_hand(TapSet::NONE);
+    let outcome = before.outcome(&state.queues, &state.books.tally);
+    if let Some(tap) = &mut state.books.tap {
         match outcome {
             // The slow path reports it whole.
             None => tap.discard(record),
@@ -138,18 +143,18 @@ fn take_joined<Io: Departures>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let was_again = state.tally.set_recirculated(true);
+    let was_again = state.books.tally.set_recirculated(true);
     let points = &[TapPoint::Arrival, TapPoint::Stages];
     in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
         take_stages(ctx, io, port, rx, state);
     });
-    state.tally.set_recirculated(was_again);
+    state.books.tally.set_recirculated(was_again);
 }
 
 /// Reports packets whose wait ended.
-pub(crate) fn report_late_packets<B: PacketBuf>(ctx: &StepContext<'_>, state: &mut WorkerState<B>) {
-    while let Some(late) = state.tally.take_late_packet() {
-        let Some(tap) = &mut state.tap else { return };
+pub(crate) fn report_late_packets(ctx: &StepContext<'_>, books: &mut Books) {
+    while let Some(late) = books.tally.take_late_packet() {
+        let Some(tap) = &mut books.tap else { return };
         let LatePacket { end, waited, len, head } = late;
         let mut taps =
             waited.map_or(TapSet::NONE, |waited| tap.of_wait(waited.taps, ctx.now, waited.time));

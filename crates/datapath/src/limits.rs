@@ -1,6 +1,8 @@
-//! Token buckets for messages that one worker sends or reports because of received packets.
+//! Limits of messages that one worker sends or reports because of received packets.
 
 use adit_types::Nanos;
+
+use crate::neighbor_queue::REQUEST_INTERVAL;
 
 /// How fast a bucket fills, and how much it holds.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +87,7 @@ impl PeerBuckets {
 
 /// The limits of one worker for messages that others cause.
 #[derive(Debug)]
-pub(crate) struct SlowLimits {
+pub(crate) struct MessageLimits {
     /// ICMP errors.
     pub icmp: TokenBucket,
     /// GTP-U Error Indications and Supported Extension Headers Notifications that are sent.
@@ -106,9 +108,11 @@ pub(crate) struct SlowLimits {
     pub conflicts: TokenBucket,
     /// Segments answered for servers that UEs are redirected from.
     pub redirects: TokenBucket,
+    /// When a duplicated packet last requested the address of a neighbor.
+    neighbor_requested_at: Option<Nanos>,
 }
 
-impl SlowLimits {
+impl MessageLimits {
     /// Full buckets.
     pub(crate) fn new() -> Self {
         Self {
@@ -122,7 +126,18 @@ impl SlowLimits {
             neighbors: PeerBuckets::new(RefillRate::STRANGERS),
             conflicts: TokenBucket::new(),
             redirects: TokenBucket::new(),
+            neighbor_requested_at: None,
         }
+    }
+
+    /// True if a duplicated packet may request the address of its neighbor now: once per
+    /// [`REQUEST_INTERVAL`], whatever the neighbor.
+    pub(crate) fn may_request_neighbor(&mut self, now: Nanos) -> bool {
+        let may = self.neighbor_requested_at.is_none_or(|at| now.since(at) >= REQUEST_INTERVAL);
+        if may {
+            self.neighbor_requested_at = Some(now);
+        }
+        may
     }
 }
 

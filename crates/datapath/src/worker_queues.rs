@@ -1,0 +1,90 @@
+//! Packets and frames that wait in a worker.
+
+use adit_pktio::PacketBuf;
+use adit_tables::Leases;
+
+use crate::buffering::Buffering;
+use crate::fragments::Fragments;
+use crate::held_end_markers::HeldEndMarkers;
+use crate::neighbor_queue::NeighborQueue;
+use crate::shaping::Shaping;
+use crate::slow_queue::SlowQueue;
+use crate::tally::StepTally;
+use crate::tx_queues::TxQueues;
+
+/// Room that a worker reserves at start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkerCapacity {
+    /// One more than the highest port.
+    pub ports: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Packets that FARs buffer.
+    pub buffered_pkts: usize,
+    /// Packets that wait for their rates.
+    pub shaped_pkts: usize,
+    /// Packets that are switched to other UEs at a time.
+    pub switched_pkts: usize,
+}
+
+/// Packets and frames that wait in one worker, within a step or across steps.
+pub(crate) struct WorkerQueues<B> {
+    /// Frames for the ports.
+    pub tx: TxQueues<B>,
+    /// Frames that wait for a link-layer address.
+    pub unresolved: NeighborQueue<B>,
+    /// Packets that FARs buffer.
+    pub buffering: Buffering<B>,
+    /// Packets that wait for their rates.
+    pub shaping: Shaping<B>,
+    /// Received End Markers that wait for packets on their way from other workers.
+    pub held_end_markers: HeldEndMarkers<B>,
+    /// Fragments.
+    pub fragments: Fragments<B>,
+    /// Packets for the slow path.
+    pub slow: SlowQueue<B>,
+}
+
+impl<B: PacketBuf> WorkerQueues<B> {
+    /// No packets. Reserves all memory that will be used.
+    pub(crate) fn new(capacity: WorkerCapacity, leases: Leases) -> Self {
+        Self {
+            tx: TxQueues::new(capacity.ports, capacity.switched_pkts),
+            unresolved: NeighborQueue::new(),
+            buffering: Buffering::new(capacity.buffered_pkts, capacity.sessions),
+            shaping: Shaping::new(capacity.shaped_pkts, capacity.sessions, leases),
+            held_end_markers: HeldEndMarkers::new(),
+            fragments: Fragments::new(),
+            slow: SlowQueue::new(),
+        }
+    }
+
+    /// Frames that wait across steps: packets, and End Markers of our own, which the packet
+    /// identity leaves out.
+    #[inline]
+    pub(crate) fn frames_waiting(&self) -> usize {
+        self.packets_waiting() + self.unresolved.end_markers()
+    }
+
+    /// Packets that wait across steps. Counts all packets only at the beginning and the end of a
+    /// step, when the other queues are empty.
+    #[inline]
+    pub(crate) fn packets_waiting(&self) -> usize {
+        self.unresolved.len()
+            + self.buffering.len()
+            + self.shaping.len()
+            + self.fragments.reassembly.len()
+            + self.tx.switched.len()
+            + self.tx.backlog.len()
+    }
+
+    /// Drops every packet that waits across steps.
+    pub(crate) fn drain(&mut self, tally: &mut StepTally) {
+        self.held_end_markers.drain(tally);
+        self.unresolved.drain(tally);
+        self.buffering.drain(tally);
+        self.fragments.reassembly.drain(tally);
+        self.shaping.drain(tally);
+        self.tx.backlog.drain(tally);
+    }
+}
