@@ -15,6 +15,7 @@ pub mod event;
 pub mod fast_rule;
 pub mod flows;
 pub mod forwarding;
+pub mod leave_reason;
 pub mod matcher;
 pub mod next_hops;
 pub mod offload;
@@ -41,6 +42,7 @@ pub use fast_rule::{
     FastRuleTunnel, FastRuleUe, FastRuleUrr, FastRuleUsage,
 };
 pub use forwarding::{Redirect, Steering};
+pub use leave_reason::{LeaveReason, NoFastRule};
 pub use matcher::{
     Candidate, FlowKey, Matcher, MatcherLine, MatcherRoot, MatcherView, Matchers, UsualFlow,
 };

@@ -17,6 +17,7 @@ use arrayvec::ArrayVec;
 
 use crate::delta_id::DeltaId;
 use crate::forwarding::{Redirect, Steering};
+use crate::leave_reason::NoFastRule;
 use crate::matcher::{Matcher, Matchers};
 use crate::outer_tos::OuterTos;
 use crate::rule::{
@@ -39,6 +40,9 @@ pub struct PublishedRules {
     pub buffer_epoch: u32,
     /// The session has or had an own URR: see [`SessionRules::own_urr`].
     pub has_own_urr: bool,
+    /// Why usual packets have no single fast rule: in uplink, in downlink, and in a tunnel to the
+    /// UE.
+    unruled: [Option<NoFastRule>; 3],
     /// Number of uplink PDRs; `pdrs` begins with them.
     uplink_count: u16,
     /// Number of addresses from [`SessionRules::ue`]; those that only PDRs name follow.
@@ -64,6 +68,28 @@ struct RareRules {
     ue_networks: Vec<IpPrefix>,
     /// See [`SessionRules::tunnel_sides`].
     tunnel_sides: Vec<(Teid, TunnelSide)>,
+    /// See [`UnruledPackets::pdrs`].
+    unruled_pdrs: Vec<UnruledPdr>,
+}
+
+/// Why packets of a session have no fast rule.
+#[derive(Debug, Default)]
+pub(crate) struct UnruledPackets {
+    /// Usual packets by direction, whichever PDR they match.
+    pub all: [Option<NoFastRule>; 2],
+    /// Packets that another UPF sends to the UE in a tunnel.
+    pub to_ue: Option<NoFastRule>,
+    /// Packets of PDRs that SDF filters select.
+    pub pdrs: Vec<UnruledPdr>,
+}
+
+/// Why packets of a PDR that SDF filters select have no fast rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnruledPdr {
+    pub direction: Direction,
+    /// Its position in its list.
+    pub position: u16,
+    pub why: NoFastRule,
 }
 
 /// The QERs of a session, and its slice.
@@ -205,7 +231,7 @@ impl Deref for PublishedUrr {
 impl PublishedRules {
     /// The compact form of `rules`. Shares equal shapes in `shapes`, and adds the others.
     #[must_use]
-    pub fn new(rules: SessionRules, shapes: &mut Shapes) -> Self {
+    pub(crate) fn new(rules: SessionRules, unruled: UnruledPackets, shapes: &mut Shapes) -> Self {
         let SessionRules {
             up_seid,
             generation,
@@ -232,14 +258,20 @@ impl PublishedRules {
         let pdrs = pdrs.map(|pdr| published_pdr(pdr, &mut ues, shapes)).collect();
         let mut ues = ues.into_iter();
         let ue = ues.next().unwrap_or_default();
-        let rare = RareRules { further_ues: ues.collect(), ue_networks, tunnel_sides };
-        let RareRules { further_ues, ue_networks, tunnel_sides } = &rare;
-        let is_usual = further_ues.is_empty() && ue_networks.is_empty() && tunnel_sides.is_empty();
+        let UnruledPackets { all: [of_uplink, of_downlink], to_ue, pdrs: unruled_pdrs } = unruled;
+        let further_ues = ues.collect();
+        let rare = RareRules { further_ues, ue_networks, tunnel_sides, unruled_pdrs };
+        let RareRules { further_ues, ue_networks, tunnel_sides, unruled_pdrs } = &rare;
+        let is_usual = further_ues.is_empty()
+            && ue_networks.is_empty()
+            && tunnel_sides.is_empty()
+            && unruled_pdrs.is_empty();
         Self {
             up_seid,
             generation,
             buffer_epoch,
             has_own_urr: own_urr.is_some(),
+            unruled: [of_uplink, of_downlink, to_ue],
             uplink_count,
             ue_count,
             ue,
@@ -261,6 +293,28 @@ impl PublishedRules {
             Direction::Uplink => uplink,
             Direction::Downlink => downlink,
         }
+    }
+
+    /// Why usual packets of `direction` have no single fast rule, whichever PDR they match; `None`
+    /// if they have one.
+    #[must_use]
+    pub fn unruled(&self, direction: Direction) -> Option<NoFastRule> {
+        self.unruled[direction.index()]
+    }
+
+    /// Why packets that another UPF sends to the UE in a tunnel have no fast rule.
+    #[must_use]
+    pub const fn unruled_to_ue(&self) -> Option<NoFastRule> {
+        let [.., to_ue] = self.unruled;
+        to_ue
+    }
+
+    /// Why packets of the PDR at `position`, which SDF filters select, have no fast rule.
+    #[must_use]
+    pub fn unruled_pdr(&self, direction: Direction, position: usize) -> Option<NoFastRule> {
+        let is_it =
+            |pdr: &&UnruledPdr| (pdr.direction, usize::from(pdr.position)) == (direction, position);
+        self.rare.as_ref()?.unruled_pdrs.iter().find(is_it).map(|pdr| pdr.why)
     }
 
     /// See [`SessionRules::matcher`].
@@ -558,7 +612,7 @@ mod tests {
             urrs: Vec::new(),
             own_urr: None,
         };
-        PublishedRules::new(rules, &mut Shapes::default())
+        PublishedRules::new(rules, UnruledPackets::default(), &mut Shapes::default())
     }
 
     #[test]

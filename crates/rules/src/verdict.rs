@@ -14,14 +14,15 @@ macro_rules! reasons {
             /// How many reasons there are.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Position in [`Self::ALL`] and in counter blocks.
+            /// Position in [`Self::ALL`], and in counter blocks if it is counted.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
                 self as usize
             }
 
-            /// The counter's name in `adit show counters` and in metrics.
+            /// Its name: if it is counted, that of the counter in `adit show counters` and in
+            /// metrics.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$variant => $counter, )* }
@@ -35,6 +36,8 @@ macro_rules! reasons {
         }
     };
 }
+
+pub(crate) use reasons;
 
 reasons! {
     /// Why a packet was dropped. Every drop increments exactly one of these.

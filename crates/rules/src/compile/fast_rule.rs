@@ -11,6 +11,7 @@ use crate::fast_rule::{
     FAST_RULE_METERS_MAX, FAST_RULE_RELAY_URRS_MAX, FastRule, FastRuleForwarding, FastRulePeer,
     FastRuleTransport, FastRuleTunnel, FastRuleUe, FastRuleUrr, FastRuleUsage,
 };
+use crate::leave_reason::NoFastRule;
 use crate::rate::RateLimit;
 use crate::rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GuaranteedShare, HeaderCreation,
@@ -27,30 +28,37 @@ type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
 
 impl FastRule {
     /// The fast rule of one direction of bound rules: of packets in tunnels from the RAN, or of
-    /// packets from a data network without a tunnel. `None` if a usual packet needs an action that
-    /// a fast rule cannot express.
-    #[must_use]
-    pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
+    /// packets from a data network without a tunnel.
+    ///
+    /// # Errors
+    /// Why a usual packet needs an action that a fast rule cannot express.
+    pub fn compile(rules: &SessionRules, direction: Direction) -> Result<Self, NoFastRule> {
         // Packets from a data network have no TEID, which is zero in the stages.
         let is_of_tunnel = |pdr: &PdrEntry| {
             direction == Direction::Downlink && pdr.teid.is_some_and(|teid| teid != Teid(0))
         };
         let mut usual = rules.pdrs(direction).iter().filter(|pdr| pdr.is_usual(direction));
-        let pdr = usual.find(|pdr| !is_of_tunnel(pdr)).filter(|pdr| pdr.sdf.is_empty())?;
-        let rule = Self::of_pdr(rules, pdr, direction);
-        rule.or_else(|| match direction {
-            Direction::Uplink => relay(rules, pdr, TunnelSide::RAN),
-            Direction::Downlink => None,
-        })
+        let pdr = usual.find(|pdr| !is_of_tunnel(pdr)).ok_or(NoFastRule::NoPdr)?;
+        if !pdr.sdf.is_empty() {
+            return Err(NoFastRule::SdfFilter);
+        }
+        let far = rules.fars.get(usize::from(pdr.far));
+        let leads_into_tunnel = far.is_some_and(|far| far.outer_header_creation.is_some());
+        match direction {
+            Direction::Uplink if leads_into_tunnel => relay(rules, pdr, TunnelSide::RAN),
+            _ => Self::of_pdr(rules, pdr, direction),
+        }
     }
 
     /// The fast rule of packets that another UPF sends to the UE in a tunnel, the first one of the
-    /// session. `None` if a usual packet needs an action that a fast rule cannot express.
-    #[must_use]
-    pub fn compile_tunnel_to_ue(rules: &SessionRules) -> Option<Self> {
+    /// session.
+    ///
+    /// # Errors
+    /// As [`FastRule::compile`].
+    pub fn compile_tunnel_to_ue(rules: &SessionRules) -> Result<Self, NoFastRule> {
         let direction = Direction::Downlink;
         let usual = || rules.downlink.iter().filter(|pdr| pdr.is_usual(direction));
-        let pdr = usual().find(|pdr| pdr.teid.is_some())?;
+        let pdr = usual().find(|pdr| pdr.teid.is_some()).ok_or(NoFastRule::NoPdr)?;
         let may_match = |other: &&PdrEntry| {
             other.source == pdr.source
                 && other.teid.is_none_or(|teid| Some(teid) == pdr.teid)
@@ -58,7 +66,11 @@ impl FastRule {
         };
         let is_first = usual().find(may_match).is_some_and(|first| core::ptr::eq(first, pdr));
         let side = TunnelSide { source: pdr.source, direction };
-        if is_first && pdr.sdf.is_empty() { relay(rules, pdr, side) } else { None }
+        match () {
+            () if !is_first => Err(NoFastRule::OtherPdrFirst),
+            () if !pdr.sdf.is_empty() => Err(NoFastRule::SdfFilter),
+            () => relay(rules, pdr, side),
+        }
     }
 
     /// The fast rule of packets whose first PDR by SDF filters is `pdr`, unless they leave a tunnel
@@ -67,8 +79,8 @@ impl FastRule {
         rules: &SessionRules,
         pdr: &PdrEntry,
         direction: Direction,
-    ) -> Option<Self> {
-        let far = rules.fars.get(usize::from(pdr.far))?;
+    ) -> Result<Self, NoFastRule> {
+        let far = rules.fars.get(usize::from(pdr.far)).ok_or(NoFastRule::RuleMissing)?;
         let (marking, (meters, guaranteed)) = qers(rules, pdr, direction)?;
         let ((ue_v4, ue_v6), forwarding) = match direction {
             Direction::Uplink => uplink(rules, pdr, far)?,
@@ -76,22 +88,22 @@ impl FastRule {
         };
         let arrival = pdr.interfaces;
         let (slice, usage) = (rules.slice, usage(rules, pdr)?);
-        Some(Self { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
+        Ok(Self { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
     }
 }
 
-/// How the QERs of a PDR mark downlink packets, and the buckets that packets have to pass. `None`
+/// How the QERs of a PDR mark downlink packets, and the buckets that packets have to pass. An error
 /// if a gate is closed or a QER does anything else.
 fn qers(
     rules: &SessionRules,
     pdr: &PdrEntry,
     direction: Direction,
-) -> Option<(Option<(Qfi, bool)>, FastRuleMeters)> {
+) -> Result<(Option<(Qfi, bool)>, FastRuleMeters), NoFastRule> {
     let mut marking = None;
     let mut meters = [false; FAST_RULE_METERS_MAX];
     let mut guaranteed = false;
     for at in &pdr.qers {
-        let qer = rules.qers.get(usize::from(*at))?;
+        let qer = rules.qers.get(usize::from(*at)).ok_or(NoFastRule::RuleMissing)?;
         // Lists every field, so that a new one has to be decided on here.
         let QerEntry {
             id: _,
@@ -105,60 +117,72 @@ fn qers(
             meter,
             packet_rate,
         } = qer;
-        if qer.gate(direction) != Gate::Open || qfi.is_some() && ppi.is_some() {
-            return None;
+        if qer.gate(direction) != Gate::Open {
+            return Err(NoFastRule::GateClosed);
+        }
+        if qfi.is_some() && ppi.is_some() {
+            return Err(NoFastRule::PagingPolicy);
         }
         let marks_flow = flow_tos.is_some() || service_class.is_some();
         if marks_flow && direction == Direction::Downlink {
-            return None;
+            return Err(NoFastRule::FlowMarking);
         }
         if packet_rate.as_ref().is_some_and(|rate| rate.limit(direction).is_some()) {
-            return None;
+            return Err(NoFastRule::PacketRate);
         }
         marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));
         let Some(meter) = meter else { continue };
         match meter.guaranteed(direction) {
             GuaranteedShare::Nothing => {}
             GuaranteedShare::Whole => guaranteed = true,
-            GuaranteedShare::Within(_) => return None,
+            GuaranteedShare::Within(_) => return Err(NoFastRule::PartGuaranteed),
         }
         match meter.limit(direction) {
             RateLimit::UNLIMITED => {}
-            RateLimit::CLOSED => return None,
+            RateLimit::CLOSED => return Err(NoFastRule::RateZero),
             // A fast rule names buckets of the session only.
-            _ if meter.correlated_rate.is_some() => return None,
-            _ => *meters.get_mut(usize::from(meter.bucket))? = true,
+            _ if meter.correlated_rate.is_some() => return Err(NoFastRule::RateCorrelated),
+            _ => {
+                let named = meters.get_mut(usize::from(meter.bucket));
+                *named.ok_or(NoFastRule::RatesTooMany)? = true;
+            }
         }
     }
-    Some((marking, (meters, guaranteed)))
+    Ok((marking, (meters, guaranteed)))
 }
 
 fn uplink(
     rules: &SessionRules,
     pdr: &PdrEntry,
     far: &FarEntry,
-) -> Option<(FastRuleUes, FastRuleForwarding)> {
+) -> Result<(FastRuleUes, FastRuleForwarding), NoFastRule> {
     let PdrEntry { source, teid, qfis, outer_header_removal, .. } = pdr;
-    let teid = (*teid)?;
-    let from_ran = *source == SourceInterface::Access && rules.tunnel_side(teid) == TunnelSide::RAN;
-    let transport = stripped_transport(*outer_header_removal)?;
-    if !(forwards_to_network(far) && from_ran) {
-        return None;
+    let teid = teid.ok_or(NoFastRule::TunnelMissing)?;
+    if *source != SourceInterface::Access || rules.tunnel_side(teid) != TunnelSide::RAN {
+        return Err(NoFastRule::TunnelMissing);
+    }
+    let transport = stripped_transport(*outer_header_removal).ok_or(NoFastRule::HeaderKept)?;
+    only_forwards(far)?;
+    if far.outer_header_creation.is_some() {
+        return Err(NoFastRule::OuterHeaderOther);
+    }
+    if !leads_to_network(far) {
+        return Err(NoFastRule::DestinationOther);
     }
     // The packed rule holds the complement, which packets over IPv4 in another tunnel must not
     // match.
     let is_ambiguous = transport == FastRuleTransport::V6
         && rules.uplink.iter().chain(&rules.downlink).any(|pdr| pdr.teid == Some(Teid(!teid.0)));
     if is_ambiguous {
-        return None;
+        return Err(NoFastRule::TeidComplement);
     }
     let (qfis, egress) = (flows(qfis)?, far.interfaces);
     // The stages drop packets without an interface; the fast path takes one for granted.
     if egress == InterfaceSet::NONE {
-        return None;
+        return Err(NoFastRule::InterfaceMissing);
     }
     let way = FastRuleForwarding::Uplink { teid, transport, qfis, egress };
-    Some((tunneled_ues(rules, pdr)?, way))
+    Ok((tunneled_ues(rules, pdr)?, way))
 }
 
 /// The IP version of the GTP-U tunnel whose headers a PDR removes; `None` if it removes other
@@ -177,16 +201,16 @@ const fn strips_gtpu(removal: Option<HeaderRemoval>) -> bool {
     matches!(removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
 }
 
-/// The QoS flows of a PDR; `None` beyond the number that a fast rule can name.
-fn flows<const MAX: usize>(qfis: &[Qfi]) -> Option<ArrayVec<Qfi, MAX>> {
+/// The QoS flows of a PDR; an error beyond the number that a fast rule can name.
+fn flows<const MAX: usize>(qfis: &[Qfi]) -> Result<ArrayVec<Qfi, MAX>, NoFastRule> {
     let mut flows = ArrayVec::new();
-    flows.try_extend_from_slice(qfis).ok()?;
-    Some(flows)
+    flows.try_extend_from_slice(qfis).map_err(|_| NoFastRule::QfisTooMany)?;
+    Ok(flows)
 }
 
 /// The fast rule of packets in the tunnel of a PDR that leave in another tunnel. `side`: where
 /// packets come from.
-fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastRule> {
+fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Result<FastRule, NoFastRule> {
     let PdrEntry {
         id: _,
         precedence: _,
@@ -203,51 +227,61 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Option<FastR
         qers: _,
         urrs: _,
     } = pdr;
-    let far = rules.fars.get(usize::from(*far))?;
+    let far = rules.fars.get(usize::from(*far)).ok_or(NoFastRule::RuleMissing)?;
     let FarEntry { destination, outer_tos, next_hop, .. } = far;
-    let teid = (*teid)?;
-    let comes_from_there = *source == side.source && rules.tunnel_side(teid) == side;
+    let teid = teid.ok_or(NoFastRule::TunnelMissing)?;
+    if *source != side.source || rules.tunnel_side(teid) != side {
+        return Err(NoFastRule::TunnelMissing);
+    }
+    if !strips_gtpu(*outer_header_removal) {
+        return Err(NoFastRule::HeaderKept);
+    }
+    only_forwards(far)?;
     let leads_there = match side.direction {
-        Direction::Uplink => {
-            matches!(destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
-        }
+        Direction::Uplink => leads_to_network(far),
         Direction::Downlink => *destination == DestinationInterface::Access,
     };
-    let is_relay =
-        comes_from_there && strips_gtpu(*outer_header_removal) && leads_there && only_forwards(far);
-    if !is_relay || *next_hop == NextHopIndex::NONE {
-        return None;
+    if !leads_there {
+        return Err(NoFastRule::DestinationOther);
     }
-    let Some(HeaderCreation::Gtpu(tunnel)) = far.outer_header_creation else { return None };
-    let IpAddr::V4(addr) = tunnel.addr else { return None };
+    let Some(HeaderCreation::Gtpu(tunnel)) = far.outer_header_creation else {
+        return Err(NoFastRule::OuterHeaderOther);
+    };
+    let IpAddr::V4(addr) = tunnel.addr else { return Err(NoFastRule::OuterHeaderOther) };
+    if *next_hop == NextHopIndex::NONE {
+        return Err(NoFastRule::NextHopMissing);
+    }
     let (marking, (meters, guaranteed)) = qers(rules, pdr, side.direction)?;
     // Only containers towards the RAN carry the indication.
     let is_downlink = side.direction == Direction::Downlink;
     let marking = marking.map(|(qfi, reflective)| (qfi, reflective && is_downlink));
-    let usage = usage(rules, pdr).filter(|usage| usage.urrs.len() <= FAST_RULE_RELAY_URRS_MAX)?;
+    let usage = usage(rules, pdr)?;
+    if usage.urrs.len() > FAST_RULE_RELAY_URRS_MAX {
+        return Err(NoFastRule::UrrsTooMany);
+    }
     let qfis = flows(qfis)?;
     let (ue_v4, ue_v6) = tunneled_ues(rules, pdr)?;
     let onward = FastRuleTunnel { teid: tunnel.teid, addr, next_hop: *next_hop, tos: *outer_tos };
     let keeps_container = !container_deletion;
     let forwarding = FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container };
     let (arrival, slice) = (*interfaces, rules.slice);
-    Some(FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
+    Ok(FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
 }
 
 /// The addresses on the UE's side of packets in tunnels that a PDR matches and the session may use.
-fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
+fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
     let PdrEntry { ue, ue_networks, .. } = pdr;
     let named = match rules.ue.as_slice() {
         _ if !ue.is_empty() => ue,
-        _ if !ue_networks.is_empty() => return None,
-        [] if rules.ue_networks.is_empty() => return Some((FastRuleUe::Any, FastRuleUe::Any)),
+        _ if !ue_networks.is_empty() => return Err(NoFastRule::UeAddresses),
+        [] if rules.ue_networks.is_empty() => return Ok((FastRuleUe::Any, FastRuleUe::Any)),
         [only] => only,
-        _ => return None,
+        _ => return Err(NoFastRule::UeAddresses),
     };
     let is_allowed = |addr| rules.allows_ue(addr) && is_forwardable(addr);
     let v4 = named.v4.filter(|addr| is_allowed(IpAddr::V4(*addr)));
     let v6 = named.v6.filter(|prefix| is_allowed(IpAddr::V6(prefix.addr()))).and_then(key);
-    Some((
+    Ok((
         v4.map_or(FastRuleUe::None, FastRuleUe::Only),
         v6.map_or(FastRuleUe::None, FastRuleUe::Only),
     ))
@@ -260,14 +294,14 @@ fn key(prefix: Ipv6Prefix) -> Option<u64> {
 
 /// The destination of each family that leads to the session and that a PDR of downlink matches;
 /// none of a family with several.
-fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
+fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
     if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
-        return None;
+        return Err(NoFastRule::UeAddresses);
     }
     let ue = match rules.ue.as_slice() {
         _ if !pdr.ue.is_empty() => &pdr.ue,
         [only] => only,
-        _ => return None,
+        _ => return Err(NoFastRule::UeAddresses),
     };
     let has_others = |differs: fn(&UeAddresses, &UeAddresses) -> bool| {
         rules.ue.iter().any(|other| differs(other, ue))
@@ -277,15 +311,15 @@ fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUes> {
     let v4 = ue.v4.filter(|addr| !v4_others && is_forwardable(IpAddr::V4(*addr)));
     let v6 = ue.v6.filter(|prefix| !v6_others && is_forwardable(IpAddr::V6(prefix.addr())));
     let v6 = v6.and_then(key);
-    Some((
+    Ok((
         v4.map_or(FastRuleUe::None, FastRuleUe::Only),
         v6.map_or(FastRuleUe::None, FastRuleUe::Only),
     ))
 }
 
-/// True of a FAR that only forwards: it neither copies, redirects, marks nor steers. Packets to the
-/// CP function keep their TTL, which the fast path does not do.
-fn only_forwards(far: &FarEntry) -> bool {
+/// An error unless a FAR only forwards: it neither copies, redirects, marks nor steers. Packets to
+/// the CP function keep their TTL, which the fast path does not do.
+fn only_forwards(far: &FarEntry) -> Result<(), NoFastRule> {
     let FarEntry {
         id: _,
         action,
@@ -303,18 +337,19 @@ fn only_forwards(far: &FarEntry) -> bool {
         local_switching: _,
         duplicates,
     } = far;
-    *action == ApplyAction::FORW
-        && *destination != DestinationInterface::CpFunction
-        && steering.is_none()
-        && dscp.is_none()
-        && redirect.is_none()
-        && duplicates.is_empty()
+    match () {
+        () if !duplicates.is_empty() => Err(NoFastRule::Duplicates),
+        () if *action != ApplyAction::FORW => Err(NoFastRule::ActionOther),
+        () if *destination == DestinationInterface::CpFunction => Err(NoFastRule::DestinationOther),
+        () if steering.is_some() || dscp.is_some() || redirect.is_some() => {
+            Err(NoFastRule::SteeringOrMarking)
+        }
+        () => Ok(()),
+    }
 }
 
-fn forwards_to_network(far: &FarEntry) -> bool {
-    only_forwards(far)
-        && far.outer_header_creation.is_none()
-        && matches!(far.destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
+const fn leads_to_network(far: &FarEntry) -> bool {
+    matches!(far.destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
 }
 
 fn downlink(
@@ -322,7 +357,7 @@ fn downlink(
     pdr: &PdrEntry,
     far: &FarEntry,
     marking: Option<(Qfi, bool)>,
-) -> Option<(FastRuleUes, FastRuleForwarding)> {
+) -> Result<(FastRuleUes, FastRuleForwarding), NoFastRule> {
     let PdrEntry {
         id: _,
         precedence: _,
@@ -342,14 +377,20 @@ fn downlink(
     let FarEntry { outer_header_creation, outer_tos, next_hop, peer, .. } = far;
     let is_plain =
         source.is_network() && teid.is_none() && qfis.is_empty() && outer_header_removal.is_none();
-    if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
-        return None;
+    if !is_plain {
+        return Err(NoFastRule::NotPlain);
     }
-    let Some(HeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
+    only_forwards(far)?;
+    let Some(HeaderCreation::Gtpu(tunnel)) = outer_header_creation else {
+        return Err(NoFastRule::OuterHeaderOther);
+    };
+    if *next_hop == NextHopIndex::NONE {
+        return Err(NoFastRule::NextHopMissing);
+    }
     let peer = match tunnel.addr {
         IpAddr::V4(addr) => FastRulePeer::V4(addr),
         IpAddr::V6(_) if *peer != GtpuPeerIndex::NONE => FastRulePeer::V6(*peer),
-        IpAddr::V6(_) => return None,
+        IpAddr::V6(_) => return Err(NoFastRule::NextHopMissing),
     };
     let way = FastRuleForwarding::Downlink {
         teid: tunnel.teid,
@@ -358,11 +399,11 @@ fn downlink(
         tos: *outer_tos,
         marking,
     };
-    Some((destinations(rules, pdr)?, way))
+    Ok((destinations(rules, pdr)?, way))
 }
 
 /// The URRs of a PDR, if none stops its packets and there are few enough.
-fn usage(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUsage> {
+fn usage(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUsage, NoFastRule> {
     let mut urrs = ArrayVec::new();
     let mut counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {
@@ -382,16 +423,20 @@ fn usage(rules: &SessionRules, pdr: &PdrEntry) -> Option<FastRuleUsage> {
             exempt: _,
             pool,
             members,
-        } = rules.urrs.get(usize::from(*at))?;
-        if *stopped || pool.is_some() || !members.of.is_empty() {
-            return None;
+        } = rules.urrs.get(usize::from(*at)).ok_or(NoFastRule::RuleMissing)?;
+        if *stopped {
+            return Err(NoFastRule::UrrStopped);
+        }
+        if pool.is_some() || !members.of.is_empty() {
+            return Err(NoFastRule::CreditPool);
         }
         match rules.own_urr == Some(*slot) {
             true => counts_apart = false,
             false => {
-                urrs.try_push(FastRuleUrr { slot: *slot, generation: *generation }).ok()?;
+                let urr = FastRuleUrr { slot: *slot, generation: *generation };
+                urrs.try_push(urr).map_err(|_| NoFastRule::UrrsTooMany)?;
             }
         }
     }
-    Some(FastRuleUsage { urrs, counts_apart })
+    Ok(FastRuleUsage { urrs, counts_apart })
 }

@@ -90,7 +90,7 @@ impl PackedFilter {
         let [v4, v6] = [false, true].map(|is_v6| of_pdrs(direction, pdrs, is_v6));
         let (v4, v6) = (FamilyFilter::of(&v4)?, FamilyFilter::of(&v6)?);
         let of_pdr = |number: u16| {
-            let rule = FastRule::of_pdr(rules, pdrs.get(usize::from(number))?, direction)?;
+            let rule = FastRule::of_pdr(rules, pdrs.get(usize::from(number))?, direction).ok()?;
             Some(PackedFastRule::from(&refine(rule)))
         };
         let (entry, family) = match (v4.filter, v6.filter) {

@@ -19,9 +19,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_types::Direction;
 
 use crate::fast_rule::{FastRule, FastRuleUe};
+use crate::leave_reason::NoFastRule;
 use crate::matcher::Matchers;
 use crate::packed_fast_rule::PackedFastRule;
-use crate::published::{PublishedRules, Shapes};
+use crate::published::{PublishedRules, Shapes, UnruledPackets, UnruledPdr};
 use crate::rule::{SessionRules, ue_ipv6_key};
 use crate::sdf_set::SdfSet;
 
@@ -109,27 +110,33 @@ pub fn compile(
     rules.matchers = Matchers::compile(&rules.uplink, &rules.downlink).map(Box::new);
     let mut single_rules = [None, None];
     let [uplink, downlink] = single_rules.each_mut();
+    let mut unruled = UnruledPackets::default();
     let fast_paths = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)]
-        .map(|(direction, single)| fast_path(&mut rules, own, direction, single));
-    let tunnel_to_ue = FastRule::compile_tunnel_to_ue(&rules).as_ref().map(PackedFastRule::from);
-    let rules = PublishedRules::new(rules, shapes);
+        .map(|(direction, single)| fast_path(&mut rules, own, direction, single, &mut unruled));
+    let tunnel_to_ue = FastRule::compile_tunnel_to_ue(&rules);
+    unruled.to_ue = tunnel_to_ue.as_ref().err().copied();
+    let tunnel_to_ue = tunnel_to_ue.as_ref().ok().map(PackedFastRule::from);
+    let rules = PublishedRules::new(rules, unruled, shapes);
     CompiledSession { rules, fast_paths, tunnel_to_ue, single_rules }
 }
 
 /// The fast path of one direction. Leaves the rule in `single` if all usual packets take the same
-/// one.
+/// one, and in `unruled` why packets have none.
 fn fast_path(
     rules: &mut SessionRules,
     own: &OwnAddresses,
     direction: Direction,
     single: &mut Option<FastRule>,
+    unruled: &mut UnruledPackets,
 ) -> Option<FastPath> {
     match FastRule::compile(rules, direction) {
-        Some(rule) => {
+        Ok(rule) => {
             let rule = single.insert(own.exclude_from(rule, direction));
             Some(FastPath::Single(PackedFastRule::from(&*rule)))
         }
-        None => {
+        Err(why) => {
+            unruled.all[direction.index()] = Some(why);
+            unruled.pdrs.extend(unruled_pdrs(rules, direction));
             let exclude = |rule| own.exclude_from(rule, direction);
             let filter = PackedFilter::append(rules, direction, exclude).map(FastPath::Filter);
             filter.or_else(|| {
@@ -137,4 +144,18 @@ fn fast_path(
             })
         }
     }
+}
+
+/// The PDRs of one direction that SDF filters select and that have no fast rule.
+fn unruled_pdrs(rules: &SessionRules, direction: Direction) -> impl Iterator<Item = UnruledPdr> {
+    let has_filters = rules.matcher(direction).is_some();
+    let pdrs = if has_filters { rules.pdrs(direction) } else { &[] };
+    (0..).zip(pdrs).filter_map(move |(at, pdr)| {
+        let why = match FastRule::of_pdr(rules, pdr, direction) {
+            Err(why) => why,
+            Ok(_) if usize::from(at) >= selector::PDRS_MAX => NoFastRule::PdrsTooMany,
+            Ok(_) => return None,
+        };
+        Some(UnruledPdr { direction, position: at, why })
+    })
 }

@@ -12,7 +12,7 @@ use crate::published::PublishedRules;
 use crate::rule::SessionRules;
 
 /// PDRs of a selector.
-const PDRS_MAX: usize = 16;
+pub(super) const PDRS_MAX: usize = 16;
 
 /// The number of PDRs without a fast rule.
 const NONE: u64 = 0xf;
@@ -60,7 +60,7 @@ impl PackedSelector {
         let mut lines: Vec<MatcherLine> = Vec::new();
         let (mut numbers, mut flags) = (FastRuleNumbers::NONE, 0);
         for (at, pdr) in rules.pdrs(direction).iter().take(PDRS_MAX).enumerate() {
-            let Some(rule) = FastRule::of_pdr(rules, pdr, direction) else { continue };
+            let Ok(rule) = FastRule::of_pdr(rules, pdr, direction) else { continue };
             let rule = PackedFastRule::from(&refine(rule));
             let line = rule.to_line();
             let number = lines.iter().position(|known| *known == line).unwrap_or(lines.len());
