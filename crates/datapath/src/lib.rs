@@ -11,7 +11,7 @@
 //! Imports inside the crate go one way, from the last line to the first:
 //!
 //! ```text
-//! context, columns, interfaces, egress, late_packets, tally, tap, books, origin, reason
+//! context, columns, interfaces, egress, late_packets, tally, path_record, tap, books, origin, reason
 //! departures                  the way out of the stages, given by the model
 //! shaper                      queues of packets that wait for their rates, timing wheel
 //! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, sweeps, handoff, held_end_markers, fragments …
@@ -30,6 +30,10 @@
 //!
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 792, 826, 1812, 4443, 4861, 8200.
 #![forbid(unsafe_code)]
+
+// Unit tests that share the fixture of the tests from the outside.
+#[cfg(test)]
+extern crate self as adit_datapath;
 
 mod aggregates;
 mod books;
@@ -59,6 +63,7 @@ mod originate;
 mod owned_packet;
 mod owner_map;
 mod packet_fate;
+mod path_record;
 mod reason;
 mod reassembly;
 mod resume;

@@ -14,6 +14,7 @@ use arrayvec::ArrayVec;
 use rtrb::Producer;
 
 use crate::interfaces::TxTarget;
+use crate::path_record::PathRecord;
 
 /// Items that may precede a record, and confirmations: a record leaves room for them.
 const MARGIN: usize = 4 * TAPS_MAX;
@@ -175,10 +176,12 @@ impl Tap {
     pub(crate) fn begin(&mut self, packet: TapPacket, frame: &[u8]) -> Option<Box<TapRecord>> {
         let mut record = self.record.take()?;
         record.has_stages = false;
+        record.has_path = false;
         record.snap_bytes = 0;
         for (id, place) in (0..).map(TapId).zip(&self.active) {
             if let Some(tap) = place.as_ref().filter(|_| packet.taps.contains(id)) {
                 record.has_stages |= tap.request.has_stages;
+                record.has_path |= tap.request.has_path;
                 record.snap_bytes = record.snap_bytes.max(tap.request.snap_bytes.into());
             }
         }
@@ -202,6 +205,9 @@ impl Tap {
             }
         }
         if !taps.is_empty() {
+            if let Some(answer) = record.path.end(outcome) {
+                record.push(TapItem::FastPath(answer));
+            }
             record.finish(taps, outcome);
             for (id, place) in (0..).map(TapId).zip(&mut self.active) {
                 report_skipped(&mut self.ring, id, place);
@@ -250,6 +256,10 @@ pub(crate) struct TapRecord {
     has_waited: bool,
     snap_bytes: usize,
     has_stages: bool,
+    /// A tap requests what the fast path would do.
+    pub has_path: bool,
+    /// The trial of the fast path with the packet.
+    pub path: PathRecord,
     stage_began: Nanos,
     tried: usize,
     /// The URRs of the packet's PDR, with their counts before the packet.
@@ -266,6 +276,8 @@ impl TapRecord {
             has_waited: false,
             snap_bytes: 0,
             has_stages: false,
+            has_path: false,
+            path: PathRecord::new(),
             stage_began: Nanos(0),
             tried: 0,
             urrs: ArrayVec::new(),
@@ -275,6 +287,7 @@ impl TapRecord {
     fn begin(&mut self, packet: TapPacket, frame: &[u8]) {
         self.items.clear();
         self.urrs.clear();
+        self.path.clear();
         self.tried = 0;
         self.has_waited = false;
         self.taps = packet.taps;
@@ -356,6 +369,7 @@ impl TapRecord {
 
     /// A frame is about to leave.
     pub(crate) fn note_sent(&mut self, target: TxTarget, frame: &[u8]) {
+        self.path.compare(target, frame);
         self.note_left(target, frame.len(), frame);
     }
 

@@ -22,6 +22,10 @@ pub enum RxChecksum {
 /// Dropping a buffer gives its memory back to the pool it came from. Contents of freshly prepended
 /// or appended room are unspecified and must be written in full.
 pub trait PacketBuf: Send {
+    /// True of copies by which a worker finds out what it would do: they are not sent, and nothing
+    /// is charged or counted for them.
+    const IS_TRIAL: bool = false;
+
     /// The packet's bytes.
     fn data(&self) -> &[u8];
 

@@ -67,8 +67,9 @@ pub use rule::{
 pub use sdf::{FlowSelector, PacketFilter};
 pub use sdf_set::SdfSet;
 pub use tap::{
-    DroppedFor, PdrMismatch, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome,
-    TapPacket, TapQer, TapRequest, TapSession, TapSet, TapStage, TapWait,
+    DroppedFor, FastPathAnswer, FastPathDifference, FastPathFrame, PdrMismatch, TAP_OCTETS,
+    TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket, TapQer, TapRequest,
+    TapSession, TapSet, TapStage, TapWait,
 };
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,

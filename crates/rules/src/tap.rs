@@ -17,6 +17,7 @@ use adit_types::{
     SessionIndex, Teid, UrrId, WorkerId,
 };
 
+use crate::leave_reason::{LeaveReason, NoFastRule};
 use crate::rule::{ApplyAction, DestinationInterface, HeaderCreation, SourceInterface};
 use crate::verdict::{DropReason, PuntReason};
 
@@ -74,6 +75,8 @@ pub struct TapRequest {
     pub filter: TapFilter,
     /// The stages and rules that a packet met, with times.
     pub has_stages: bool,
+    /// The fast path is tried with a copy of each packet.
+    pub has_path: bool,
     /// Octets of each frame at most.
     pub snap_bytes: u16,
     /// Records at most.
@@ -211,6 +214,8 @@ pub enum TapItem {
         /// It is switched to another UE instead.
         is_switched: bool,
     },
+    /// The result of a trial of the fast path with the packet.
+    FastPath(FastPathAnswer),
     /// A frame that leaves. Its octets follow.
     Sent {
         /// The port.
@@ -409,4 +414,52 @@ pub enum TapOutcome {
     Switched,
     /// Another worker processes it.
     HandedOff,
+}
+
+/// The result of a trial of the fast path with a copy of a packet that takes the stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastPathAnswer {
+    /// It would send the packet.
+    Sends(FastPathFrame),
+    /// It would queue the packet for its rates.
+    Queues(FastPathFrame),
+    /// It would leave the packet to the stages.
+    Leaves(LeaveReason),
+    /// The same: the compiler has no fast rule for the packet.
+    LeavesUnruled(NoFastRule),
+}
+
+/// The frame that the fast path would send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FastPathFrame {
+    /// The port.
+    pub port: PortId,
+    /// The interface.
+    pub interface: InterfaceId,
+    /// Its length. Unit: octets.
+    pub len: u32,
+    /// The first difference to the stages: a fault of one of both.
+    pub difference: Option<FastPathDifference>,
+}
+
+/// How the stages differ from what the fast path would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastPathDifference {
+    /// The packet has another outcome.
+    Outcome,
+    /// The frame leaves through another port or interface.
+    Egress,
+    /// The frame has so many octets.
+    Length(u32),
+    /// The octet at this offset of the frame.
+    Octet {
+        /// Where. Unit: octets.
+        at: u32,
+        /// By the fast path.
+        fast_path: u8,
+        /// By the stages.
+        stages: u8,
+    },
+    /// Further frames leave.
+    Frames,
 }

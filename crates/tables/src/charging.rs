@@ -246,6 +246,12 @@ impl MeterLine {
 }
 
 impl MeterCell {
+    fn copy(&self) -> Self {
+        let Self { due, fraction, passed, limit } = self;
+        let (due, fraction) = (due.copy(), fraction.copy());
+        Self { due, fraction, passed: passed.copy(), limit: limit.copy() }
+    }
+
     /// Says that a charge of the bucket by its present limit is deferred.
     #[inline]
     fn defer(&self) {
@@ -445,6 +451,37 @@ impl DeferredCharge {
             }
             BucketState::Idle if self.try_defer(line, rule, now, bytes) => true,
             BucketState::Idle | BucketState::Busy => pair.try_charge(rule.which, now, bytes),
+        }
+    }
+
+    /// True if a packet of `bytes` octets would be charged to the buckets `which`, at once or after
+    /// a deferred charge is written: charges copies. `flags`: the head of the cell with its fast
+    /// rule, unless SDF filters selected the rule. For the worker that owns the session only.
+    pub(crate) fn would_charge(
+        &self,
+        pair: MeterPair<'_>,
+        flags: Option<u64>,
+        which: u64,
+        now: Nanos,
+        bytes: u16,
+    ) -> bool {
+        let (charge, line) =
+            (self.copy(), MeterLine(pair.line().0.each_ref().map(MeterCell::copy)));
+        let rule = ChargedRule { head: flags.unwrap_or_default(), which };
+        flags.is_some_and(|head| {
+            charge.try_charge_idle(head, now, bytes) || charge.try_charge_at_once(head, now, bytes)
+        }) || charge.try_charge(MeterPair::of(&line), rule, now, bytes)
+    }
+
+    fn copy(&self) -> Self {
+        let Self { head, since, octets, price, depth, passed } = self;
+        Self {
+            head: head.copy(),
+            since: since.copy(),
+            octets: octets.copy(),
+            price: price.copy(),
+            depth: depth.copy(),
+            passed: passed.copy(),
         }
     }
 

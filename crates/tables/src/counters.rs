@@ -43,6 +43,13 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
+    /// A counter with the same value.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self::default();
+        copy.set(self.load());
+        copy
+    }
+
     /// The value.
     #[inline]
     #[must_use]

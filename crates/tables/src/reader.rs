@@ -546,6 +546,25 @@ impl<'a> TablesView<'a> {
         pair.is_some_and(|pair| rule.try_charge(pair, now, bytes))
     }
 
+    /// True if a packet of `bytes` octets would be charged to the buckets `which` of a direction of
+    /// a session: all are open at `now`. `flags`: those of its fast rule, if that is the one of the
+    /// cell. Tries it on copies, and changes nothing. For the worker that owns the session only.
+    #[must_use]
+    pub fn would_charge(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        flags: Option<u64>,
+        which: u64,
+        now: Nanos,
+        bytes: u16,
+    ) -> bool {
+        let pair = self.tables.meters.pair(session, direction);
+        let cell = self.tables.fast_rules.cell(session, direction);
+        pair.zip(cell)
+            .is_some_and(|(pair, cell)| cell.charge.would_charge(pair, flags, which, now, bytes))
+    }
+
     /// The counters of the packets that wait for the first of the buckets `which` (bit n is bucket
     /// n) of [`TablesView::meter_pair`]. `which` is not zero.
     #[inline]

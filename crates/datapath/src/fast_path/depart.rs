@@ -6,7 +6,7 @@
 use core::net::Ipv6Addr;
 
 use adit_pktio::PacketBuf;
-use adit_rules::OuterTos;
+use adit_rules::{LeaveReason, OuterTos};
 use adit_tables::{CountedPacket, FastRuleSnapshot, FastRuleUrrs};
 use adit_types::Direction;
 use adit_wire::ethernet::EthernetHeader;
@@ -17,7 +17,8 @@ use adit_wire::{
 
 use super::burst::BurstContext;
 use super::packet::FastPacket;
-use super::rates::{BurstRates, pass_rates};
+use super::rates::{BurstRates, pass_rates, try_rates};
+use super::trial_packet::leave;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
 
@@ -215,15 +216,25 @@ pub(super) fn depart<'v, B: PacketBuf, H: LeavingHeaders, const HAS_TAGS: bool>(
 ) -> Option<Rewritten<'v>> {
     let RuledPacket { rule, packet, traits: PacketTraits { is_v6, rates } } = ruled;
     let Departure { direction, tx_link, headers, urrs } = departure;
-    if !is_unchecked(ctx, rule, packet, rates, urrs)
-        || headers.ip_len(packet.len)? > tx_link.mtu_bytes
-    {
-        return None;
+    if !is_unchecked(ctx, rule, packet, rates, urrs) {
+        return leave(buf, LeaveReason::UsageCheck);
     }
-    pass_rates(ctx, direction, rates, rule, packet, burst)?;
+    if headers.ip_len(packet.len).is_none_or(|len| len > tx_link.mtu_bytes) {
+        return leave(buf, LeaveReason::TooLong);
+    }
+    let passed = match B::IS_TRIAL {
+        false => pass_rates(ctx, direction, rates, rule, packet, burst),
+        true => try_rates(ctx, direction, rates, rule, packet, burst),
+    };
+    if passed.is_none() {
+        return leave(buf, LeaveReason::RateClosed);
+    }
     let received_len = buf.data_len();
     let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
     let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
+    if B::IS_TRIAL {
+        buf.set_mark(LeaveReason::NoHeadroom as u32);
+    }
     let frame = buf.replace_front(cut, tag_len + headers.len(), keep)?;
     let frame_len = frame.len();
     let link = burst.hops.link_header(H::are_over_v6(is_v6));
@@ -232,7 +243,9 @@ pub(super) fn depart<'v, B: PacketBuf, H: LeavingHeaders, const HAS_TAGS: bool>(
     if tag_len != 0 {
         link.write_tag(frame, tx_link.vlan)?;
     }
-    count_packet(ctx, direction, rule, packet, rates, urrs);
+    if !B::IS_TRIAL {
+        count_packet(ctx, direction, rule, packet, rates, urrs);
+    }
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 

@@ -2,7 +2,7 @@
 //! Packets that leave a tunnel for another one are in `relay`.
 
 use adit_pktio::PacketBuf;
-use adit_rules::FastRuleUe;
+use adit_rules::{FastRuleUe, LeaveReason};
 use adit_tables::{FastRuleSnapshot, FastRuleUrrs, TablesView, UeTable};
 use adit_types::{Direction, SessionIndex};
 use adit_wire::{UsualTunnel, is_usual_syn};
@@ -14,6 +14,7 @@ use super::depart::{
 use super::packet::FastPacket;
 use super::rates::BurstRates;
 use super::recognize::{is_forwardable, v4};
+use super::trial_packet::leave;
 use crate::context::StepContext;
 use crate::handoff::Handoff;
 
@@ -89,16 +90,22 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
         let RuledPacket { rule, ref packet, traits: PacketTraits { is_v6, .. } } = ruled;
         let is_from_ue = accepts_source(rule, is_v6, packet.ue_key);
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-        if OVER_V6 && packet.is_over_v6() {
-            if !is_from_ue || !rule.matches_uplink_over_v6(arrival, packet.teid, packet.qfi) {
-                return None;
-            }
-        } else if !is_from_ue || !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
-            return None;
+        if !is_from_ue {
+            return leave(buf, LeaveReason::OtherUeAddress);
         }
-        let tx_link = burst.hops.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)?;
+        if OVER_V6 && packet.is_over_v6() {
+            if !rule.matches_uplink_over_v6(arrival, packet.teid, packet.qfi) {
+                return leave(buf, LeaveReason::OtherTunnel);
+            }
+        } else if !rule.matches_uplink(arrival, packet.teid, packet.qfi) {
+            return leave(buf, LeaveReason::OtherTunnel);
+        }
+        let Some(tx_link) = burst.hops.hop_to_network(ctx, rule.egress(), packet, is_v6, buf)
+        else {
+            return leave(buf, LeaveReason::NextHopUnresolved);
+        };
         if tx_link.keeps_syns && is_usual_syn(buf.data(), packet.offset, is_v6) {
-            return None;
+            return leave(buf, LeaveReason::TcpSyn);
         }
         let direction = Direction::Uplink;
         let departure = Departure { direction, tx_link, headers: NoTunnel, urrs: rule_urrs };
@@ -143,10 +150,14 @@ impl FastRewrite for Encapsulation<true> {
         if !rule.matches_downlink(arrival, packet.ue_key, is_v6)
             && !rule.matches_copying_downlink(arrival, packet.ue_key, is_v6)
         {
-            return None;
+            return leave(buf, LeaveReason::OtherTunnel);
         }
-        let tx_link = burst.hops.hop_into_tunnel::<true>(ctx, rule.next_hop())?;
-        let outer = tx_link.outer_v6.as_ref()?;
+        let Some(tx_link) = burst.hops.hop_into_tunnel::<true>(ctx, rule.next_hop()) else {
+            return leave(buf, LeaveReason::NextHopUnresolved);
+        };
+        let Some(outer) = tx_link.outer_v6.as_ref() else {
+            return leave(buf, LeaveReason::LinkWithoutTunnels);
+        };
         let (teid, peer) = rule.tunnel_over_v6();
         let dst = ctx.view.gtpu_peers().addr_v6(peer)?;
         let tos = outer_tos(rule.tos(), packet, is_v6, buf)?;
@@ -169,7 +180,8 @@ pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf>(
     burst: &mut BurstContext<'v, '_>,
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
-    let rule = &packet.rule()?;
+    let Some(rule) = packet.rule() else { return leave(buf, LeaveReason::RuleChanging) };
+    let rule = &rule;
     // A rule that was activated meanwhile may need what the loop does not look for.
     let is_of_loop = match traits.rates {
         BurstRates::None => rule.is_plain(),
@@ -177,7 +189,7 @@ pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf>(
         BurstRates::BucketsAndUrrs | BurstRates::Every => true,
     };
     if !is_of_loop {
-        return None;
+        return leave(buf, LeaveReason::RuleChanging);
     }
     R::rewrite::<_, true>(ctx, RuledPacket { rule, packet, traits }, burst, buf)
 }
@@ -223,7 +235,7 @@ impl FastRewrite for CopyingTos {
         let RuledPacket { rule, ref packet, traits: PacketTraits { is_v6, .. } } = ruled;
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
         if !rule.matches_copying_downlink(arrival, packet.ue_key, is_v6) {
-            return None;
+            return leave(buf, LeaveReason::OtherTunnel);
         }
         let tos = outer_tos(rule.tos(), packet, is_v6, buf)?;
         encapsulate::<_, HAS_TAGS>(ctx, tos, ruled, burst, buf)
@@ -240,10 +252,14 @@ fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
     buf: &mut B,
 ) -> Option<Rewritten<'v>> {
     let rule = ruled.rule;
-    let tx_link = burst.hops.hop_into_tunnel::<false>(ctx, rule.next_hop())?;
+    let Some(tx_link) = burst.hops.hop_into_tunnel::<false>(ctx, rule.next_hop()) else {
+        return leave(buf, LeaveReason::NextHopUnresolved);
+    };
     let (teid, dst) = rule.tunnel();
     let tunnel = UsualTunnel { dst, tos, teid, marking: rule.marking() };
-    let headers = OverV4::through::<HAS_TAGS>(tx_link, tunnel)?;
+    let Some(headers) = OverV4::through::<HAS_TAGS>(tx_link, tunnel) else {
+        return leave(buf, LeaveReason::LinkWithoutTunnels);
+    };
     let departure = Departure { direction: Direction::Downlink, tx_link, headers, urrs: rule_urrs };
     depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
 }

@@ -24,10 +24,14 @@ mod relay;
 mod select;
 mod send;
 mod ticket;
+pub(crate) mod trial;
+mod trial_packet;
+mod unusual;
 
 use core::mem;
 
 use adit_pktio::{Burst, PacketBuf};
+use adit_rules::LeaveReason;
 use adit_tables::{CellFlags, FastRuleSnapshot, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
 use adit_wire::vlan::VlanTag;
@@ -44,11 +48,14 @@ use self::rates::{
     BucketsAndUrrs, BucketsOnly, BurstRates, EveryRate, NoRates, RateChecks, RelayEveryRate,
     RelayNoRates, find_first_queues,
 };
-use self::recognize::{expects_over_v6, recognize_all, recognize_links, recognize_mixed};
+use self::recognize::{
+    PacketMix, expects_over_v6, recognize_all, recognize_links, recognize_mixed,
+};
 use self::relay::Relayed;
 use self::select::select_rules;
 use self::send::{SentFrames, send_all, send_some};
 use self::ticket::QueueTicket;
+use self::trial_packet::leave;
 use crate::columns::BurstColumn;
 use crate::context::StepContext;
 use crate::departures::Departures;
@@ -101,20 +108,8 @@ pub(crate) fn forward_usual<Io: Departures>(
 ) {
     let Some(usual_port) = ctx.interfaces.usual(port) else { return };
     let origin = BurstOrigin { id: port, port: usual_port };
-    let (view, packets) = (&ctx.view, &mut FastPackets::new());
-    let mix = match (usual_port.links.as_slice(), state.are_families_mixed) {
-        ([link], _) if expects_over_v6(link, rx) => match link.is_untagged() {
-            true => recognize_all::<_, 0, true>(view, link, rx, packets),
-            false => recognize_all::<_, { VlanTag::LEN }, true>(view, link, rx, packets),
-        },
-        ([link], false) if link.is_untagged() => {
-            recognize_all::<_, 0, false>(view, link, rx, packets)
-        }
-        ([link], true) if link.is_untagged() => recognize_mixed::<_, 0>(view, link, rx, packets),
-        ([link], false) => recognize_all::<_, { VlanTag::LEN }, false>(view, link, rx, packets),
-        ([link], true) => recognize_mixed::<_, { VlanTag::LEN }>(view, link, rx, packets),
-        (links, _) => recognize_links(view, links, rx, packets),
-    };
+    let packets = &mut FastPackets::new();
+    let mix = recognize_burst(&ctx.view, usual_port, state.are_families_mixed, rx, packets);
     let [usual, uplink, v6, unknown, over_v6] = mix.counts();
     state.are_families_mixed = v6 != 0 && v6 != rx.len();
     // A packet that is unknown may precede others of its session.
@@ -130,6 +125,31 @@ pub(crate) fn forward_usual<Io: Departures>(
             forward_direction::<Io, FastDownlink>(ctx, io, origin, counts, packets, rx, state);
         }
         _ => forward_both(ctx, io, origin, packets, rx, state),
+    }
+}
+
+/// Recognizes the packets of a burst. `are_mixed`: it is expected to hold both address families.
+#[inline(always)]
+// PERF (adit-bench datapath --burst 1): no call per burst.
+fn recognize_burst<'v, B: PacketBuf>(
+    view: &TablesView<'v>,
+    port: &UsualPort,
+    are_mixed: bool,
+    rx: &Burst<B>,
+    packets: &mut FastPackets<'v>,
+) -> PacketMix {
+    match (port.links.as_slice(), are_mixed) {
+        ([link], _) if expects_over_v6(link, rx) => match link.is_untagged() {
+            true => recognize_all::<_, 0, true>(view, link, rx, packets),
+            false => recognize_all::<_, { VlanTag::LEN }, true>(view, link, rx, packets),
+        },
+        ([link], false) if link.is_untagged() => {
+            recognize_all::<_, 0, false>(view, link, rx, packets)
+        }
+        ([link], true) if link.is_untagged() => recognize_mixed::<_, 0>(view, link, rx, packets),
+        ([link], false) => recognize_all::<_, { VlanTag::LEN }, false>(view, link, rx, packets),
+        ([link], true) => recognize_mixed::<_, { VlanTag::LEN }>(view, link, rx, packets),
+        (links, _) => recognize_links(view, links, rx, packets),
     }
 }
 
@@ -202,18 +222,15 @@ fn forward_families<'v, Io: Departures, D: FastDirection, F: FamilyMix>(
 ) {
     // Before packets of other workers leave the burst.
     let are_usual = counts.usual == packets.len();
-    let PreparedBurst { rates, relays } = prepare::<_, D, F>(ctx, origin, packets, rx, state);
-    let have_tags = ctx.interfaces.have_tags();
-    let rewrite_all = match (D::DIRECTION, relays) {
-        (Direction::Uplink, _) if counts.over_v6 != 0 => {
-            loop_from_v6::<_, F>(have_tags || counts.over_v6 != counts.usual, rates)
-        }
-        (Direction::Uplink, Some(_)) => loop_of_relays::<_, F>(have_tags, rates),
-        (Direction::Downlink, Some(_)) => loop_into_v6::<_, F>(have_tags, rates),
-        (_, None) => loop_of_direction::<_, D, F>(have_tags, rates),
-    };
+    let all = packets.len();
+    let to_ues = find_all_sessions::<_, D, F>(ctx, origin.port, &state.handoff, packets);
+    if !state.handoff.is_alone() {
+        hand_off_foreign(&mut state.handoff, origin.id, packets, rx, &mut state.books.tally);
+    }
+    let prepared = prepare::<_, _, D, F>(ctx, to_ues, all, packets, rx, &state.queues.shaping);
+    let rewrite_all = rewrite_loop::<_, _, D, F>(ctx.interfaces.have_tags(), counts, prepared);
     let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
-    let direction = relays.map_or(Some(D::DIRECTION), TunnelDirections::only);
+    let direction = prepared.relays.map_or(Some(D::DIRECTION), TunnelDirections::only);
     match rewritten.only_link.zip(direction) {
         Some((link, direction)) => {
             let bytes = rewritten.sent_bytes;
@@ -224,13 +241,31 @@ fn forward_families<'v, Io: Departures, D: FastDirection, F: FamilyMix>(
 }
 
 /// [`rewrite_all`] as compiled for one kind of burst.
-type RewriteLoop<B> = for<'v> fn(
+type RewriteLoop<B, Q> = for<'v> fn(
     &StepContext<'v>,
     bool,
     &mut FastPackets<'v>,
     &mut Burst<B>,
-    &mut WorkerState<B>,
+    &mut WorkerState<Q>,
 ) -> RewrittenBurst<'v>;
+
+/// The loop for a burst of one direction.
+#[inline(always)]
+// PERF (adit-bench datapath --burst 1): no call per burst.
+fn rewrite_loop<B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
+    have_tags: bool,
+    counts: BurstCounts,
+    PreparedBurst { rates, relays }: PreparedBurst,
+) -> RewriteLoop<B, Q> {
+    match (D::DIRECTION, relays) {
+        (Direction::Uplink, _) if counts.over_v6 != 0 => {
+            loop_from_v6::<_, _, F>(have_tags || counts.over_v6 != counts.usual, rates)
+        }
+        (Direction::Uplink, Some(_)) => loop_of_relays::<_, _, F>(have_tags, rates),
+        (Direction::Downlink, Some(_)) => loop_into_v6::<_, _, F>(have_tags, rates),
+        (_, None) => loop_of_direction::<_, _, D, F>(have_tags, rates),
+    }
+}
 
 // Each arm of the functions below is a copy of the loop, compiled for each direction and family
 // mix. Its gain: how many instructions more a packet, uplink / downlink, would take in the loop
@@ -239,69 +274,76 @@ type RewriteLoop<B> = for<'v> fn(
 
 /// The loop for a burst of one direction whose packets leave to data networks, or in tunnels over
 /// IPv4.
-fn loop_of_direction<B: PacketBuf, D: FastDirection, F: FamilyMix>(
+fn loop_of_direction<B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     have_tags: bool,
     rates: BurstRates,
-) -> RewriteLoop<B> {
+) -> RewriteLoop<B, Q> {
     match (have_tags, rates) {
         // Gain over both families: IPv4 28 / 21, IPv6 33 / 20. Over tags: 52 / 36.
-        (false, BurstRates::None) => rewrite_all::<_, D, F, NoRates, false>,
+        (false, BurstRates::None) => rewrite_all::<_, _, D, F, NoRates, false>,
         // Gain over both families: IPv4 25 / 21, IPv6 32 / 21. Over other URRs: 12 / 12.
-        (false, BurstRates::Buckets) => rewrite_all::<_, D, F, BucketsOnly, false>,
+        (false, BurstRates::Buckets) => rewrite_all::<_, _, D, F, BucketsOnly, false>,
         // Gain over every rate: 37 / 27, without buckets 16 / 5. Over both families: IPv4 29 / 22.
         (false, BurstRates::BucketsAndUrrs) => {
-            rewrite_all::<_, D, F::Merged, BucketsAndUrrs, false>
+            rewrite_all::<_, _, D, F::Merged, BucketsAndUrrs, false>
         }
         // Gain over both families: IPv4 20 / 24.
-        (false, BurstRates::Every) => rewrite_all::<_, D, F::Merged, EveryRate, false>,
+        (false, BurstRates::Every) => rewrite_all::<_, _, D, F::Merged, EveryRate, false>,
         // Gain over every rate: 17 / 34, and over both families more.
-        (true, BurstRates::None) if F::IS_V4 => rewrite_all::<_, D, OnlyV4, NoRates, true>,
+        (true, BurstRates::None) if F::IS_V4 => rewrite_all::<_, _, D, OnlyV4, NoRates, true>,
         // Gain over every rate: 35 / 39. Over both families: IPv4 21 / 19.
-        (true, BurstRates::Buckets) => rewrite_all::<_, D, F::Merged, BucketsOnly, true>,
-        (true, _) => rewrite_all::<_, D, Mixed, EveryRate, true>,
+        (true, BurstRates::Buckets) => rewrite_all::<_, _, D, F::Merged, BucketsOnly, true>,
+        (true, _) => rewrite_all::<_, _, D, Mixed, EveryRate, true>,
     }
 }
 
 /// The loop for a burst from tunnels of which packets leave in tunnels (N9), in either direction.
-fn loop_of_relays<B: PacketBuf, F: FamilyMix>(
+fn loop_of_relays<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
     have_tags: bool,
     rates: BurstRates,
-) -> RewriteLoop<B> {
+) -> RewriteLoop<B, Q> {
     match (have_tags, rates) {
         // Gain over every rate: 46 / 35, and over both families more.
         (false, BurstRates::None) if F::IS_V4 => {
-            rewrite_all::<_, Relayed, OnlyV4, RelayNoRates, false>
+            rewrite_all::<_, _, Relayed, OnlyV4, RelayNoRates, false>
         }
         // Gain over tags and both families: 54 / 44. Over both families: IPv4 23 / 5.
-        (false, _) => rewrite_all::<_, Relayed, F::Merged, RelayEveryRate, false>,
-        (true, _) => rewrite_all::<_, Relayed, Mixed, RelayEveryRate, true>,
+        (false, _) => rewrite_all::<_, _, Relayed, F::Merged, RelayEveryRate, false>,
+        (true, _) => rewrite_all::<_, _, Relayed, Mixed, RelayEveryRate, true>,
     }
 }
 
 /// The loop for a burst of which packets arrived in tunnels over IPv6. `are_some`: only some of
 /// them, or on a link with a tag. Packets that leave in another tunnel take the stages.
-fn loop_from_v6<B: PacketBuf, F: FamilyMix>(are_some: bool, rates: BurstRates) -> RewriteLoop<B> {
+fn loop_from_v6<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
+    are_some: bool,
+    rates: BurstRates,
+) -> RewriteLoop<B, Q> {
     match (are_some, rates) {
         // Gain over tags and both families: 78, and over every rate more.
         (false, BurstRates::None) if F::IS_V4 => {
-            rewrite_all::<_, Decapsulation<true>, OnlyV4, NoRates, false>
+            rewrite_all::<_, _, Decapsulation<true>, OnlyV4, NoRates, false>
         }
-        _ => rewrite_all::<_, Decapsulation<true>, Mixed, EveryRate, true>,
+        _ => rewrite_all::<_, _, Decapsulation<true>, Mixed, EveryRate, true>,
     }
 }
 
 /// The loop for a burst of which packets leave in tunnels over IPv6.
-fn loop_into_v6<B: PacketBuf, F: FamilyMix>(have_tags: bool, rates: BurstRates) -> RewriteLoop<B> {
+fn loop_into_v6<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
+    have_tags: bool,
+    rates: BurstRates,
+) -> RewriteLoop<B, Q> {
     match (have_tags, rates) {
         // Gain over tags and both families: 62, and over every rate more.
         (false, BurstRates::None) if F::IS_V4 => {
-            rewrite_all::<_, Encapsulation<true>, OnlyV4, RelayNoRates, false>
+            rewrite_all::<_, _, Encapsulation<true>, OnlyV4, RelayNoRates, false>
         }
-        _ => rewrite_all::<_, Encapsulation<true>, Mixed, RelayEveryRate, true>,
+        _ => rewrite_all::<_, _, Encapsulation<true>, Mixed, RelayEveryRate, true>,
     }
 }
 
 /// Results of the passes before the rewrite.
+#[derive(Clone, Copy)]
 struct PreparedBurst {
     /// The rates that the packets may have to pass.
     rates: BurstRates,
@@ -353,9 +395,28 @@ impl ArrivalRun {
         Self { interface, pkts: 0, bytes: 0 }
     }
 
+    /// Adds a packet of `bytes` octets. Counts the packets before it if it begins another run.
+    #[inline(always)]
+    // PERF (adit-bench datapath): once per packet.
+    fn add<B: PacketBuf, const HAS_TAGS: bool>(
+        &mut self,
+        interface: InterfaceId,
+        bytes: usize,
+        tally: &mut StepTally,
+    ) {
+        if HAS_TAGS && interface != self.interface {
+            self.count::<B>(tally);
+            *self = Self::of(interface);
+        }
+        self.pkts += usize::from(HAS_TAGS);
+        self.bytes += bytes;
+    }
+
     #[inline]
-    fn count(&self, tally: &mut StepTally) {
-        tally.receive_fast(self.interface, self.pkts, self.bytes);
+    fn count<B: PacketBuf>(&self, tally: &mut StepTally) {
+        if !B::IS_TRIAL {
+            tally.receive_fast(self.interface, self.pkts, self.bytes);
+        }
     }
 }
 
@@ -371,12 +432,14 @@ struct RewrittenBurst<'v> {
 /// tickets. Marks the others as not usual: those that fail a condition or that a rate stops, and
 /// later packets of their sessions. `are_usual`: every packet is usual. `HAS_TAGS`: the links of
 /// some interfaces have tags; without tags, all usual packets arrived on one interface. Compiled
-/// for each direction, family mix and kind of rates.
+/// for each direction, family mix and kind of rates, and again for trials. `Q`: buffers of waiting
+/// packets, which are those of the burst except in trials.
 #[inline(never)]
 // PERF (adit-bench datapath): a function of its own has registers for its loop; a call per burst.
 fn rewrite_all<
     'v,
     B: PacketBuf,
+    Q: PacketBuf,
     D: FastRewrite,
     F: FamilyMix,
     R: RateChecks,
@@ -386,7 +449,7 @@ fn rewrite_all<
     are_usual: bool,
     packets: &mut FastPackets<'v>,
     rx: &mut Burst<B>,
-    state: &mut WorkerState<B>,
+    state: &mut WorkerState<Q>,
 ) -> RewrittenBurst<'v> {
     let WorkerState { queues: waiting, books, kept_hops, .. } = state;
     let first = packets.iter().find(|packet| packet.is_usual);
@@ -406,13 +469,16 @@ fn rewrite_all<
             && (!packet.is_usual
                 || left_to_stages.contains(&packet.session)
                 || waiting.buffering.has_packets_of(packet.session));
-        let rule = if takes_stages { None } else { R::rule(packet) };
+        let rule = match takes_stages {
+            false => R::rule(packet).or_else(|| leave(buf, LeaveReason::RuleChanging)),
+            true => leave(buf, LeaveReason::PacketsBuffered),
+        };
         let rewritten = rule.and_then(|rule| {
             if must_check_queues
                 && (rule.meters() != 0 || has_aggregates)
                 && !assign_ticket(queues, queue_room, &rule, packet)
             {
-                return None;
+                return leave(buf, LeaveReason::QueueFull);
             }
             let traits = PacketTraits { is_v6: F::is_v6(packet), rates: R::RATES };
             let ruled = RuledPacket { rule: &rule, packet, traits };
@@ -425,13 +491,8 @@ fn rewrite_all<
             check_each = true;
             continue;
         };
-        if HAS_TAGS && packet.interface != run.interface {
-            run.count(&mut books.tally);
-            run = ArrivalRun::of(packet.interface);
-        }
+        run.add::<B, HAS_TAGS>(packet.interface, rewritten.received_len, &mut books.tally);
         packet.interface = rewritten.tx_link.id;
-        run.pkts += usize::from(HAS_TAGS);
-        run.bytes += rewritten.received_len;
         sent_bytes += rewritten.frame_len;
     }
     let link = burst.hops.keep(kept_hops.of(D::HOPS), packets);
@@ -441,7 +502,7 @@ fn rewrite_all<
     if !HAS_TAGS {
         run.pkts = packets.len() - left_to_stages.len();
     }
-    run.count(&mut books.tally);
+    run.count::<B>(&mut books.tally);
     RewrittenBurst { sent_bytes, only_link }
 }
 
@@ -465,22 +526,17 @@ fn assign_ticket<B: PacketBuf>(
     queues.len_of(queue) < room
 }
 
-/// Finds the session and the fast rule of each packet, hands off packets of other workers'
-/// sessions, and prefetches the lines that the rewrite reads.
+/// Finds the session of each packet. Returns the number of packets in tunnels from other UPFs.
 #[inline(always)]
-// PERF (adit-bench datapath): one caller; no call per burst.
-fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
+// PERF (adit-bench datapath): no call per burst.
+fn find_all_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
-    origin: BurstOrigin<'_>,
+    port: &UsualPort,
+    handoff: &Handoff<B>,
     packets: &mut FastPackets<'v>,
-    rx: &mut Burst<B>,
-    state: &mut WorkerState<B>,
-) -> PreparedBurst {
+) -> usize {
     let view = &ctx.view;
-    let WorkerState { queues, handoff, books, .. } = state;
-    let (shaping, tally) = (&mut queues.shaping, &mut books.tally);
-    let all = packets.len();
-    let to_ues = match origin.port.domain {
+    match port.domain {
         Some(domain) => {
             let ues = view.ues(domain);
             find_sessions::<_, D, F>(view, |_| ues, handoff, packets)
@@ -490,10 +546,22 @@ fn prepare<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
             let ues_of = |packet: &FastPacket<'_>| view.ues(domain_of(packet.interface));
             find_sessions::<_, D, F>(view, ues_of, handoff, packets)
         }
-    };
-    if !handoff.is_alone() {
-        hand_off_foreign(handoff, origin.id, packets, rx, tally);
     }
+}
+
+/// Finds the fast rule of each packet, and prefetches the lines that the rewrite reads. `to_ues`
+/// of `all` packets, before those of other workers left the burst, are in tunnels from other UPFs.
+#[inline(always)]
+// PERF (adit-bench datapath): no call per burst.
+fn prepare<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
+    ctx: &StepContext<'v>,
+    to_ues: usize,
+    all: usize,
+    packets: &mut FastPackets<'v>,
+    rx: &Burst<B>,
+    shaping: &Shaping<Q>,
+) -> PreparedBurst {
+    let view = &ctx.view;
     let may_wait = || shaping.must_check_queues() || !view.aggregates().is_empty();
     let mut cells = prefetch_usage::<D>(view, may_wait, packets);
     let rates = BurstRates::of(view, shaping, cells);

@@ -85,6 +85,11 @@ impl<'v> FastPacket<'v> {
         self.offset >= INNER_OFFSET_OVER_IPV6_MIN
     }
 
+    /// True of a packet that arrived in a tunnel.
+    pub(super) const fn is_tunneled(&self) -> bool {
+        self.teid.0 != 0
+    }
+
     /// Its fast rule, which may be one from tunnel to tunnel; see [`FastPacket::rule`].
     #[inline]
     pub(super) fn any_rule(&self) -> Option<FastRuleSnapshot<'v>> {

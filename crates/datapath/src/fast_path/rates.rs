@@ -173,7 +173,7 @@ pub(super) fn pass_rates(
             }
         }
         BurstRates::Every if !ctx.view.aggregates().is_empty() => {
-            pass_aggregates(ctx, direction, QueueTicket::of(rule), packet, burst)
+            pass_aggregates::<false>(ctx, direction, QueueTicket::of(rule), packet, burst)
         }
         BurstRates::Every if rule.meters() == 0 => Some(()),
         BurstRates::Every => {
@@ -187,6 +187,37 @@ pub(super) fn pass_rates(
             }
             pass_closed_buckets(ctx, direction, QueueTicket::of(rule), packet, burst)
         }
+    }
+}
+
+/// [`pass_rates`] of a trial: decides the same and charges nothing. May write a deferred charge to
+/// the buckets, and take a lease that the stages then use.
+#[cold]
+#[inline(never)]
+pub(super) fn try_rates(
+    ctx: &StepContext<'_>,
+    direction: Direction,
+    rates: BurstRates,
+    rule: &FastRuleSnapshot<'_>,
+    packet: &mut FastPacket<'_>,
+    burst: &mut BurstContext<'_, '_>,
+) -> Option<()> {
+    let ticket = QueueTicket::of(rule);
+    let flags = match rates {
+        BurstRates::None => return Some(()),
+        BurstRates::Every if !ctx.view.aggregates().is_empty() => {
+            return pass_aggregates::<true>(ctx, direction, ticket, packet, burst);
+        }
+        BurstRates::Every => None,
+        BurstRates::Buckets | BurstRates::BucketsAndUrrs => Some(rule.flags()),
+    };
+    let (session, buckets, bytes) = (packet.session, ticket.buckets(), packet.len);
+    let is_admitted = buckets == 0
+        || packet.ticket.is_none()
+            && ctx.view.would_charge(session, direction, flags, buckets, ctx.now, bytes);
+    match is_admitted {
+        true => Some(()),
+        false => queue_if_shaped(ctx, direction, ticket, packet, burst),
     }
 }
 
@@ -300,9 +331,9 @@ fn queue_if_shaped(
 }
 
 /// [`pass_rates`] while aggregates are configured. They charge a guaranteed packet, but do not stop
-/// it. `ticket` is that of the packet's rule.
+/// it. `ticket` is that of the packet's rule. Charges nothing if `IS_TRIAL`.
 #[inline(never)]
-fn pass_aggregates(
+fn pass_aggregates<const IS_TRIAL: bool>(
     ctx: &StepContext<'_>,
     direction: Direction,
     ticket: QueueTicket,
@@ -327,8 +358,17 @@ fn pass_aggregates(
             Excess::Policed => None,
         };
     }
-    if ticket.buckets() != 0 && !charge_buckets(ctx, direction, ticket, packet, burst) {
+    let buckets = ticket.buckets();
+    let (session, bytes) = (packet.session, packet.len);
+    let charge = || match IS_TRIAL {
+        false => charge_buckets(ctx, direction, ticket, packet, burst),
+        true => ctx.view.would_charge(session, direction, None, buckets, ctx.now, bytes),
+    };
+    if buckets != 0 && !charge() {
         return queue_if_shaped(ctx, direction, ticket, packet, burst);
+    }
+    if IS_TRIAL {
+        return Some(());
     }
     terms.charge(ctx, burst.leases, direction, packet.len);
     Some(())

@@ -1,6 +1,7 @@
 //! Packets that leave a tunnel for another one (N9), in either direction.
 
 use adit_pktio::PacketBuf;
+use adit_rules::LeaveReason;
 use adit_tables::{FastRuleSnapshot, FastRuleUrrs};
 use adit_types::Direction;
 use adit_wire::{UsualTunnel, usual_container, usual_dst_key};
@@ -9,6 +10,7 @@ use super::burst::BurstContext;
 use super::depart::{Departure, OverV4, PacketTraits, Rewritten, RuledPacket, depart, outer_tos};
 use super::direction::{FastRewrite, FastUplink, accepts_source, rewrite_apart};
 use super::recognize::is_forwardable;
+use super::trial_packet::leave;
 use crate::context::StepContext;
 
 /// Packets in tunnels of either direction, of which some leave in tunnels.
@@ -50,18 +52,25 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
         Direction::Downlink if is_forwardable(is_v6, packet.ue_key) => {
             usual_dst_key(buf.data(), packet.offset, is_v6)?
         }
-        Direction::Downlink => return None,
+        Direction::Downlink => return leave(buf, LeaveReason::AddressInvalid),
     };
-    if !accepts_source(rule, is_v6, ue) || !rule.matches_relayed(arrival, packet.teid, packet.qfi) {
-        return None;
+    if !accepts_source(rule, is_v6, ue) {
+        return leave(buf, LeaveReason::OtherUeAddress);
+    }
+    if !rule.matches_relayed(arrival, packet.teid, packet.qfi) {
+        return leave(buf, LeaveReason::OtherTunnel);
     }
     let onward = rule.onward();
-    let tx_link = burst.hops.hop_into_tunnel::<false>(ctx, onward.next_hop)?;
+    let Some(tx_link) = burst.hops.hop_into_tunnel::<false>(ctx, onward.next_hop) else {
+        return leave(buf, LeaveReason::NextHopUnresolved);
+    };
     let arrived = || usual_container(buf.data(), packet.offset);
     let marking = rule.relayed_marking(direction, packet.qfi, arrived);
     let tos = outer_tos(onward.tos, packet, is_v6, buf)?;
     let tunnel = UsualTunnel { dst: onward.addr, tos, teid: onward.teid, marking };
-    let headers = OverV4::through::<HAS_TAGS>(tx_link, tunnel)?;
+    let Some(headers) = OverV4::through::<HAS_TAGS>(tx_link, tunnel) else {
+        return leave(buf, LeaveReason::LinkWithoutTunnels);
+    };
     let departure = Departure { direction, tx_link, headers, urrs: relayed_urrs };
     depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
 }

@@ -118,6 +118,7 @@ pub(crate) fn tap(filter: TapFilter) -> WorkerCommand {
     let request = TapRequest {
         filter,
         has_stages: true,
+        has_path: true,
         snap_bytes: 128,
         pkts_max: u64::MAX,
         until: Nanos(u64::MAX),

@@ -23,6 +23,7 @@ mod local_switching;
 mod mss;
 mod neighbors;
 mod network_instance;
+mod path;
 mod path_mtu;
 mod publishing;
 mod rates;

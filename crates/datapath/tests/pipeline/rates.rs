@@ -23,7 +23,7 @@ fn limit(kbps: u64, excess: Excess) -> RateLimit {
 }
 
 /// The scene's rules with a second QER; the rates are those of uplink and downlink.
-fn limited(first: [RateLimit; 2], second: [RateLimit; 2]) -> SessionRules {
+pub(crate) fn limited(first: [RateLimit; 2], second: [RateLimit; 2]) -> SessionRules {
     let mut rules = rules();
     let meter = |[uplink, downlink]: [RateLimit; 2]| {
         Some(QerMeter {
@@ -49,7 +49,7 @@ fn limited(first: [RateLimit; 2], second: [RateLimit; 2]) -> SessionRules {
 
 const OPEN: [RateLimit; 2] = [RateLimit::UNLIMITED; 2];
 
-fn urr(before_qos: bool) -> UrrEntry {
+pub(crate) fn urr(before_qos: bool) -> UrrEntry {
     UrrEntry {
         id: UrrId(1),
         slot: UsageSlot(0),

@@ -13,7 +13,7 @@ use adit_wire::arp::ArpPacket;
 
 use crate::fixture::*;
 
-const ALL: TapFilter = TapFilter { key: TapKey::Any, drop: None, one_of: 1 };
+pub(crate) const ALL: TapFilter = TapFilter { key: TapKey::Any, drop: None, one_of: 1 };
 
 #[test]
 fn all_tests_pass_with_a_tap_of_all_drops() {
@@ -28,7 +28,7 @@ fn all_tests_pass_with_a_tap_of_all_drops() {
 }
 
 /// A UPF with a tap, in addition to the one that [`taps_drops`] starts.
-fn tapped(mut scene: PipelineFixture, filter: TapFilter) -> PipelineFixture {
+pub(crate) fn tapped(mut scene: PipelineFixture, filter: TapFilter) -> PipelineFixture {
     scene.commands.push(tap(filter)).unwrap();
     scene.worker.step(scene.now, &mut scene.io);
     scene.take_records();
@@ -263,6 +263,7 @@ fn tap_ends_at_its_number_of_packets_and_at_its_time() {
     let request = TapRequest {
         filter: ALL,
         has_stages: false,
+        has_path: false,
         snap_bytes: 64,
         pkts_max: 3,
         until: scene.now + Nanos::from_secs(1),

@@ -5,17 +5,18 @@
 //! depends on it.
 
 use adit_pktio::{Burst, PacketBuf};
-use adit_rules::{TapOrigin, TapOutcome, TapPacket, TapSet};
+use adit_rules::{LeaveReason, TapOrigin, TapOutcome, TapPacket, TapSet};
 use adit_types::PortId;
 
 use super::{forward_burst, run_stages, take_stages};
 use crate::books::Books;
 use crate::context::StepContext;
 use crate::departures::Departures;
+use crate::fast_path::trial::{FastPathTrial, try_fast_path};
 use crate::late_packets::{EndedWait, LatePacket, WaitEnd};
 use crate::packet_fate::{PacketFates, transmit_alone};
 use crate::selection::TapCandidate;
-use crate::tap::TapPoint;
+use crate::tap::{TapPoint, TapRecord};
 use crate::worker_state::{BurstPath, WorkerState};
 
 /// Takes a burst through the fast path and the stages while taps are active.
@@ -88,18 +89,19 @@ fn in_runs<Io: Departures>(
             _ => taps,
         };
         let packet = candidate.packet(ctx, taps, &state.books);
-        take_alone(ctx, io, port, packet, buf, state);
+        take_alone(ctx, io, port, points, packet, buf, state);
     }
     if !run.is_empty() {
         forward(io, &mut run, state);
     }
 }
 
-/// Takes one packet through the stages, and reports its events.
+/// Takes one packet, which taps selected at `points`, through the stages, and reports its events.
 fn take_alone<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
+    points: &[TapPoint],
     packet: TapPacket,
     buf: Io::Buf,
     state: &mut WorkerState<Io::Buf>,
@@ -111,6 +113,11 @@ fn take_alone<Io: Departures>(
         // Another record is open: this packet is part of it.
         return take_stages(ctx, io, port, &mut rx, state);
     };
+    if record.has_path
+        && let Some(buf) = rx.first()
+    {
+        try_path(ctx, port, points, buf, &mut record, state);
+    }
     let before = PacketFates::of(&state.queues, &state.books.tally);
     let were_noted = state.books.tally.note_late_drops(false);
     state.books.tally.set_taps_in_hand(packet.taps);
@@ -133,6 +140,28 @@ fn take_alone<Io: Departures>(
     if !rx.is_empty() {
         take_joined(ctx, io, port, &mut rx, state);
     }
+}
+
+/// Notes what the fast path would do with the packet in `buf`.
+#[cold]
+fn try_path<B: PacketBuf>(
+    ctx: &StepContext<'_>,
+    port: PortId,
+    points: &[TapPoint],
+    buf: &B,
+    record: &mut TapRecord,
+    state: &mut WorkerState<B>,
+) {
+    let room = record.path.clear();
+    let FastPathTrial { answer, frame } = match points {
+        [_] if state.path == BurstPath::Stages => {
+            FastPathTrial::leaves(LeaveReason::CommandPending)
+        }
+        [_] => try_fast_path(ctx, port, buf, room, state),
+        // Only packets that were joined may be selected at either point at once.
+        _ => FastPathTrial::leaves(LeaveReason::Joined),
+    };
+    record.path.note(answer, frame);
 }
 
 /// Takes packets that were joined from fragments through the stages.

@@ -1,0 +1,133 @@
+//! The trial of the fast path with a traced packet, and how the stages differ from it.
+
+use core::ops::Range;
+
+use adit_rules::{DropReason, FastPathAnswer, FastPathDifference, TapOutcome};
+
+use crate::interfaces::TxTarget;
+
+/// Room for the copy of a frame, and headers in front of it: more than the longest frame of a port.
+/// Unit: octets.
+const ROOM_LEN: usize = 1 << 14;
+
+/// The trial of the packet of a record.
+pub(crate) struct PathRecord {
+    room: Box<[u8]>,
+    /// Where the frame is that the fast path would send.
+    frame: Range<usize>,
+    answer: Option<FastPathAnswer>,
+    /// Frames that left by the stages.
+    sent: usize,
+}
+
+impl PathRecord {
+    /// A record of no packet. Reserves all memory that will be used.
+    pub(crate) fn new() -> Self {
+        Self { room: vec![0; ROOM_LEN].into(), frame: 0..0, answer: None, sent: 0 }
+    }
+
+    /// Forgets the last packet. Returns room for the copy of the next one.
+    pub(crate) fn clear(&mut self) -> &mut [u8] {
+        (self.answer, self.sent) = (None, 0);
+        &mut self.room
+    }
+
+    /// The answer of a trial, with the place of its frame in the room.
+    pub(crate) fn note(&mut self, answer: FastPathAnswer, frame: Range<usize>) {
+        (self.answer, self.frame) = (Some(answer), frame);
+    }
+
+    /// The stages are about to send a frame.
+    pub(crate) fn compare(&mut self, target: TxTarget, frame: &[u8]) {
+        self.sent += 1;
+        let own = self.room.get(self.frame.clone()).unwrap_or_default();
+        let Some(FastPathAnswer::Sends(expected)) = &mut self.answer else { return };
+        let is_there = (expected.port, expected.interface) == (target.port, target.interface);
+        let found = match self.sent {
+            1 if is_there => first_difference(own, frame),
+            1 => Some(FastPathDifference::Egress),
+            _ => Some(FastPathDifference::Frames),
+        };
+        expected.difference = expected.difference.or(found);
+    }
+
+    /// The answer, compared with the packet's outcome.
+    pub(crate) fn end(&self, outcome: TapOutcome) -> Option<FastPathAnswer> {
+        let mut answer = self.answer?;
+        let (frame, is_same) = match &mut answer {
+            FastPathAnswer::Sends(frame) => (frame, is_sent(outcome) && self.sent > 0),
+            FastPathAnswer::Queues(frame) => (frame, is_queued(outcome)),
+            FastPathAnswer::Leaves(_) | FastPathAnswer::LeavesUnruled(_) => return Some(answer),
+        };
+        if !is_same {
+            frame.difference = Some(FastPathDifference::Outcome);
+        }
+        Some(answer)
+    }
+}
+
+const fn is_sent(outcome: TapOutcome) -> bool {
+    matches!(
+        outcome,
+        TapOutcome::Transmitted
+            | TapOutcome::WaitsForPort
+            | TapOutcome::Dropped(DropReason::TxQueueFull)
+    )
+}
+
+const fn is_queued(outcome: TapOutcome) -> bool {
+    matches!(outcome, TapOutcome::Queued | TapOutcome::Dropped(DropReason::ShapingQueueFull))
+}
+
+/// The first difference of the frame that the fast path would send from the one of the stages.
+fn first_difference(fast_path: &[u8], stages: &[u8]) -> Option<FastPathDifference> {
+    if fast_path.len() != stages.len() {
+        let len = u32::try_from(stages.len()).unwrap_or(u32::MAX);
+        return Some(FastPathDifference::Length(len));
+    }
+    let octets = (0..).zip(fast_path.iter().zip(stages));
+    let mut different = octets.filter(|(_, (fast_path, stages))| fast_path != stages);
+    let (at, (fast_path, stages)) = different.next()?;
+    Some(FastPathDifference::Octet { at, fast_path: *fast_path, stages: *stages })
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_rules::FastPathFrame;
+    use adit_types::{InterfaceId, PortId};
+
+    use super::*;
+
+    const TARGET: TxTarget = TxTarget { port: PortId(1), interface: InterfaceId(2) };
+
+    /// The difference that a trial of the frame `1 2 3` finds.
+    fn difference(sent: &[(TxTarget, &[u8])], outcome: TapOutcome) -> Option<FastPathDifference> {
+        let mut record = PathRecord::new();
+        record.clear()[..3].copy_from_slice(&[1, 2, 3]);
+        let TxTarget { port, interface } = TARGET;
+        let frame = FastPathFrame { port, interface, len: 3, difference: None };
+        record.note(FastPathAnswer::Sends(frame), 0..3);
+        sent.iter().for_each(|(target, frame)| record.compare(*target, frame));
+        let Some(FastPathAnswer::Sends(frame)) = record.end(outcome) else { unreachable!() };
+        frame.difference
+    }
+
+    #[test]
+    fn each_difference_to_the_stages_is_named() {
+        let sent = TapOutcome::Transmitted;
+        let same: (TxTarget, &[u8]) = (TARGET, &[1, 2, 3]);
+        assert_eq!(difference(&[same], sent), None);
+        assert_eq!(difference(&[same], TapOutcome::WaitsForPort), None);
+        let octet = FastPathDifference::Octet { at: 2, fast_path: 3, stages: 4 };
+        assert_eq!(difference(&[(TARGET, &[1, 2, 4])], sent), Some(octet));
+        let length = FastPathDifference::Length(2);
+        assert_eq!(difference(&[(TARGET, &[1, 2])], sent), Some(length));
+        let elsewhere = TxTarget { interface: InterfaceId(3), ..TARGET };
+        let egress = FastPathDifference::Egress;
+        assert_eq!(difference(&[(elsewhere, &[1, 2, 3])], sent), Some(egress));
+        assert_eq!(difference(&[same, same], sent), Some(FastPathDifference::Frames));
+        let dropped = TapOutcome::Dropped(DropReason::FarDrop);
+        assert_eq!(difference(&[], dropped), Some(FastPathDifference::Outcome));
+        assert_eq!(difference(&[], TapOutcome::Queued), Some(FastPathDifference::Outcome));
+    }
+}
