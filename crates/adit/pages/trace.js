@@ -77,7 +77,7 @@ export function tracePanel(view, { title, choices, file, call }) {
   async function traces(signal) {
     list.replaceChildren();
     status.textContent = "Waiting for packets…";
-    const response = await call("/v1/traces", { method: "POST", body: { ...wish(), words: true }, signal });
+    const response = await call("/v1/traces", { method: "POST", body: { ...wish(), words: true, path: true }, signal });
     let known = 0, notes = [];
     try {
       for await (const line of jsonLines(response)) {

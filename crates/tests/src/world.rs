@@ -117,8 +117,8 @@ pub struct World {
     records: Vec<rtrb::Consumer<TapItem>>,
     /// The owners, if several workers own sessions.
     owners: Option<OwnerChanges<MemBuf>>,
-    /// Packets that taps reported.
-    pub reported: u64,
+    /// The counts of reports by taps.
+    pub reported: taps::TapReports,
     /// A tap was started.
     pub is_tapped: bool,
     unobserved: VecDeque<(DeltaId, SessionIndex)>,
@@ -190,7 +190,7 @@ impl World {
             commands: Vec::new(),
             records: Vec::new(),
             owners: None,
-            reported: 0,
+            reported: taps::TapReports::default(),
             is_tapped: false,
             unobserved: VecDeque::new(),
             ending: Vec::new(),
@@ -424,7 +424,7 @@ impl World {
     /// The difference. Packets that leave change no state, so each is tried again alone to find the
     /// one that differs.
     pub fn exchange(&mut self, arrivals: &[InjectedFrame]) -> Result<(), String> {
-        self.count_records();
+        self.take_records()?;
         let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
         self.awaiting_neighbor.clear();
         self.now += Nanos::from_secs(10);

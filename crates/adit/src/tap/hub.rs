@@ -209,6 +209,7 @@ impl TapHub {
         let request = TapRequest {
             filter,
             has_stages: question.stages,
+            has_path: question.path,
             snap_bytes: question.snap_bytes.unwrap_or(HEADER_SNAP_BYTES),
             pkts_max: question.pkts_max,
             until,

@@ -90,6 +90,9 @@ pub(crate) struct TracedPacket {
     pub far: Option<TracedFar>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<TracedEgress>,
+    /// The trial of the fast path, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_path: Option<TracedFastPath>,
     /// Frames that left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<TracedFrame>,
@@ -162,6 +165,22 @@ pub(crate) struct TracedEgress {
     pub mac: Option<String>,
     /// It goes to another UE instead.
     pub switched_locally: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct TracedFastPath {
+    /// "sends", "queues" or "leaves": to the stages.
+    pub kind: String,
+    /// Why it leaves the packet to the stages.
+    pub reason: Option<String>,
+    pub text: String,
+    /// The frame that it would send.
+    pub port: Option<String>,
+    pub interface: Option<String>,
+    /// Unit: octets.
+    pub len: Option<u32>,
+    /// How the stages differ: a fault of Adit.
+    pub difference: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

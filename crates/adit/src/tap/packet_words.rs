@@ -1,8 +1,8 @@
 //! A packet of a trace in words, from its document.
 
 use super::packet::{
-    PacketWords, TracedEgress, TracedFar, TracedFrame, TracedOutcome, TracedPacket, TracedQer,
-    TracedSession, TracedUrr, TracedWait, TriedPdr, WordsLine,
+    PacketWords, TracedEgress, TracedFar, TracedFastPath, TracedFrame, TracedOutcome, TracedPacket,
+    TracedQer, TracedSession, TracedUrr, TracedWait, TriedPdr, WordsLine,
 };
 
 /// The words for the document of a packet.
@@ -35,6 +35,12 @@ pub(crate) fn words(packet: &TracedPacket) -> PacketWords {
     }
     if let Some(egress) = &packet.egress {
         lines.add("next hop", &egress_words(egress));
+    }
+    if let Some(path) = &packet.fast_path {
+        lines.add("fast path", &fast_path_words(path));
+        if let Some(difference) = &path.difference {
+            lines.add("DIFFERENCE", &format!("by the stages {difference}: report this fault"));
+        }
     }
     for TracedFrame { port, interface, len, headers, .. } in &packet.sent {
         lines.add("sent", &format!("port {port} ({interface}), {len} octets"));
@@ -138,6 +144,20 @@ fn far_words(far: &TracedFar) -> String {
     words
 }
 
+fn fast_path_words(path: &TracedFastPath) -> String {
+    let TracedFastPath { kind, text, port, interface, len, difference, .. } = path;
+    let (Some(port), Some(interface), Some(len)) = (port, interface, len) else {
+        return format!("leaves the packet to the stages: {text}");
+    };
+    let place = format!("port {port} ({interface}), {len} octets");
+    match (kind.as_str(), difference) {
+        ("queues", None) => format!("would queue it for its rates, then send it through {place}"),
+        ("queues", _) => format!("would queue it for its rates: {place}"),
+        (_, None) => format!("would send the same octets: {place}"),
+        _ => format!("would send it: {place}"),
+    }
+}
+
 fn egress_words(egress: &TracedEgress) -> String {
     let TracedEgress { interface, next_hop, mac, switched_locally } = egress;
     match (mac, switched_locally) {
@@ -202,6 +222,8 @@ mod tests {
             "far": { "far": 2, "action": ["forward"], "destination": "Access",
                      "outer_header": "GTP-U to TEID 0x0000abcd at 192.168.10.2", "waits_for_rate": false },
             "egress": { "interface": "n3", "next_hop": "192.168.10.2", "mac": "02:00:00:00:00:b0", "switched_locally": false },
+            "fast_path": { "kind": "sends", "reason": null, "text": "", "port": "access", "interface": "n3",
+                           "len": 104, "difference": "octet 22 of the frame is 0x40, by the fast path 0x3f" },
             "sent": [{ "port": "access", "interface": "n3", "len": 104, "headers": ["Ethernet"] }],
             "outcome": { "kind": "sent", "reason": null, "text": "It left." },
         }));
@@ -211,6 +233,8 @@ mod tests {
             "URR 2       does not count it",
             "FAR 2       forward to Access, in GTP-U to TEID 0x0000abcd at 192.168.10.2",
             "next hop    192.168.10.2 at 02:00:00:00:00:b0, through n3",
+            "fast path   would send it: port access (n3), 104 octets",
+            "DIFFERENCE  by the stages octet 22 of the frame is 0x40, by the fast path 0x3f: report",
             "sent        port access (n3), 104 octets",
             "  => sent",
         ] {

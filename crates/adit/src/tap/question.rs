@@ -23,6 +23,8 @@ pub(crate) struct TapQuestion {
     pub one_of: u32,
     /// The stages and rules that packets met.
     pub stages: bool,
+    /// The fast path is tried with a copy of each packet.
+    pub path: bool,
     /// `None`: headers only.
     pub snap_bytes: Option<u16>,
     pub pkts_max: u64,

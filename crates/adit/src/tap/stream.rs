@@ -64,8 +64,8 @@ impl TapStream {
     /// The client is gone, or does not read.
     pub(crate) fn serve(self, sink: &mut impl TapSink) -> anyhow::Result<()> {
         let Self { question, names, news, .. } = self;
-        let options =
-            WordOptions { headers_only: question.snap_bytes.is_none(), stages: question.stages };
+        let TapQuestion { stages, path, snap_bytes, .. } = question;
+        let options = WordOptions { headers_only: snap_bytes.is_none(), stages, path };
         let mut packets = 0;
         // The end without one of the tap: adit itself ends.
         let shutdown = TapEnd { why: "shutdown", skipped: 0 };

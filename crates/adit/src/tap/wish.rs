@@ -54,6 +54,11 @@ pub(crate) struct TraceWish {
     #[arg(long = "duration", value_name = "TIME", value_parser = duration_ms, help = DURATION)]
     #[schema(minimum = 1, maximum = 86_400_000, default = 10_000)]
     pub duration_ms: Option<u64>,
+    /// Try the fast path with a copy of each packet: what it would do, and whether the stages
+    /// differ.
+    #[arg(long)]
+    #[serde(default)]
+    pub path: bool,
     /// Each packet also in plain words, as `adit trace` prints them.
     #[arg(skip)]
     #[serde(default)]
@@ -114,7 +119,7 @@ impl TraceWish {
     /// # Errors
     /// The fault, and its remedy.
     pub(crate) fn check(&self) -> Result<TapQuestion, String> {
-        let Self { session, ue, teid, drop, packets, duration_ms, words: _ } = self;
+        let Self { session, ue, teid, drop, packets, duration_ms, path, words: _ } = self;
         let (key, drop) = (key(session, *ue, teid, &None)?, dropped_for(drop)?);
         if key == AskedKey::Any && drop.is_none() {
             let what = "a trace is of a session, a UE, a TEID or a drop reason: say which packets to follow";
@@ -125,7 +130,8 @@ impl TraceWish {
             return Err(format!("a trace follows 1 to {TRACED_PKTS_MAX} packets"));
         }
         let time_max = time_max(*duration_ms, TRACE_TIME_DEFAULT)?;
-        Ok(TapQuestion { key, drop, one_of: 1, stages: true, snap_bytes: None, pkts_max, time_max })
+        let (one_of, stages, path, snap_bytes) = (1, true, *path, None);
+        Ok(TapQuestion { key, drop, one_of, stages, path, snap_bytes, pkts_max, time_max })
     }
 }
 
@@ -151,8 +157,8 @@ impl CaptureWish {
             return Err("a capture takes 1 or more packets, one of 1 or more".to_owned());
         }
         let time_max = time_max(self.duration_ms, CAPTURE_TIME_DEFAULT)?;
-        let (stages, snap_bytes) = (false, *snap_bytes);
-        Ok(TapQuestion { key, drop, one_of, stages, snap_bytes, pkts_max, time_max })
+        let (stages, path, snap_bytes) = (false, false, *snap_bytes);
+        Ok(TapQuestion { key, drop, one_of, stages, path, snap_bytes, pkts_max, time_max })
     }
 }
 

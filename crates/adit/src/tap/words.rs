@@ -1,16 +1,16 @@
 //! Records in words: one JSON document for each packet.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, HeaderCreation, TapItem, TapOrigin, TapOutcome, TapPacket,
-    TapQer,
+    ApplyAction, DestinationInterface, FastPathAnswer, FastPathDifference, HeaderCreation, TapItem,
+    TapOrigin, TapOutcome, TapPacket, TapQer,
 };
 use adit_types::Direction;
 
 use super::frame;
 use super::news::TapNames;
 use super::packet::{
-    TracedEgress, TracedFar, TracedFrame, TracedOutcome, TracedPacket, TracedQer, TracedSession,
-    TracedUrr, TracedWait, TriedPdr,
+    TracedEgress, TracedFar, TracedFastPath, TracedFrame, TracedOutcome, TracedPacket, TracedQer,
+    TracedSession, TracedUrr, TracedWait, TriedPdr,
 };
 
 /// The parts of a record that the client gets.
@@ -20,6 +20,8 @@ pub(super) struct WordOptions {
     pub headers_only: bool,
     /// Stages and rules.
     pub stages: bool,
+    /// The trial of the fast path.
+    pub path: bool,
 }
 
 /// The document of a record.
@@ -68,7 +70,10 @@ impl RecordWords<'_> {
                     Some(TracedWait { r#for: wait.text().to_owned(), ns: time.0 });
             }
             TapItem::End(outcome) => self.outcome(*outcome),
-            TapItem::Skipped(..) | TapItem::Stopped(_) => {}
+            TapItem::FastPath(answer) if self.options.path => {
+                self.document.fast_path = Some(fast_path(*answer, self.names));
+            }
+            TapItem::FastPath(_) | TapItem::Skipped(..) | TapItem::Stopped(_) => {}
             item if self.options.stages => self.detail(item),
             _ => {}
         }
@@ -204,6 +209,51 @@ impl RecordWords<'_> {
     }
 }
 
+/// The document of a trial of the fast path.
+fn fast_path(answer: FastPathAnswer, names: &TapNames) -> TracedFastPath {
+    let leaves = |reason: &str, why: &str| TracedFastPath {
+        kind: "leaves".to_owned(),
+        reason: Some(reason.to_owned()),
+        text: why.to_owned(),
+        port: None,
+        interface: None,
+        len: None,
+        difference: None,
+    };
+    let (kind, text, frame) = match answer {
+        FastPathAnswer::Leaves(why) => return leaves(why.name(), why.text()),
+        FastPathAnswer::LeavesUnruled(why) => {
+            let text = format!("its session has no fast rule for it: {}", why.text());
+            return leaves(why.name(), &text);
+        }
+        FastPathAnswer::Sends(frame) => ("sends", "It would send the packet.", frame),
+        FastPathAnswer::Queues(frame) => {
+            ("queues", "It would queue the packet for its rates.", frame)
+        }
+    };
+    TracedFastPath {
+        kind: kind.to_owned(),
+        reason: None,
+        text: text.to_owned(),
+        port: Some(names.port(frame.port)),
+        interface: Some(names.interface(frame.interface)),
+        len: Some(frame.len),
+        difference: frame.difference.map(difference_words),
+    }
+}
+
+fn difference_words(difference: FastPathDifference) -> String {
+    match difference {
+        FastPathDifference::Outcome => "the packet has another outcome".to_owned(),
+        FastPathDifference::Egress => "the frame leaves elsewhere".to_owned(),
+        FastPathDifference::Length(len) => format!("the frame has {len} octets"),
+        FastPathDifference::Octet { at, fast_path, stages } => {
+            format!("octet {at} of the frame is 0x{stages:02x}, by the fast path 0x{fast_path:02x}")
+        }
+        FastPathDifference::Frames => "more than one frame leaves".to_owned(),
+    }
+}
+
 /// Octets as hexadecimal digits.
 fn hex(octets: &[u8]) -> String {
     const DIGITS: [char; 16] =
@@ -244,7 +294,9 @@ fn outer_words(outer: HeaderCreation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use adit_rules::{DropReason, TAP_OCTETS, TapSet, TapStage};
+    use adit_rules::{
+        DropReason, FastPathFrame, LeaveReason, NoFastRule, TAP_OCTETS, TapSet, TapStage,
+    };
     use adit_types::{InterfaceId, Nanos, PortId, WorkerId};
 
     use super::*;
@@ -277,7 +329,7 @@ mod tests {
 
     #[test]
     fn every_drop_reason_is_named_with_its_sentence() {
-        let options = WordOptions { headers_only: true, stages: true };
+        let options = WordOptions { headers_only: true, stages: true, path: false };
         for reason in DropReason::ALL {
             let document = document(1, &record(TapOutcome::Dropped(*reason)), &names(), options);
             assert_eq!(document.outcome.reason.as_deref(), Some(reason.name()));
@@ -288,13 +340,23 @@ mod tests {
     #[test]
     fn record_has_names_times_and_octets_as_far_as_they_are_wanted() {
         let items = record(TapOutcome::Transmitted);
-        let all = document(7, &items, &names(), WordOptions { headers_only: false, stages: true });
+        let all = document(
+            7,
+            &items,
+            &names(),
+            WordOptions { headers_only: false, stages: true, path: false },
+        );
         assert_eq!((all.packet, all.worker, all.time_unix_ns, all.len), (7, 3, 1_005, 60));
         let place = (all.port.as_deref(), all.interface.as_deref());
         assert_eq!(place, (Some("access"), Some("n3")));
         assert_eq!(all.octets.as_ref().unwrap().len(), 2 * 60);
         assert_eq!(all.stages_ns["parse"], 42);
-        let few = document(7, &items, &names(), WordOptions { headers_only: true, stages: false });
+        let few = document(
+            7,
+            &items,
+            &names(),
+            WordOptions { headers_only: true, stages: false, path: false },
+        );
         assert_eq!(few.octets.as_ref().unwrap().len(), 2 * 14);
         assert_eq!(
             few.headers[0],
@@ -305,5 +367,24 @@ mod tests {
         let members: Vec<_> = members.as_object().unwrap().keys().cloned().collect();
         let expected = "from headers interface len octets outcome packet port time_unix_ns worker";
         assert_eq!(members.join(" "), expected);
+    }
+
+    #[test]
+    fn fast_path_says_why_it_leaves_a_packet_and_how_the_stages_differ() {
+        let said = |answer| fast_path(answer, &names());
+        for why in LeaveReason::ALL {
+            let said = said(FastPathAnswer::Leaves(*why));
+            assert_eq!((said.reason.as_deref(), &*said.text), (Some(why.name()), why.text()));
+        }
+        let said_unruled = said(FastPathAnswer::LeavesUnruled(NoFastRule::GateClosed));
+        assert!(said_unruled.text.contains("no fast rule for it: a gate"), "{said_unruled:?}");
+        let octet = FastPathDifference::Octet { at: 22, fast_path: 63, stages: 64 };
+        let difference = Some(octet);
+        let (port, interface) = (PortId(0), InterfaceId(0));
+        let said =
+            said(FastPathAnswer::Sends(FastPathFrame { port, interface, len: 9, difference }));
+        assert_eq!((said.port.as_deref(), said.len), (Some("access"), Some(9)));
+        let expected = "octet 22 of the frame is 0x40, by the fast path 0x3f";
+        assert_eq!(said.difference.as_deref(), Some(expected));
     }
 }

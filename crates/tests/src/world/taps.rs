@@ -1,6 +1,8 @@
 //! Taps at the workers, which must change nothing.
 
-use adit_rules::{TapFilter, TapId, TapItem, TapRequest, WorkerCommand};
+use adit_rules::{
+    FastPathAnswer, LeaveReason, TapFilter, TapId, TapItem, TapRequest, WorkerCommand,
+};
 use adit_types::Nanos;
 
 use super::World;
@@ -11,6 +13,7 @@ impl World {
         let request = TapRequest {
             filter,
             has_stages: true,
+            has_path: true,
             snap_bytes: 128,
             pkts_max: u64::MAX,
             until: Nanos(u64::MAX),
@@ -22,11 +25,50 @@ impl World {
     }
 
     /// Takes the records of taps.
-    pub(super) fn count_records(&mut self) {
-        for ring in &mut self.records {
-            while let Ok(item) = ring.pop() {
-                self.reported += u64::from(matches!(item, TapItem::End(_)));
+    ///
+    /// # Errors
+    /// The stages differ from what the fast path would have done with a packet.
+    pub fn take_records(&mut self) -> Result<(), String> {
+        for item in self.records.iter_mut().flat_map(|ring| core::iter::from_fn(|| ring.pop().ok()))
+        {
+            match item {
+                TapItem::End(_) => self.reported.pkts += 1,
+                TapItem::FastPath(answer) => {
+                    let reports = &mut self.reported;
+                    match answer {
+                        FastPathAnswer::Sends(_) => reports.would_send += 1,
+                        FastPathAnswer::Queues(_) => reports.would_queue += 1,
+                        FastPathAnswer::Leaves(LeaveReason::Unnamed) => {
+                            return Err(
+                                "the fast path leaves a packet, and nobody knows why".to_owned()
+                            );
+                        }
+                        FastPathAnswer::Leaves(_) | FastPathAnswer::LeavesUnruled(_) => {
+                            reports.would_leave += 1;
+                        }
+                    }
+                    if let FastPathAnswer::Sends(frame) | FastPathAnswer::Queues(frame) = answer
+                        && frame.difference.is_some()
+                    {
+                        return Err(format!("stages and fast path differ: {answer:?}"));
+                    }
+                }
+                _ => {}
             }
         }
+        Ok(())
     }
+}
+
+/// The counts of reports by taps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TapReports {
+    /// Packets.
+    pub pkts: u64,
+    /// Those that the fast path would send.
+    pub would_send: u64,
+    /// Those that it would queue for their rates.
+    pub would_queue: u64,
+    /// Those that it would leave to the stages.
+    pub would_leave: u64,
 }

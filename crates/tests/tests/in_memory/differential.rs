@@ -37,8 +37,12 @@ struct Coverage {
     kept_their_rules: u64,
     /// Later fragments of which the first was known.
     known_parts: u64,
-    /// Packets that taps reported.
+    /// Packets that taps reported, and those of them that the fast path would send, queue for their
+    /// rates, or leave to the stages.
     reported: u64,
+    would_send: u64,
+    would_queue: u64,
+    would_leave: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
     /// Sessions that another process went on with.
@@ -119,7 +123,63 @@ fn tapped_workers_and_oracle_agree_on_every_packet() {
     };
     if let Some(coverage) = coverage_of(SCENARIOS / 2, Between::Nothing, world) {
         assert!(coverage.reported > 10_000 && coverage.fast_path > 1000, "{coverage:?}");
+        assert!(coverage.would_send > 1000 && coverage.would_leave > 1000, "{coverage:?}");
+        assert!(coverage.would_queue > 10, "{coverage:?}");
     }
+}
+
+#[test]
+fn trace_says_what_the_fast_path_does_with_the_same_packet_untraced() {
+    let (mut fast, mut left) = (0, 0);
+    for (seed, packets) in
+        (1..=40).flat_map(|seed| [1, 4, 9, 16, 30].map(|packets| (seed, packets)))
+    {
+        let Some(untraced) = fast_packets(seed, packets, false).unwrap() else { continue };
+        let traced = fast_packets(seed, packets, true).unwrap().unwrap();
+        assert_eq!(untraced, traced, "seed {seed}, packet {packets}");
+        *(if untraced > 0 { &mut fast } else { &mut left }) += 1;
+    }
+    assert!(fast > 20 && left > 20, "{fast} {left}");
+}
+
+/// Gives `packets` packets one by one to a world. Returns how often the last one took the fast path
+/// (twice between UEs); with a trace of it, by the trace. `None` for a world without traces.
+fn fast_packets(seed: u64, packets: usize, is_traced: bool) -> Result<Option<u64>, String> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let layout = scenario::layout(&mut rng, seed);
+    if !layout.queues.are_merged() {
+        return Ok(None);
+    }
+    let mut world = scenario::world(&layout);
+    let coverage = &mut Coverage::default();
+    for _ in 0..10 {
+        count(coverage, world.establish(&scenario::establishment(&mut rng)).is_ok());
+    }
+    let fast = |world: &World| world.publisher.snapshot().express_pkts;
+    let (mut done, mut before) = (0, 0);
+    while done < packets {
+        for _ in 0..rng.random_range(0..2) {
+            change(&mut rng, &mut world, coverage)?;
+        }
+        if world.releases_uplink_packets() {
+            world.exchange(&[])?;
+        }
+        world.look_ahead();
+        let mut arrivals = burst(&mut rng, &world);
+        arrivals.truncate(1);
+        done += arrivals.len();
+        before = fast(&world);
+        if done == packets && is_traced {
+            world.start_tap(TapFilter { key: TapKey::Any, drop: None, one_of: 1 });
+        }
+        world.exchange(&arrivals)?;
+        if done < packets {
+            settle_waiting(&mut rng, &mut world)?;
+        }
+    }
+    world.take_records()?;
+    let would = world.reported.would_send + world.reported.would_queue;
+    Ok(Some(if is_traced { would } else { fast(&world) - before }))
 }
 
 /// Runs so many scenarios, or those that the environment names, and fails at the first difference.
@@ -232,7 +292,11 @@ fn run(
     note(coverage, &world);
     coverage.kept_their_rules += world.kept_their_rules;
     coverage.known_parts += world.known_fragments;
-    coverage.reported += world.reported;
+    world.take_records()?;
+    coverage.reported += world.reported.pkts;
+    coverage.would_send += world.reported.would_send;
+    coverage.would_queue += world.reported.would_queue;
+    coverage.would_leave += world.reported.would_leave;
     world.drain();
     if let Some(card) = world.card()
         && let (flows, counters) = (card.flows(), card.counters())

@@ -150,6 +150,7 @@ impl AllocationTest {
         let request = TapRequest {
             filter,
             has_stages: true,
+            has_path: true,
             snap_bytes: 9216,
             pkts_max: u64::MAX,
             until: Nanos(u64::MAX),
