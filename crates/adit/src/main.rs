@@ -14,6 +14,7 @@ mod explain;
 mod foreign_text;
 mod host_command;
 mod http_api;
+mod ip_net;
 mod log;
 mod nrf;
 mod ports;
