@@ -5,34 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use adit_kernel::{HostNetwork, ReceiveOffloads, receive_offloads};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::this_machine::this_machine;
 
 /// Class of PCI devices for networks, the first octet of three.
 const NETWORK_CLASS: &str = "0x02";
-
-/// A capability of Linux, by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Capability {
-    NetAdmin = 12,
-    NetRaw = 13,
-    IpcLock = 14,
-    Perfmon = 38,
-    Bpf = 39,
-}
-
-impl Capability {
-    /// Its name in systemd and in the manual pages.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::NetAdmin => "CAP_NET_ADMIN",
-            Self::NetRaw => "CAP_NET_RAW",
-            Self::IpcLock => "CAP_IPC_LOCK",
-            Self::Perfmon => "CAP_PERFMON",
-            Self::Bpf => "CAP_BPF",
-        }
-    }
-}
 
 /// A network device's facts in files, in addition to those of [`HostNetwork`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,8 +22,8 @@ pub(crate) struct DeviceFacts {
     pub offloads: ReceiveOffloads,
 }
 
-/// Facts about this host. Default: a host without anything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Facts about this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckedHost {
     pub network: HostNetwork,
     /// By name of the network device.
@@ -57,8 +35,8 @@ pub(crate) struct CheckedHost {
     pub free_huge_mib: u64,
     /// The kernel forwards IPv4, and IPv6.
     pub forwards: [bool; 2],
-    /// The effective capabilities of this process, a bit each.
-    pub capabilities: u64,
+    /// The capabilities that this process may have.
+    pub capabilities: CapabilitySet,
 }
 
 impl CheckedHost {
@@ -81,14 +59,15 @@ impl CheckedHost {
             cpus: machine.limits.usable().iter().collect(),
             free_huge_mib: free.sum::<u64>() >> 20,
             forwards: forwards.map(|key| is_on(&format!("/proc/sys/net/{key}"))),
-            capabilities: capabilities().unwrap_or(0),
+            capabilities: capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted),
             network,
         })
     }
 
-    /// True if this process has the capability.
-    pub(crate) const fn may(&self, capability: Capability) -> bool {
-        self.capabilities & (1 << capability as u32) != 0
+    /// True if this process may have the capability of this name, such as `CAP_NET_ADMIN`.
+    pub(crate) fn may(&self, name: &str) -> bool {
+        let known = name.strip_prefix("CAP_").and_then(CapabilitySet::from_name);
+        known.is_some_and(|known| self.capabilities.contains(known))
     }
 }
 
@@ -126,10 +105,4 @@ fn cards() -> BTreeMap<String, Option<String>> {
         class.starts_with(NETWORK_CLASS).then_some((name, driver))
     };
     entries.filter_map(card).collect()
-}
-
-fn capabilities() -> Option<u64> {
-    let status = read("/proc/self/status")?;
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(set.trim(), 16).ok()
 }

@@ -7,7 +7,8 @@ use adit_dpdk::{Device, DeviceKind, HugepageMode};
 use adit_kernel::{KernelDevice, NetworkDevice};
 use serde::Serialize;
 
-use super::facts::{Capability, CheckedHost};
+use super::facts::CheckedHost;
+use crate::capabilities::needed;
 use crate::config::{Config, InterfaceSettings, PollMode, PortDevice, PortSettings};
 use crate::host_command::placement_notice;
 
@@ -248,7 +249,7 @@ impl HostChecks<'_> {
             if let Some(device) = device.filter(short) {
                 let (name, mtu) = (&device.name, port.mtu_bytes);
                 let found = format!("{name} has an MTU of {}, its port {mtu}", device.mtu_bytes);
-                let may = self.host.may(Capability::NetAdmin);
+                let may = self.host.may("CAP_NET_ADMIN");
                 let remedy = (!may).then(|| format!("run ip link set {name} mtu {mtu}"));
                 let found = if may { found + ", which adit sets" } else { found };
                 self.note("mtu", found, remedy);
@@ -276,36 +277,16 @@ impl HostChecks<'_> {
     }
 
     fn rights(&mut self) {
-        use Capability::{Bpf, IpcLock, NetAdmin, NetRaw, Perfmon};
-        let mut needed: Vec<Capability> = Vec::new();
-        for port in &self.config.ports {
-            let more: &[Capability] = match &port.device {
-                PortDevice::Kernel(KernelDevice::Udp) => &[],
-                PortDevice::Kernel(KernelDevice::Tun { .. }) => &[NetAdmin],
-                PortDevice::Dpdk(device) if device.is_driver("net_af_xdp") => {
-                    &[NetAdmin, NetRaw, Perfmon, Bpf]
-                }
-                PortDevice::Dpdk(device) if device.kind() == DeviceKind::Pci => &[IpcLock],
-                PortDevice::Kernel(KernelDevice::Packet { .. }) | PortDevice::Dpdk(_) => {
-                    &[NetAdmin, NetRaw]
-                }
-            };
-            needed.extend(more);
-        }
-        needed.sort_unstable();
-        needed.dedup();
-        let names = |of: &mut dyn Iterator<Item = &Capability>| {
-            of.map(|of| of.name()).collect::<Vec<_>>().join(", ")
-        };
-        let missing = names(&mut needed.iter().filter(|of| !self.host.may(**of)));
-        let remedy = "run it as root, or as the service, whose unit grants them";
-        match (missing.as_str(), needed.is_empty()) {
-            ("", true) => self.note("rights", "these ports need none".to_owned(), None),
-            ("", false) => {
-                let found = format!("this user has {}", names(&mut needed.iter()));
-                self.note("rights", found, None);
-            }
-            _ => self.fault("rights", format!("this user lacks {missing}"), remedy.to_owned()),
+        let needed = needed(self.config);
+        let missing: Vec<_> = needed.iter().filter(|of| !self.host.may(of)).copied().collect();
+        if !missing.is_empty() {
+            let found = format!("this user lacks {}", missing.join(", "));
+            let remedy = "run it as root, or as the service (docs/install.md)";
+            self.fault("rights", found, remedy.to_owned());
+        } else if needed.is_empty() {
+            self.note("rights", "these ports need none".to_owned(), None);
+        } else {
+            self.note("rights", format!("this user has {}", needed.join(", ")), None);
         }
     }
 }

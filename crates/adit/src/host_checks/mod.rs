@@ -6,5 +6,5 @@ mod findings;
 
 pub(crate) use facts::CheckedHost;
 #[cfg(test)]
-pub(crate) use facts::{Capability, DeviceFacts};
+pub(crate) use facts::DeviceFacts;
 pub(crate) use findings::{HostFinding, findings};

@@ -267,13 +267,17 @@ impl InitReport<'_> {
 
     /// The commands that follow.
     fn next(&self) -> Vec<String> {
-        let InitPlan { n6, pools, .. } = self.plan;
+        let InitPlan { n3, n6, pools, .. } = self.plan;
         let mut lines = Vec::new();
         for PoolText { prefix, .. } in pools {
             let of_family = |link: &&IpNet| link.addr.is_ipv4() == prefix.addr.is_ipv4();
             if let Some(link) = n6.links.iter().find(of_family) {
                 lines.push(format!("on the router of N6: ip route add {prefix} via {}", link.addr));
             }
+        }
+        let is_used = |kind| n3.kind == kind || n6.kind == kind;
+        if is_used(PortChoice::Xdp) || is_used(PortChoice::Dpdk) {
+            lines.push("the service needs more rights for these ports: docs/install.md".to_owned());
         }
         match self.arguments.output.to_str() {
             Some(CONFIG_DEFAULT) => {

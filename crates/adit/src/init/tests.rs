@@ -3,6 +3,7 @@
 use adit_kernel::{HostNetwork, HostRoute, IpNetwork, NetworkDevice};
 use adit_topology::read_synthetic;
 use clap::Parser;
+use rustix::thread::CapabilitySet;
 
 use super::plan::InitPlan;
 use super::ports::{ChosenPort, PortChooser, Side};
@@ -10,7 +11,7 @@ use super::questions::AnswerSource;
 use super::{file, plan};
 use crate::cli::{AditCli, AditCommand, CoreKind, InitArguments, PortChoice};
 use crate::config::{Config, ConfigProblem};
-use crate::host_checks::{Capability, CheckedHost, DeviceFacts, findings};
+use crate::host_checks::{CheckedHost, DeviceFacts, findings};
 
 fn network(text: &str) -> IpNetwork {
     let (addr, len) = text.split_once('/').unwrap();
@@ -66,7 +67,7 @@ fn host() -> CheckedHost {
         cpus: vec![0, 1],
         free_huge_mib: 1024,
         forwards: [true, true],
-        capabilities: u64::MAX,
+        capabilities: CapabilitySet::all(),
     }
 }
 
@@ -252,7 +253,7 @@ fn findings_name_what_is_missing_and_what_to_do() {
         ("", &|host| host.network.devices.clear(), "run ip address add 10.0.3.2/24"),
         (
             packets,
-            &|host| host.capabilities = 0,
+            &|host| host.capabilities = CapabilitySet::empty(),
             "rights: TO DO: this user lacks CAP_NET_ADMIN, CAP_NET_RAW",
         ),
         (packets, &|host| device(host, "eth4", &|of| of.is_up = false), "run ip link set eth4 up"),
@@ -264,7 +265,7 @@ fn findings_name_what_is_missing_and_what_to_do() {
         (
             packets,
             &|host| {
-                host.capabilities = !(1 << Capability::NetAdmin as u32);
+                host.capabilities.remove(CapabilitySet::NET_ADMIN);
                 device(host, "eth4", &|of| of.mtu_bytes = 1400);
             },
             "mtu: TO DO: eth4 has an MTU of 1400, its port 1500; run ip link set eth4 mtu 1500",
