@@ -155,7 +155,7 @@ impl HostChecks<'_> {
     }
 
     fn routes(&mut self) {
-        let n4 = self.config.n4.listen.ip();
+        let n4 = self.config.n4_listen.ip();
         if !n4.is_unspecified() && !n4.is_loopback() && self.host.network.owner(n4).is_none() {
             let found = format!("no network device has {n4} of n4.listen");
             self.fault("routes", found, format!("run ip address add {n4}/24 dev DEVICE"));
