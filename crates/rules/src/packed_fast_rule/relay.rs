@@ -14,8 +14,8 @@ use core::net::Ipv4Addr;
 use adit_types::{Direction, InterfaceSet, Qfi, Teid};
 
 use super::{
-    ANY_QFI, HAS_QFI, NO_QFI, PackedFastRule, RELAY, TOS_SHIFT, URRS, halves, pack_marking,
-    unpack_urr,
+    ANY_QFI, HAS_QFI, NO_QFI, PackedFastRule, RELAY, TOS_SHIFT, URRS, flow_of, halves,
+    pack_marking, unpack_urr,
 };
 use crate::fast_rule::{
     FAST_RULE_RELAY_QFIS_MAX, FAST_RULE_RELAY_URRS_MAX, FastRuleForwarding, FastRuleTunnel,
@@ -27,8 +27,6 @@ const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX 
 /// The word of the far end.
 pub(super) const ONWARD: usize = URRS + FAST_RULE_RELAY_URRS_MAX;
 
-/// The reflective QoS indication.
-const RELAY_REFLECTIVE: u64 = 1 << 46;
 /// The packet's own container counts.
 const KEEPS_CONTAINER: u64 = 1 << 47;
 /// Two QFIs, one octet each.
@@ -48,7 +46,7 @@ pub(super) fn flags(forwarding: &FastRuleForwarding) -> u64 {
     let mut flags = u64::from(u16::from_le_bytes(flows)) << RELAY_QFIS_SHIFT;
     flags |= if qfis.is_empty() { ANY_QFI } else { 0 };
     flags |= u64::from(onward.tos.octet()) << TOS_SHIFT;
-    flags |= pack_marking(*marking, RELAY_REFLECTIVE);
+    flags |= pack_marking(*marking);
     flags | RELAY | if *keeps_container { KEEPS_CONTAINER } else { 0 }
 }
 
@@ -82,7 +80,7 @@ impl PackedFastRule {
     #[inline]
     fn has_relayed_qfi(&self, qfi: Option<Qfi>) -> bool {
         let [.., first, second] = self.flags.to_le_bytes();
-        qfi.is_some_and(|qfi| [first, second].contains(&qfi.value()))
+        [first, second].contains(&flow_of(qfi))
     }
 
     /// The tunnel that a packet leaves in by a rule from tunnel to tunnel.
@@ -112,16 +110,10 @@ impl PackedFastRule {
         arrived: impl FnOnce() -> Option<(Qfi, bool)>,
     ) -> Option<(Qfi, bool)> {
         let kept = qfi.filter(|_| self.flags & KEEPS_CONTAINER != 0);
-        let demands = self.flags & HAS_QFI != 0;
         match direction {
             Direction::Uplink if let Some(kept) = kept => Some((kept, false)),
-            Direction::Downlink if !demands => kept.and_then(|_| arrived()),
-            _ if demands => {
-                let [_, _, _, _, _, marking, ..] = self.flags.to_le_bytes();
-                let is_reflective = self.flags & RELAY_REFLECTIVE != 0;
-                Qfi::new(marking & Qfi::MAX).map(|qfi| (qfi, is_reflective))
-            }
-            _ => None,
+            Direction::Downlink if self.flags & HAS_QFI == 0 => kept.and_then(|_| arrived()),
+            _ => self.marking(),
         }
     }
 
