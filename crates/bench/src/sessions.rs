@@ -205,8 +205,8 @@ pub(crate) fn populate_with(
 /// Properties of the sessions of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub(crate) struct BenchProfile {
-    /// True if the UEs have an IPv6 prefix instead of an IPv4 address.
-    #[arg(skip)]
+    /// UEs have an IPv6 prefix instead of an IPv4 address.
+    #[arg(long, conflicts_with = "dual")]
     pub v6: bool,
     /// UEs have addresses of both families, and half of the packets are IPv6.
     #[arg(long = "mixed")]

@@ -22,7 +22,7 @@ use crate::report::{self, rounded};
 const PACKETS: [&str; 2] = ["20000", "60000"];
 
 /// Options of `adit-bench datapath`, with their subjects.
-const MODES: [(&str, &str); 26] = [
+const MODES: [(&str, &str); 29] = [
     ("", "the usual packet"),
     ("--rates police", "two rates, policed"),
     ("--rates session", "the session's rate"),
@@ -43,10 +43,13 @@ const MODES: [(&str, &str); 26] = [
     ("--given-keys", "the SMF's TEIDs and UE addresses"),
     ("--vlan", "VLAN tags"),
     ("--vlan --rates police", "VLAN tags, two rates"),
+    ("--vlan --mixed", "VLAN tags, half IPv6"),
+    ("--v6", "IPv6"),
     ("--mixed", "half IPv6"),
     ("--sdf --mixed", "half IPv6, four filters"),
     ("--n9", "from tunnel to tunnel"),
     ("--n9 --rates police", "from tunnel to tunnel, two rates"),
+    ("--n9 --vlan", "from tunnel to tunnel, VLAN tags"),
     ("--n3-v6", "tunnels over IPv6"),
     ("--n3-v6 --rates police", "tunnels over IPv6, two rates"),
 ];
