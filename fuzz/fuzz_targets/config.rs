@@ -21,6 +21,9 @@ mod log {
 #[path = "../../crates/adit/src/config/mod.rs"]
 mod config;
 
+#[path = "../../crates/adit/src/ip_net.rs"]
+mod ip_net;
+
 #[path = "../../crates/adit/src/log/log_filter.rs"]
 mod log_filter;
 

@@ -17,6 +17,7 @@ use crate::config::{
     WhenIsolated, XdpMode,
 };
 use crate::control_parts::core_frequencies;
+use crate::host_checks::{CheckedHost, findings};
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::ports::steering;
 use crate::threads::process_nodes::ProcessNodes;
@@ -26,21 +27,21 @@ use crate::{capabilities, wiring};
 ///
 /// # Errors
 /// Every mistake in the file.
-pub(crate) fn run(
-    path: Option<&Path>,
-    json: bool,
-    document: Option<KeyDocument>,
-) -> anyhow::Result<()> {
-    if let Some(document) = document {
-        print!("{}", config_documents::text(document));
+pub(crate) fn run(path: &Path, json: bool, document: Option<KeyDocument>) -> anyhow::Result<()> {
+    match document {
+        Some(document) => print!("{}", config_documents::text(document)),
+        None => return check(path, json),
     }
-    path.map_or(Ok(()), |path| check(path, json))
+    Ok(())
 }
 
 fn check(path: &Path, json: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
-    let derived = derived(&config);
+    let mut derived = derived(&config);
+    // The file may be for another host, or this one may hide its facts.
+    let findings = CheckedHost::read().map(|host| findings(&config, &host)).unwrap_or_default();
     if json {
+        derived["host"] = serde_json::to_value(&findings)?;
         println!("{}", serde_json::to_string_pretty(&derived)?);
         return Ok(());
     }
@@ -51,6 +52,10 @@ fn check(path: &Path, json: bool) -> anyhow::Result<()> {
             Value::String(text) => println!("  {name}: {text}"),
             other => println!("  {name}: {other}"),
         }
+    }
+    println!("on this host");
+    for finding in findings {
+        println!("  {finding}");
     }
     Ok(())
 }

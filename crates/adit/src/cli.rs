@@ -2,6 +2,7 @@
 
 mod acts;
 mod host;
+mod init;
 pub(crate) mod manual;
 mod tap;
 mod top;
@@ -23,11 +24,15 @@ pub(crate) use host::{
     TuningArguments, TuningPlace,
 };
 
+pub(crate) use init::{CoreKind, EndpointText, InitArguments, PoolText, PortChoice};
 pub(crate) use tap::{CaptureArguments, TraceArguments};
 pub(crate) use top::TopArguments;
 
 /// Default socket between `adit run` and `adit show`.
 pub(crate) const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
+
+/// Default configuration file of `adit init`, `adit check` and `adit run`.
+pub(crate) const CONFIG_DEFAULT: &str = "/etc/adit/adit.toml";
 
 /// A 5G User Plane Function.
 #[derive(Debug, Parser)]
@@ -84,7 +89,7 @@ pub(crate) enum AditCommand {
     /// Run the user plane until SIGTERM or Ctrl-C.
     Run {
         /// Configuration file; `adit check --print example` explains every key.
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
         config: PathBuf,
         /// Go on without the records that a damaged store has lost.
         #[arg(long)]
@@ -92,11 +97,13 @@ pub(crate) enum AditCommand {
         #[command(flatten)]
         log: LogSettings,
     },
-    /// Check a configuration file and print the values derived from it.
+    /// Write a configuration for this host, and the part of an SMF's that concerns adit.
+    Init(Box<InitArguments>),
+    /// Check a configuration file, and print the values derived from it and what this host lacks.
     Check {
         /// Configuration file.
-        #[arg(value_name = "FILE", required_unless_present = "print")]
-        config: Option<PathBuf>,
+        #[arg(value_name = "FILE", default_value = CONFIG_DEFAULT)]
+        config: PathBuf,
         /// Print JSON.
         #[arg(long)]
         json: bool,

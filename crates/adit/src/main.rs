@@ -12,8 +12,11 @@ mod control;
 mod control_parts;
 mod explain;
 mod foreign_text;
+mod host_checks;
 mod host_command;
 mod http_api;
+mod init;
+mod ip_net;
 mod log;
 mod nrf;
 mod ports;
@@ -73,7 +76,8 @@ fn end_at_closed_pipe() {
 fn dispatch(cli: AditCli) -> anyhow::Result<()> {
     match cli.command {
         AditCommand::Run { config, accept_loss, log } => run::run(&config, accept_loss, &log),
-        AditCommand::Check { config, json, print } => check::run(config.as_deref(), json, print),
+        AditCommand::Check { config, json, print } => check::run(&config, json, print),
+        AditCommand::Init(arguments) => init::run(&arguments),
         AditCommand::Show(arguments) => watch::show(&arguments),
         AditCommand::Top(arguments) => top::run(&arguments),
         AditCommand::Explain { name } => explain::explain(name.as_deref()),

@@ -22,6 +22,7 @@ mod device_addresses;
 mod error;
 mod frame;
 mod host_addresses;
+mod host_network;
 pub mod idle;
 mod join;
 #[cfg(test)]
@@ -53,7 +54,8 @@ pub use device::{KernelDevice, KernelDeviceParseError};
 pub use device_addresses::device_addresses;
 pub use error::KernelError;
 pub use host_addresses::{DeviceAddress, HostAddresses};
-pub use network::IpNetwork;
+pub use host_network::{HostNetwork, ReceiveOffloads, receive_offloads};
+pub use network::{HostRoute, IpNetwork, NetworkDevice};
 pub use network_device::{raise_mtu, set_mac};
 pub use packet::{PacketConfig, PacketPort, open_packet};
 pub use tun::TunQueue;

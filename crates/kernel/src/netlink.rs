@@ -1,7 +1,7 @@
 //! The part of rtnetlink that configures a device. Spec: RFC 3549; `linux/rtnetlink.h`.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 
-use crate::network::IpNetwork;
+use crate::network::{HostRoute, IpNetwork, NetworkDevice};
 
 /// Octets of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -19,6 +19,10 @@ const ATTRIBUTE: usize = 4;
 /// Octets of the kernel's answers: it sends at most 32 KiB at once.
 const ANSWER_BYTES_MAX: usize = 32 << 10;
 
+/// `linux/netlink.h`: without the flags of nested attributes and of byte order.
+const NLA_TYPE_MASK: u16 = 0x3fff;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const ADDR_GEN_MODE_NONE: u8 = 1;
 
@@ -153,6 +157,36 @@ impl Netlink {
         Ok(is_found)
     }
 
+    /// All network devices, without their addresses.
+    pub(crate) fn devices(&mut self) -> io::Result<Vec<NetworkDevice>> {
+        let request = Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &link(0, 0, 0));
+        let mut found = Vec::new();
+        self.exchange(request, |kind, message| {
+            found.extend(device(message).filter(|_| kind == libc::RTM_NEWLINK));
+        })?;
+        Ok(found)
+    }
+
+    /// The addresses of all devices, with the numbers of these, without link-local ones.
+    pub(crate) fn addresses(&mut self) -> io::Result<Vec<(i32, IpNetwork)>> {
+        let request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]);
+        let mut found = Vec::new();
+        self.exchange(request, |kind, message| {
+            found.extend(address(message).filter(|_| kind == libc::RTM_NEWADDR));
+        })?;
+        Ok(found)
+    }
+
+    /// The unicast routes of the main table.
+    pub(crate) fn routes(&mut self) -> io::Result<Vec<HostRoute>> {
+        let request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
+        let mut found = Vec::new();
+        self.exchange(request, |kind, message| {
+            found.extend(route(message).filter(|_| kind == libc::RTM_NEWROUTE));
+        })?;
+        Ok(found)
+    }
+
     /// Adds a route into the device.
     ///
     /// # Errors
@@ -253,11 +287,87 @@ fn is_permanent_address(message: &[u8], index: i32, addr: IpAddr) -> bool {
     })
 }
 
+/// The device of a message.
+fn device(message: &[u8]) -> Option<NetworkDevice> {
+    const PREFIX: usize = 16;
+    let flags = word(message, 8)?;
+    let kind = u16::from_ne_bytes(*message.get(2..)?.first_chunk()?);
+    let mut device = NetworkDevice {
+        index: word(message, 4)?,
+        is_ethernet: kind == libc::ARPHRD_ETHER,
+        is_loopback: flags & libc::IFF_LOOPBACK != 0,
+        is_up: flags & libc::IFF_UP != 0,
+        ..NetworkDevice::default()
+    };
+    for (kind, value) in attributes(message.get(PREFIX..)?) {
+        match kind {
+            libc::IFLA_IFNAME => device.name = string(value),
+            libc::IFLA_MTU => device.mtu_bytes = word(value, 0)?.cast_unsigned(),
+            libc::IFLA_MASTER => device.has_master = true,
+            libc::IFLA_LINKINFO => device.kind = attribute(value, IFLA_INFO_KIND).map(string),
+            libc::IFLA_XDP => {
+                let mode = attribute(value, IFLA_XDP_ATTACHED);
+                device.has_xdp = mode.is_some_and(|mode| mode != [0]);
+            }
+            _ => {}
+        }
+    }
+    Some(device)
+}
+
+/// The address of a message, unless it is link-local, with the number of its device.
+fn address(message: &[u8]) -> Option<(i32, IpNetwork)> {
+    const PREFIX: usize = 8;
+    let [_, len, _, scope] = *message.first_chunk()?;
+    let all = message.get(PREFIX..)?;
+    // The far end of a link between two stations is IFA_ADDRESS.
+    let addr = attribute(all, libc::IFA_LOCAL).or_else(|| attribute(all, libc::IFA_ADDRESS))?;
+    let is_kept = scope != libc::RT_SCOPE_LINK;
+    Some((word(message, 4)?, IpNetwork { addr: ip(addr)?, len })).filter(|_| is_kept)
+}
+
+/// The route of a message, if it is one of unicast packets in the main table.
+fn route(message: &[u8]) -> Option<HostRoute> {
+    let [family, len, _, _, table, _, _, kind] = *message.first_chunk()?;
+    if table != libc::RT_TABLE_MAIN || kind != libc::RTN_UNICAST {
+        return None;
+    }
+    let all = message.get(12..)?;
+    let any: IpAddr = match i32::from(family) {
+        libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
+        libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    let addr = attribute(all, libc::RTA_DST).map_or(Some(any), ip)?;
+    Some(HostRoute {
+        network: IpNetwork { addr, len },
+        device: word(attribute(all, libc::RTA_OIF)?, 0)?,
+        gateway: attribute(all, libc::RTA_GATEWAY).and_then(ip),
+    })
+}
+
+fn ip(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(octets).ok().map(IpAddr::from);
+    v4.or_else(|| <[u8; 16]>::try_from(octets).ok().map(IpAddr::from))
+}
+
+/// A text that the kernel ends with a zero.
+fn string(octets: &[u8]) -> String {
+    let text = octets.split(|octet| *octet == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// The value of the first attribute of this kind.
+fn attribute(all: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(all).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
 /// Kinds and values of the attributes of a message.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
         let [a, b, c, d] = *rest.first_chunk::<ATTRIBUTE>()?;
         let (len, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+        let kind = kind & NLA_TYPE_MASK;
         let value = rest.get(ATTRIBUTE..usize::from(len))?;
         rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))

@@ -331,6 +331,41 @@ pub(crate) fn set_tun_offload(file: &File, flags: libc::c_uint) -> io::Result<()
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// `struct ethtool_value` of `linux/ethtool.h`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    value: u32,
+}
+
+/// `struct ifreq` as `SIOCETHTOOL` uses it: name, address of the command, rest of the union.
+#[repr(C)]
+struct EthtoolRequest {
+    name: [u8; libc::IFNAMSIZ],
+    data: *mut EthtoolValue,
+    rest: [u8; 16],
+}
+
+const _: () = assert!(size_of::<EthtoolRequest>() == size_of::<libc::ifreq>());
+
+/// The answer of a device to an ethtool command that reads one number.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn ethtool_value(device: &str, command: u32) -> io::Result<u32> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let mut value = EthtoolValue { command, value: 0 };
+    let data = core::ptr::from_mut(&mut value);
+    let mut request = EthtoolRequest { name: [0; libc::IFNAMSIZ], data, rest: [0; 16] };
+    let place = request.name.get_mut(..device.len()).filter(|_| device.len() < libc::IFNAMSIZ);
+    place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(device.as_bytes());
+    let argument = core::ptr::from_mut(&mut request);
+    // SAFETY: SIOCETHTOOL reads a `struct ifreq`, whose size the request has, and for commands that
+    // read one number writes a `struct ethtool_value` at its address, which lives across the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, argument) };
+    if done == 0 { Ok(value.value) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Sets an integer option of a socket.
 ///
 /// # Errors

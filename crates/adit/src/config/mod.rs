@@ -55,13 +55,13 @@ use section::ConfigDocument;
 use table::Section as _;
 use toml::de::DeTable;
 
+pub(crate) use crate::ip_net::IpNet;
 pub(crate) use api::{ApiSettings, ApiTlsFiles};
 pub(crate) use changes::{RunningParts, compare};
 pub(crate) use comparison::{ChangeEffect, ConfigChange, KeyRefusal, OnReload};
 pub(crate) use cpus::PlacementSettings;
 pub(crate) use datapath::{DatapathSettings, ModelSettings, PollMode, ThreadSettings};
 pub(crate) use described::{AbsentKey, KeyInfo, SectionInfo, Takes};
-pub(crate) use fields::IpNet;
 pub(crate) use file_error::{ConfigFileError, mistakes};
 pub(crate) use interfaces::{
     InterfaceSettings, RouteSettings, domains, domains_of, switched_domains,

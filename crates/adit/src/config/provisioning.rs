@@ -160,7 +160,7 @@ pub(super) fn check_policies(
             let n6 = interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
             let mut links = n6.filter(|known| known.serves(name) && !known.is_kernel);
             let host = IpNet { addr, len: if addr.is_ipv4() { 32 } else { 128 } };
-            links.any(|known| known.links().any(|link| link.addr != addr && overlap(link, host)))
+            links.any(|known| known.links().any(|link| link.addr != addr && link.overlaps(host)))
         };
         for (key, addr) in [
             ("next_hop_v4", policy.next_hop_v4.map(IpAddr::V4)),
@@ -219,7 +219,7 @@ impl UePoolSettings {
         let is_taken = |other: &Self| {
             // That of another one whose prefix is wrong overlaps nothing.
             other.prefix != IpNet::ANY
-                && overlap(other.prefix, prefix)
+                && other.prefix.overlaps(prefix)
                 && shares_domain(other.network_instance.as_deref())
         };
         if before.iter().any(is_taken) {
@@ -228,16 +228,9 @@ impl UePoolSettings {
         let near = interfaces.iter().filter(|interface| {
             interface.role.is_gtpu() || shares_domain(interface.network_instance.as_deref())
         });
-        for interface in near.filter(|near| near.links().any(|link| overlap(link, prefix))) {
+        for interface in near.filter(|near| near.links().any(|link| link.overlaps(prefix))) {
             let name = &interface.name;
             problem(&format!("{prefix} overlaps the link of interface \"{name}\""));
         }
     }
-}
-
-/// True if both have an address in common.
-fn overlap(a: IpNet, b: IpNet) -> bool {
-    let len = a.len.min(b.len);
-    a.addr.is_ipv4() == b.addr.is_ipv4()
-        && network(IpNet { len, ..a }) == network(IpNet { len, ..b })
 }

@@ -16,7 +16,7 @@ const V4: &str = "10.7.0.2/24";
 const V6: &str = "fd07::2/64";
 
 /// Runs `test` in a namespace of its own with the devices `one` and `two`, which a wire connects.
-fn with_devices(test: impl FnOnce() + Send + 'static) {
+pub(crate) fn with_devices(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(move || {
         // SAFETY: takes a number; it changes this thread only.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -32,7 +32,7 @@ fn with_devices(test: impl FnOnce() + Send + 'static) {
     thread.join().unwrap();
 }
 
-fn ip(arguments: &str) {
+pub(crate) fn ip(arguments: &str) {
     assert!(Command::new("ip").args(arguments.split(' ')).status().unwrap().success());
 }
 

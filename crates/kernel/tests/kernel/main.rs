@@ -3,4 +3,5 @@
 
 mod devices;
 mod host_addresses;
+mod host_network;
 mod packet;

@@ -44,6 +44,7 @@ const STANDBY: &str = r#"{"standby": {"enabled": true}, "store": {"kind": "redis
     "servers": ["10.96.0.20:6379", "10.96.0.21:6379"], "acknowledgeReplicas": 1, "passwordSecret": "store", "tlsSecret": "store-tls", "clientCertificate": true}}}"#;
 const POD_NETWORK: &str = r#"{"n4": {"addresses": [], "connect": ["smf:8805"]}, "stop": {"sessions": "end"},
     "pools": [{"networkInstance": "internet", "prefix": "2001:db8:60::/44", "replicaLength": 48}],
+    "nrf": {"servers": ["http://10.0.4.20:7777"], "s_nssais": ["1", "1-00a1b2"], "capacity": 100},
     "serviceMonitor": {"enabled": true}, "dashboards": {"enabled": true}}"#;
 /// A replica that a test runs: its gNB is on the link of N3.
 const SCRIPTED: &str = r#"{"workers": 1, "stop": {"sessions": "end", "drainSeconds": 2}, "n4": {"allow": []}, "interfaces": [

@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod deploy;
 mod http_api;
+mod init;
 mod metrics;
 #[path = "../../../nrf/tests/nrf/nf_schema.rs"]
 mod nf_schema;

@@ -13,6 +13,7 @@ use crate::smf;
 pub(crate) const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 
 pub(crate) struct TestSmf {
+    address: Ipv4Addr,
     socket: UdpSocket,
     sequence: u32,
 }
@@ -26,9 +27,14 @@ impl TestSmf {
 
     /// Without an association yet.
     pub(crate) fn talking_to(adit: Ipv4Addr) -> Self {
-        let socket = UdpSocket::bind((SMF, 8805)).unwrap();
+        Self::between(SMF, adit)
+    }
+
+    /// The same at an address of its own.
+    pub(crate) fn between(address: Ipv4Addr, adit: Ipv4Addr) -> Self {
+        let socket = UdpSocket::bind((address, 8805)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let smf = Self { socket, sequence: 0 };
+        let smf = Self { address, socket, sequence: 0 };
         smf.turn_to(adit);
         smf
     }
@@ -40,7 +46,8 @@ impl TestSmf {
 
     /// Sets up the association. Returns the answer.
     pub(crate) fn set_up(&mut self) -> Vec<u8> {
-        self.answer(|sequence| smf::setup(sequence, SMF, smf::SMF_STARTED))
+        let address = self.address;
+        self.answer(|sequence| smf::setup(sequence, address, smf::SMF_STARTED))
     }
 
     /// The answer to a request; messages that are none come in between.

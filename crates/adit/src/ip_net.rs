@@ -1,0 +1,60 @@
+//! Addresses with the lengths of their prefixes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_types::{Ipv4Prefix, Ipv6Prefix};
+
+/// An address with a prefix length. Interface addresses have host bits set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IpNet {
+    pub addr: IpAddr,
+    pub len: u8,
+}
+
+impl IpNet {
+    /// All IPv4 addresses.
+    pub(crate) const ANY: Self = Self { addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 };
+
+    /// True if no host bit is set.
+    pub(crate) fn is_prefix(&self) -> bool {
+        network(*self) == Some(self.addr)
+    }
+
+    /// The prefix that contains it.
+    pub(crate) fn to_prefix(self) -> Self {
+        Self { addr: network(self).unwrap_or(self.addr), ..self }
+    }
+
+    /// True if the two have an address in common.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let len = self.len.min(other.len);
+        let both = [self, other].map(|net| network(Self { len, ..net }));
+        self.addr.is_ipv4() == other.addr.is_ipv4() && both[0] == both[1]
+    }
+}
+
+impl std::str::FromStr for IpNet {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (addr, len) = text.split_once('/').ok_or(())?;
+        let addr: IpAddr = addr.parse().map_err(|_| ())?;
+        let len: u8 = len.parse().map_err(|_| ())?;
+        let width = if addr.is_ipv4() { 32 } else { 128 };
+        if len <= width { Ok(Self { addr, len }) } else { Err(()) }
+    }
+}
+
+impl std::fmt::Display for IpNet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.addr, self.len)
+    }
+}
+
+/// The first address of the prefix.
+pub(crate) fn network(net: IpNet) -> Option<IpAddr> {
+    Some(match net.addr {
+        IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),
+        IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len)?.addr().into(),
+    })
+}
