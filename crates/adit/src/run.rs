@@ -103,19 +103,10 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
         event_scheduler::open(&eal, &config.datapath, config.sessions.sessions_max)?;
     let clock = record_store::clock(eal.tsc_hz(), former.as_ref());
     lifecycle.lease.set_clock(clock);
-    let start = StartParts {
-        clock,
-        socket,
-        addresses,
-        records,
-        recovery_time_stamp,
-        pool,
-        nodes,
-        scheduler: device,
-    };
+    let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
     let files =
         ConfigFiles { config: path.to_owned(), api: api.as_ref().and_then(ApiServer::access) };
-    let (control, mut parts) = assemble(&config, start, files, ports, &lifecycle)?;
+    let (control, mut parts) = assemble(&config, start, files, ports, device, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
     let api = api.map(|api| http_api::serve(api, queries.clone())).transpose()?;
@@ -327,7 +318,6 @@ struct StartParts {
     recovery_time_stamp: u32,
     pool: Mempool,
     nodes: ProcessNodes,
-    scheduler: Option<EventDevice>,
 }
 
 /// The node, which continues a previous one if the store has one, or follows that of the active
@@ -364,12 +354,12 @@ fn assemble(
     start: StartParts,
     files: ConfigFiles,
     mut ports: Vec<OpenPort>,
+    scheduler: Option<EventDevice>,
     lifecycle: &Lifecycle,
 ) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
     let mut random = StdRng::from_os_rng();
     let mut node = start_node(config, &start, &mut random);
-    let StartParts { clock, socket, addresses, records, recovery_time_stamp, .. } = start;
-    let StartParts { pool, nodes, scheduler, .. } = start;
+    let StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes } = start;
     let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());

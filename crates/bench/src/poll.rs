@@ -88,7 +88,7 @@ pub(crate) fn run(core: u16, packets: usize) -> anyhow::Result<Value> {
     Ok(report::of("poll", &rows))
 }
 
-/// What the worker's thread and the sender share.
+/// Parts that the worker's thread and the sender share.
 struct PollBench {
     mode: WaitMode,
     clock: BenchClock,

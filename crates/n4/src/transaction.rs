@@ -92,7 +92,7 @@ pub(crate) struct OutgoingRequest<P> {
     pub to: SocketAddr,
     /// The receiver's SEID, if the request is session related. Spec: TS 29.244 §7.2.2.4.2.
     pub seid: Option<Seid>,
-    /// What its response means.
+    /// The meaning of its response.
     pub purpose: P,
     /// When it is sent again.
     pub timers: Retransmission,

@@ -145,7 +145,7 @@ impl<'s> PipelineThreads<'s> {
         let setup =
             ThreadSetup { scheduling: workload.io_scheduling(), ready: starter.ready.clone() };
         let (io_start, start) = channel();
-        let releases = Releases { planned: workload.ttis, begun, stop };
+        let releases = TtiReleases { planned: workload.ttis, begun, stop };
         let body = move || io_thread(setup, &start, &uplink_activations, releases);
         let io = starter.spawn("io".to_owned(), body)?;
         drop(starter);
@@ -266,19 +266,19 @@ impl Stage {
 }
 
 /// The TTIs that the I/O thread releases.
-struct Releases<'e> {
+struct TtiReleases<'e> {
     planned: u64,
     /// TTIs that have begun.
     begun: &'e AtomicU64,
     stop: &'e Stop,
 }
 
-/// Releases each TTI in time. After a delay of more than a TTI it goes on with the current one.
+/// TtiReleases each TTI in time. After a delay of more than a TTI it goes on with the current one.
 fn io_thread(
     setup: ThreadSetup,
     start: &Receiver<TtiGrid>,
     uplinks: &[SyncSender<u64>],
-    Releases { planned, begun, stop }: Releases<'_>,
+    TtiReleases { planned, begun, stop }: TtiReleases<'_>,
 ) -> Vec<StageRun> {
     let mut released = records(planned);
     if !setup.enter() {

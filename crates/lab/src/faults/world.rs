@@ -60,7 +60,7 @@ impl Hosts {
         let mut links = Links { switch: &switch_namespace, ports: &mut ports };
         for (network, address) in addresses {
             let mac = MacAddr([2, 0, 0, 2, 1, network]);
-            links.add(&world, WORLD, LinkEnd { network, mac, address: Some(address) })?;
+            links.add(&world, WORLD, HostLink { network, mac, address: Some(address) })?;
         }
         world.ip_batch(
             &[],
@@ -78,7 +78,7 @@ impl Hosts {
                     4 if upfs == 1 => Some(N4),
                     _ => None,
                 };
-                links.add(&namespace, name, LinkEnd { network, mac, address })?;
+                links.add(&namespace, name, HostLink { network, mac, address })?;
             }
             upf_namespaces.push(namespace);
         }
@@ -88,7 +88,7 @@ impl Hosts {
             let mac = MacAddr([2, 0, 0, 3, u8::try_from(at).unwrap_or(0), STORE_NETWORK]);
             let name = format!("s{}", at + 1);
             let address = Some(server_address(at));
-            links.add(&namespace, &name, LinkEnd { network: STORE_NETWORK, mac, address })?;
+            links.add(&namespace, &name, HostLink { network: STORE_NETWORK, mac, address })?;
             server_namespaces.push(namespace);
         }
         let probed = [(3, N3), (4, N4), (6, N6)].map(|(network, address)| ProberTarget {
@@ -114,7 +114,7 @@ struct Links<'l> {
 }
 
 /// A host's device in one of the networks.
-struct LinkEnd {
+struct HostLink {
     network: u8,
     mac: MacAddr,
     address: Option<Ipv4Addr>,
@@ -125,7 +125,7 @@ impl Links<'_> {
         &mut self,
         host: &NetNamespace,
         name: &str,
-        LinkEnd { network, mac, address }: LinkEnd,
+        HostLink { network, mac, address }: HostLink,
     ) -> Result<()> {
         without_ipv6(host)?;
         let (own, device) = (format!("n{network}"), port(name, network));

@@ -64,7 +64,7 @@ impl MadeCounter {
 
 /// At most `pkts_max` packets are on their way to `sink`; 0 stands for any number.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PacketWindow<'s> {
+pub(super) struct SendWindow<'s> {
     pub sink: &'s PacketSink,
     pub pkts_max: u32,
 }
@@ -90,7 +90,7 @@ impl FrameMaker {
     pub(super) fn load(
         frames: &[Vec<u8>],
         device: usize,
-        PacketWindow { sink, pkts_max }: PacketWindow<'_>,
+        SendWindow { sink, pkts_max }: SendWindow<'_>,
     ) -> Result<Self> {
         let frame = frames.first().context("no frames")?.clone();
         let is_equal = frames.iter().all(|octets| octets.len() == frame.len());
@@ -186,7 +186,7 @@ mod tests {
         let sink = namespace.enter(|| PacketSink::attach(device("lab1").index)).unwrap();
         let mut frame = vec![0; 60];
         frame[12] = 8;
-        let window = PacketWindow { sink: &sink, pkts_max: 8 };
+        let window = SendWindow { sink: &sink, pkts_max: 8 };
         let maker = FrameMaker::load(&vec![frame.clone(); FRAMES], device("lab0").index, window);
         let mut maker = maker.unwrap();
         let made = maker.counter().unwrap();

@@ -18,7 +18,7 @@ use rustix::process::Pid;
 
 use super::ENDPOINTS;
 use super::cpu_time::own_thread_cpu_ns;
-use super::programs::{FRAMES, FrameMaker, MadeCounter, PacketWindow};
+use super::programs::{FRAMES, FrameMaker, MadeCounter, SendWindow};
 use crate::demo::bring_up::QFI;
 use crate::topology::{ADIT_N3, GNB};
 use adit_lab_measure::ports::{PACKET_BYTES, PortDirection};
@@ -84,7 +84,7 @@ impl PacketSender {
         uplink_teids: &[u32],
         from: NetDevice,
         to: MacAddr,
-        window: PacketWindow<'_>,
+        window: SendWindow<'_>,
     ) -> Result<Self> {
         let frames = prepare(direction, uplink_teids, from.mac, to)?;
         let mut maker = FrameMaker::load(&frames, from.index, window)?;

@@ -8,7 +8,7 @@ use adit_pfcp::PFCP_PORT;
 use anyhow::{Context, Result, bail};
 
 use super::cpu_time::{NapiThreads, process_cpu_ns};
-use super::programs::{PacketSink, PacketWindow};
+use super::programs::{PacketSink, SendWindow};
 use super::sender::PacketSender;
 use super::{ENDPOINTS, SERVER, device};
 use crate::adit_process::{Adit, AditSetup};
@@ -158,7 +158,7 @@ impl Turn {
         let (device, adit_mac) = (from.device(link)?, self.topology.upf.device(link)?.mac);
         let sender = from.enter(|| {
             let teids = &self.uplink_teids;
-            let window = PacketWindow { sink, pkts_max: arguments.in_flight };
+            let window = SendWindow { sink, pkts_max: arguments.in_flight };
             PacketSender::start(direction, teids, device, adit_mac, window)
         })?;
         let read = || -> Result<TurnReading> {

@@ -115,9 +115,8 @@ impl Node {
         now: Nanos,
         restoration: &mut NodeRestoration,
         followed: &mut FollowedRecords,
-        RecordChange { kind, name, value }: &RecordChange,
+        &RecordChange { kind, ref name, ref value }: &RecordChange,
     ) -> Result<(), RecordError> {
-        let kind = *kind;
         match (kind, name, value.as_deref()) {
             (RecordKind::Node, _, Some(octets)) => {
                 let node = NodeRecord::from_octets(octets)?;
