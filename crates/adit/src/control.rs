@@ -343,7 +343,11 @@ impl ControlThread {
         self.neighbors.handle_timeout(now, &mut self.parts.publisher);
         self.command();
         let ControlParts { taps, node, publisher, commands, bells, .. } = &mut self.parts;
-        taps.turn(now, node, publisher, commands, bells);
+        for session in taps.turn(now, commands, bells) {
+            if publisher.release_withheld(session) {
+                node.republish(session);
+            }
+        }
         self.transmit();
         self.log_events();
         if let Some(addresses) = &mut self.parts.addresses {

@@ -137,10 +137,13 @@ fn measure_case(
     };
     let mut floor = Floor::new(plan);
     let mut run_floor = || floor.run(active, plan);
-    let row = |what, figures, c_floor| {
-        let mut row = row(what, count, profile, plan, figures, c_floor);
+    // `c_floor`: the C floor of the same packets.
+    let row = |what, figures: &Figures, c_floor: Option<&Figures>| {
+        let mut row = row(what, count, profile, plan, figures);
         let empty = empty.filter(|_| what == "worker");
         row["cycles_per_empty_step"] = json!(empty.map(rounded));
+        let ratio = |floor: &Figures| (figures.median / floor.median * 100.0).round() / 100.0;
+        row["median_burst_to_c_floor"] = json!(c_floor.map(ratio));
         row
     };
     if !CFloor::covers(profile) {
@@ -160,14 +163,12 @@ fn measure_case(
     ])
 }
 
-/// `c_floor`: the C floor of the same packets.
 fn row(
     what: &str,
     count: usize,
     profile: &BenchProfile,
     plan: &WorkerBenchConfig,
     figures: &Figures,
-    c_floor: Option<&Figures>,
 ) -> Value {
     let tag = if profile.is_tagged { 4 } else { 0 };
     let is_tunneled = plan.packet.is_uplink() || profile.n9;
@@ -197,6 +198,5 @@ fn row(
         "frame_len_in_bytes": 14 + tag + tunnel + INNER_LEN,
         "burst_pkts": plan.burst,
         "window_pkts": plan.packets,
-        "median_burst_to_c_floor": c_floor.map(|floor| (figures.median / floor.median * 100.0).round() / 100.0),
     }))
 }

@@ -140,13 +140,16 @@ pub(crate) struct BenchIo {
     /// Packets sent after the first burst.
     pub more: Vec<Burst<BenchBuf>>,
     pub macs: [MacAddr; 2],
+    /// The state of IPv4 header checksums that ports report.
+    pub checksum: RxChecksum,
 }
 
 impl BenchIo {
     /// Ports with packets arriving at `rx_port`, before the first step.
     pub(crate) fn new(rx_port: PortId) -> Self {
         let more = Vec::with_capacity(MORE_BURSTS_MAX);
-        Self { rx_port, ready: Burst::new(), sent: Burst::new(), more, macs: network::MACS }
+        let (ready, sent, macs) = (Burst::new(), Burst::new(), network::MACS);
+        Self { rx_port, ready, sent, more, macs, checksum: RxChecksum::Good }
     }
 
     /// Number of sent packets.

@@ -151,8 +151,6 @@ pub(crate) struct WorkerBench {
     step: u64,
     /// Virtual time per step.
     pub step_time: Nanos,
-    /// The state of IPv4 header checksums that ports report.
-    pub checksum: RxChecksum,
 }
 
 impl WorkerBench {
@@ -163,14 +161,7 @@ impl WorkerBench {
 
     pub(crate) fn of(worker: Worker<BenchIo>) -> Self {
         let io = BenchIo::new(PortId(0));
-        Self {
-            worker,
-            io,
-            random: SmallRng::seed_from_u64(1),
-            step: 0,
-            step_time: Nanos(1),
-            checksum: RxChecksum::Good,
-        }
+        Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
     }
 
     /// Writes a packet of each of some sessions for the next step.
@@ -181,8 +172,8 @@ impl WorkerBench {
     ) -> anyhow::Result<()> {
         self.io.clear_sent();
         self.io.rx_port = packet.rx_port();
-        let Self { io, random, checksum, .. } = self;
-        sessions.iter().try_for_each(|session| put(io, packet, *checksum, *session, random))
+        let Self { io, random, .. } = self;
+        sessions.iter().try_for_each(|session| put(io, packet, *session, random))
     }
 
     /// Writes one burst of random sessions for the next step.
@@ -194,7 +185,7 @@ impl WorkerBench {
     ) -> anyhow::Result<()> {
         self.io.clear_sent();
         self.io.rx_port = packet.rx_port();
-        fill(&mut self.io, packet, self.checksum, burst, sessions, &mut self.random)
+        fill(&mut self.io, packet, burst, sessions, &mut self.random)
     }
 
     /// The frames that a step on these frames sends.
@@ -254,21 +245,17 @@ impl Drop for WorkerBench {
 pub(crate) fn fill(
     io: &mut BenchIo,
     packet: BenchPacket,
-    checksum: RxChecksum,
     burst: usize,
     sessions: &[BenchSession],
     random: &mut SmallRng,
 ) -> anyhow::Result<()> {
-    (0..burst).try_for_each(|_| {
-        put(io, packet, checksum, network::random_session(sessions, random)?, random)
-    })
+    (0..burst).try_for_each(|_| put(io, packet, network::random_session(sessions, random)?, random))
 }
 
 /// Writes a packet of `session`, to be received in the next step.
 fn put(
     io: &mut BenchIo,
     packet: BenchPacket,
-    checksum: RxChecksum,
     session: BenchSession,
     random: &mut SmallRng,
 ) -> anyhow::Result<()> {
@@ -276,7 +263,7 @@ fn put(
     let len = packet.write(&mut frame, session, random)?;
     let mut buf = BenchBuf::take();
     buf.reset(&frame[..len]);
-    buf.set_rx_checksum(checksum);
+    buf.set_rx_checksum(io.checksum);
     io.ready.push(buf);
     Ok(())
 }
@@ -337,7 +324,7 @@ pub(crate) fn measure_with<T>(
     if plan.outcome == ExpectedOutcome::Shaped {
         bench.step_time = Nanos(network::BURST_TIME.0 * plan.burst as u64 / 32);
     }
-    bench.checksum = plan.checksum;
+    bench.io.checksum = plan.checksum;
     let before = publisher.snapshot();
     let mut bursts = 0;
     let result = measure(&mut || {
@@ -423,7 +410,7 @@ impl Floor {
         let Self { io, random, burst } = self;
         let port = io.rx_port;
         io.clear_sent();
-        fill(io, plan.packet, RxChecksum::Good, plan.burst, sessions, random)?;
+        fill(io, plan.packet, plan.burst, sessions, random)?;
         let (cycles, _) = timed(|| {
             io.rx_burst(port, BURST_MAX, burst);
             burst.iter_mut().for_each(swap_macs);

@@ -37,7 +37,7 @@ const SHAPED_PKTS_MAX: usize = 4096;
 pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<Value> {
     let (eal, pool) = start()?;
     if settings {
-        return Ok(report::of("models", &scheduled::settings(&eal, &pool, size)?));
+        return Ok(report::of("models", &scheduled::settings(&pool, size)?));
     }
     let profile = BenchProfile::USUAL;
     let family = profile.family();
@@ -48,13 +48,13 @@ pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<Value> {
         for driver in [EventDriver::Dsw, EventDriver::Sw] {
             let settings = SchedulerSettings::new(driver, size.burst)?;
             for queues in QueuesCase::all(driver)? {
-                rows.push(event_driven(&eal, &pool, size, &settings, &queues, packet)?);
+                rows.push(event_driven(&pool, size, &settings, &queues, packet)?);
             }
         }
     }
     rows.push(pipeline::ring(&pool, size)?);
     for driver in [EventDriver::Dsw, EventDriver::Sw] {
-        rows.push(hop(&eal, &pool, size, driver)?);
+        rows.push(hop(&pool, size, driver)?);
     }
     pipeline::compare(&mut rows);
     Ok(report::of("models", &rows))

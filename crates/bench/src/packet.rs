@@ -72,6 +72,15 @@ pub(crate) enum Quirk {
     Source,
 }
 
+/// A host of the data network, and the family of the packet.
+#[derive(Debug, Clone, Copy)]
+struct RemoteHost {
+    /// Its number.
+    host: u32,
+    port: u16,
+    v6: bool,
+}
+
 impl BenchPacket {
     /// A usual uplink packet.
     pub(crate) const UPLINK: Self = Self::uplink(BenchIpVersion::V4);
@@ -121,17 +130,16 @@ impl BenchPacket {
                 (filter >= filters / 2, filter)
             }
         };
-        self.write_to(frame, session, host, network::FILTER_PORT + filter, v6)
+        let remote = RemoteHost { host, port: network::FILTER_PORT + filter, v6 };
+        self.write_to(frame, session, remote)
     }
 
-    /// Writes one packet of `session` with the remote `host` and `port`, of one family.
+    /// Writes one packet of `session` from or to `remote`.
     fn write_to(
         self,
         frame: &mut [u8; 256],
         session: BenchSession,
-        host: u32,
-        port: u16,
-        v6: bool,
+        remote: RemoteHost,
     ) -> anyhow::Result<usize> {
         let link = match self {
             Self::Uplink { container, quirk, .. } => {
@@ -150,7 +158,7 @@ impl BenchPacket {
             }
             Self::Downlink { .. } => {
                 let [dst, src] = [network::MACS[1], network::DN_MAC];
-                write_ethernet(frame, dst, src, if v6 { 0x86dd } else { 0x0800 })
+                write_ethernet(frame, dst, src, if remote.v6 { 0x86dd } else { 0x0800 })
             }
         };
         let end = link + usize::from(INNER_LEN);
@@ -158,8 +166,7 @@ impl BenchPacket {
         if matches!(self, Self::Uplink { quirk: Quirk::Source, .. }) {
             session.ue = Ipv4Addr::from_bits(session.ue.to_bits() ^ 1);
         }
-        let ports = if self.is_uplink() { [4000, port] } else { [port, 4000] };
-        write_inner(&mut frame[link..end], self.is_uplink(), v6, session, host, ports)?;
+        write_inner(&mut frame[link..end], self.is_uplink(), session, remote)?;
         if let Self::Uplink { container, .. } = self
             && session.n3_v6
         {
@@ -291,15 +298,14 @@ fn write_ethernet(frame: &mut [u8; 256], dst: MacAddr, src: MacAddr, ether_type:
     LINK_LEN
 }
 
-/// A UDP packet between the UE and host number `host`.
+/// A UDP packet between the UE and a host.
 fn write_inner(
     packet: &mut [u8],
     uplink: bool,
-    v6: bool,
     session: BenchSession,
-    host: u32,
-    [from_port, to_port]: [u16; 2],
+    RemoteHost { host, port, v6 }: RemoteHost,
 ) -> anyhow::Result<()> {
+    let (from_port, to_port) = if uplink { (4000, port) } else { (port, 4000) };
     let upper = if v6 {
         let ue = Ipv6Addr::from_bits(network::ue6(session.ue).to_bits() | 1);
         let far = Ipv6Addr::from_bits(NETWORK6.to_bits() | u128::from(host));

@@ -88,9 +88,13 @@ pub(crate) fn run(core: u16, packets: usize) -> anyhow::Result<Value> {
     Ok(report::of("poll", &rows))
 }
 
-/// State shared by the worker's thread and the sender.
-#[derive(Debug, Default)]
-struct PollBenchState {
+/// Parts that the worker's thread and the sender share.
+struct PollBench {
+    mode: WaitMode,
+    clock: BenchClock,
+    bell: Doorbell,
+    /// When the last packet left. Unit: nanoseconds.
+    left_at: Arc<AtomicU64>,
     stop: AtomicBool,
     /// CPU time of the worker's thread. Unit: nanoseconds.
     spent: AtomicU64,
@@ -104,114 +108,109 @@ fn measure(mode: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyh
     let reader = populated.readers.into_iter().next().context("one reader")?;
     let _publisher = populated.publisher;
     let (packet_source, rx) = rtrb::RingBuffer::new(64);
-    let left_at = Arc::new(AtomicU64::new(0));
-    let io = RingIo { rx, left_at: Arc::clone(&left_at), clock };
-    let bell = Doorbell::new()?;
-    let shared = PollBenchState::default();
+    let bench = PollBench {
+        mode,
+        clock,
+        bell: Doorbell::new()?,
+        left_at: Arc::default(),
+        stop: AtomicBool::new(false),
+        spent: AtomicU64::new(0),
+        reported_at: AtomicU64::new(0),
+    };
+    let io = RingIo { rx, left_at: Arc::clone(&bench.left_at), clock };
     std::thread::scope(|scope| {
-        let worker =
-            scope.spawn(|| run_worker(mode, core, reader, io, bell.clone(), clock, &shared));
-        let result =
-            send_packets(mode, packets, session, packet_source, &left_at, &bell, clock, &shared);
-        shared.stop.store(true, Ordering::Relaxed);
-        bell.ring();
+        let worker = scope.spawn(|| bench.run_worker(core, reader, io));
+        let result = bench.send_packets(packets, session, packet_source);
+        bench.stop.store(true, Ordering::Relaxed);
+        bench.bell.ring();
         let ended = worker.join();
         ended.map_err(|_| anyhow::anyhow!("the worker stopped by a fault"))??;
         result
     })
 }
 
-/// The worker's thread.
-fn run_worker(
-    mode: WaitMode,
-    core: u16,
-    reader: TablesReader,
-    mut io: RingIo,
-    bell: Doorbell,
-    clock: BenchClock,
-    shared: &PollBenchState,
-) -> anyhow::Result<()> {
-    adit_dpdk::pin_current_thread(core)?;
-    let mut worker = worker(reader, vec![PORTS[1]], BURST_DEFAULT, SHAPED_PKTS_FEW);
-    let mut pause = match mode {
-        WaitMode::Busy => IdlePolicy::Busy { shares_core: false },
-        WaitMode::Woken => IdlePolicy::Adaptive(Sleeper::new(bell, Some(Vec::new()))),
-        WaitMode::Naps => IdlePolicy::Adaptive(Sleeper::new(bell, None)),
-    };
-    let mut turns = 0_u32;
-    while !shared.stop.load(Ordering::Relaxed) {
-        let report = worker.step(clock.now(), &mut io);
-        let slept = pause.after_step(report.idle, || clock.now(), || worker.rest());
-        turns = turns.wrapping_add(1);
-        // Rarely for a busy worker, so that reading its CPU time does not slow it down.
-        if slept > Nanos(0) || turns.is_multiple_of(4096) {
-            shared.spent.store(thread_time(), Ordering::Relaxed);
-            shared.reported_at.store(clock.now().0, Ordering::Release);
-        }
-    }
-    worker.drain(&mut io);
-    Ok(())
-}
-
-/// Time of the worker's last report, and its CPU time then. Unit: nanoseconds.
-fn read_thread_time(shared: &PollBenchState) -> (u64, u64) {
-    loop {
-        let at = shared.reported_at.load(Ordering::Acquire);
-        let spent = shared.spent.load(Ordering::Acquire);
-        if shared.reported_at.load(Ordering::Acquire) == at {
-            return (at, spent);
-        }
-    }
-}
-
-#[allow(clippy::too_many_arguments, reason = "state of two threads")]
-fn send_packets(
-    mode: WaitMode,
-    packets: usize,
-    session: BenchSession,
-    mut port: rtrb::Producer<BenchBuf>,
-    left_at: &AtomicU64,
-    bell: &Doorbell,
-    clock: BenchClock,
-    shared: &PollBenchState,
-) -> anyhow::Result<Value> {
-    std::thread::sleep(Duration::from_millis(200));
-    let (from, before) = read_thread_time(shared);
-    std::thread::sleep(IDLE);
-    let (to, after) = read_thread_time(shared);
-    let mut random = SmallRng::seed_from_u64(1);
-    let mut latencies = Vec::with_capacity(packets);
-    for _ in 0..packets {
-        std::thread::sleep(Duration::from_micros(random.random_range(SILENCE_US)));
-        let (mut buf, mut frame) = (BenchBuf::take(), [0; 256]);
-        let len = BenchPacket::DOWNLINK.write(&mut frame, session, &mut random)?;
-        buf.reset(&frame[..len]);
-        left_at.store(0, Ordering::Release);
-        let put_at = clock.now();
-        ensure!(port.push(buf).is_ok(), "the port is full");
-        if mode == WaitMode::Woken {
-            bell.ring();
-        }
-        let left = loop {
-            match left_at.load(Ordering::Acquire) {
-                0 => ensure!(clock.now().since(put_at) < LOST, "a packet did not leave"),
-                left => break Nanos(left),
-            }
-            core::hint::spin_loop();
+impl PollBench {
+    /// The worker's thread.
+    fn run_worker(&self, core: u16, reader: TablesReader, mut io: RingIo) -> anyhow::Result<()> {
+        let (clock, bell) = (self.clock, self.bell.clone());
+        adit_dpdk::pin_current_thread(core)?;
+        let mut worker = worker(reader, vec![PORTS[1]], BURST_DEFAULT, SHAPED_PKTS_FEW);
+        let mut pause = match self.mode {
+            WaitMode::Busy => IdlePolicy::Busy { shares_core: false },
+            WaitMode::Woken => IdlePolicy::Adaptive(Sleeper::new(bell, Some(Vec::new()))),
+            WaitMode::Naps => IdlePolicy::Adaptive(Sleeper::new(bell, None)),
         };
-        latencies.push(left.since(put_at).0);
+        let mut turns = 0_u32;
+        while !self.stop.load(Ordering::Relaxed) {
+            let report = worker.step(clock.now(), &mut io);
+            let slept = pause.after_step(report.idle, || clock.now(), || worker.rest());
+            turns = turns.wrapping_add(1);
+            // Rarely for a busy worker, so that reading its CPU time does not slow it down.
+            if slept > Nanos(0) || turns.is_multiple_of(4096) {
+                self.spent.store(thread_time(), Ordering::Relaxed);
+                self.reported_at.store(clock.now().0, Ordering::Release);
+            }
+        }
+        worker.drain(&mut io);
+        Ok(())
     }
-    latencies.sort_unstable();
-    let us = |permille| rounded(ratio(quantile(&latencies, permille), 1000));
-    let idle = usize::try_from(to.saturating_sub(from))?;
-    Ok(json!({
-        "poll": match mode {
-            WaitMode::Busy => "busy",
-            WaitMode::Woken => "adaptive, woken by the port",
-            WaitMode::Naps => "adaptive, naps",
-        },
-        "idle_share_percent": rounded(100.0 * ratio(after.saturating_sub(before), idle)),
-        "first_packet_us_median": us(500),
-        "first_packet_us_p99": us(990),
-    }))
+
+    /// Time of the worker's last report, and its CPU time then. Unit: nanoseconds.
+    fn read_thread_time(&self) -> (u64, u64) {
+        loop {
+            let at = self.reported_at.load(Ordering::Acquire);
+            let spent = self.spent.load(Ordering::Acquire);
+            if self.reported_at.load(Ordering::Acquire) == at {
+                return (at, spent);
+            }
+        }
+    }
+
+    fn send_packets(
+        &self,
+        packets: usize,
+        session: BenchSession,
+        mut port: rtrb::Producer<BenchBuf>,
+    ) -> anyhow::Result<Value> {
+        let Self { mode, clock, ref bell, ref left_at, .. } = *self;
+        std::thread::sleep(Duration::from_millis(200));
+        let (from, before) = self.read_thread_time();
+        std::thread::sleep(IDLE);
+        let (to, after) = self.read_thread_time();
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut latencies = Vec::with_capacity(packets);
+        for _ in 0..packets {
+            std::thread::sleep(Duration::from_micros(random.random_range(SILENCE_US)));
+            let (mut buf, mut frame) = (BenchBuf::take(), [0; 256]);
+            let len = BenchPacket::DOWNLINK.write(&mut frame, session, &mut random)?;
+            buf.reset(&frame[..len]);
+            left_at.store(0, Ordering::Release);
+            let put_at = clock.now();
+            ensure!(port.push(buf).is_ok(), "the port is full");
+            if mode == WaitMode::Woken {
+                bell.ring();
+            }
+            let left = loop {
+                match left_at.load(Ordering::Acquire) {
+                    0 => ensure!(clock.now().since(put_at) < LOST, "a packet did not leave"),
+                    left => break Nanos(left),
+                }
+                core::hint::spin_loop();
+            };
+            latencies.push(left.since(put_at).0);
+        }
+        latencies.sort_unstable();
+        let us = |permille| rounded(ratio(quantile(&latencies, permille), 1000));
+        let idle = usize::try_from(to.saturating_sub(from))?;
+        Ok(json!({
+            "poll": match mode {
+                WaitMode::Busy => "busy",
+                WaitMode::Woken => "adaptive, woken by the port",
+                WaitMode::Naps => "adaptive, naps",
+            },
+            "idle_share_percent": rounded(100.0 * ratio(after.saturating_sub(before), idle)),
+            "first_packet_us_median": us(500),
+            "first_packet_us_p99": us(990),
+        }))
+    }
 }

@@ -10,7 +10,7 @@
 
 use crate::shaper::{RateSet, TurnContext};
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
-use adit_tables::{ALL_SESSIONS, Aggregate, Leases, Meter};
+use adit_tables::{ALL_SESSIONS, Aggregate, AggregateKey, Leases, Meter};
 use adit_types::limits::SLICES_MAX;
 use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
@@ -79,11 +79,12 @@ impl AggregateTerms {
         self,
         ctx: &StepContext<'v>,
         direction: Direction,
-    ) -> impl Iterator<Item = (SliceId, &'v Aggregate)> {
+    ) -> impl Iterator<Item = (AggregateKey, &'v Aggregate)> {
         let aggregates = ctx.view.aggregates();
         let own = Some(self.slice).filter(|slice| *slice != ALL_SESSIONS);
-        let scopes = own.into_iter().chain([ALL_SESSIONS]);
-        scopes.filter_map(move |scope| Some((scope, aggregates.get(scope, direction)?)))
+        let keys = own.into_iter().chain([ALL_SESSIONS]);
+        let keys = keys.map(move |slice| AggregateKey { slice, direction });
+        keys.filter_map(move |key| Some((key, aggregates.get(key)?)))
     }
 
     /// Checks whether the aggregates admit a packet of a flow that has the turn `turn`: they are
@@ -99,18 +100,18 @@ impl AggregateTerms {
         turn: TurnContext,
     ) -> Result<(), BlockingRate> {
         let mut first = None;
-        for (scope, aggregate) in self.aggregates(ctx, direction) {
-            let rate = number(scope, direction);
+        for (key, aggregate) in self.aggregates(ctx, direction) {
+            let rate = number(key);
             let ring_rate = *first.get_or_insert(rate);
             let excess = aggregate.limit().excess();
             // When the ring of all sessions has the turn, so does the slice's ring that is served
             // in it.
-            let has_turn =
-                turn.rate == Some(rate) || turn.rate == Some(number(ALL_SESSIONS, direction));
+            let has_turn = turn.rate == Some(rate)
+                || turn.rate == Some(number(AggregateKey { slice: ALL_SESSIONS, ..key }));
             if turn.contended.contains(rate) && !has_turn {
                 return Err(BlockingRate { ring_rate, rate, at: ctx.now, excess });
             }
-            let opened = leases.check_open(aggregate, scope, direction, ctx.now);
+            let opened = leases.check_open(aggregate, key, ctx.now);
             opened.map_err(|at| BlockingRate { ring_rate, rate, at, excess })?;
         }
         Ok(())
@@ -125,7 +126,8 @@ impl AggregateTerms {
         direction: Direction,
         bytes: u16,
     ) {
-        leases.charge(ctx.view.aggregates(), self.slice, direction, ctx.now, bytes);
+        let key = AggregateKey { slice: self.slice, direction };
+        leases.charge(ctx.view.aggregates(), key, ctx.now, bytes);
     }
 
     /// The bucket of its guarantee, if it has one of its own and that is open.
@@ -179,8 +181,8 @@ pub(crate) const fn arriving(contended: RateSet) -> TurnContext {
 }
 
 /// The number of an aggregate: bit 0 is the direction, above it the slice.
-const fn number(slice: SliceId, direction: Direction) -> u8 {
-    slice.0 << 1 | direction as u8
+const fn number(key: AggregateKey) -> u8 {
+    key.slice.0 << 1 | key.direction as u8
 }
 
 #[cfg(test)]
@@ -197,7 +199,7 @@ mod tests {
         }
         let nothing = AggregateTerms { slice: ALL_SESSIONS, guarantee: Guarantee::Nothing };
         assert_eq!(nothing.tag(), 0);
-        let last = number(SliceId(15), Direction::Downlink);
+        let last = number(AggregateKey { slice: SliceId(15), direction: Direction::Downlink });
         assert_eq!(last, AGGREGATE_RATES - 1);
     }
 }

@@ -177,25 +177,27 @@ fn arp_request(own: &PortAddresses, target: Ipv4Addr) -> Option<Vec<u8>> {
 fn solicitation(own: &PortAddresses, target: Ipv6Addr) -> Option<Vec<u8>> {
     let src = *own.ipv6.first()?;
     let dst = solicited_node(target);
-    let mut frame =
-        ipv6_frame(own.mac, multicast_mac(dst), src, dst, protocol::ICMPV6, MESSAGE_LEN)?;
+    let (link, pseudo) = (ipv6_link(multicast_mac(dst), own.mac), PseudoHeader { src, dst });
+    let mut frame = ipv6_frame(link, pseudo, protocol::ICMPV6, MESSAGE_LEN)?;
     let message = NeighborSolicitation { target, source_mac: Some(own.mac) };
-    message.emit(frame.get_mut(IPV6_HEADERS_LEN..)?, &PseudoHeader { src, dst }).ok()?;
+    message.emit(frame.get_mut(IPV6_HEADERS_LEN..)?, &pseudo).ok()?;
     Some(frame)
+}
+
+fn ipv6_link(dst: MacAddr, src: MacAddr) -> EthernetHeader {
+    EthernetHeader::new(dst, src, EtherType::IPV6)
 }
 
 /// A frame with `len` zero octets after its IPv6 header.
 fn ipv6_frame(
-    src_mac: MacAddr,
-    dst_mac: MacAddr,
-    src: Ipv6Addr,
-    dst: Ipv6Addr,
+    link: EthernetHeader,
+    PseudoHeader { src, dst }: PseudoHeader,
     next_header: u8,
     len: usize,
 ) -> Option<Vec<u8>> {
     let mut frame = vec![0; IPV6_HEADERS_LEN + len];
     let (front, rest) = frame.split_at_mut_checked(EthernetHeader::LEN)?;
-    EthernetHeader::new(dst_mac, src_mac, EtherType::IPV6).emit(front).ok()?;
+    link.emit(front).ok()?;
     let payload_len = u16::try_from(len).ok()?;
     let (traffic_class, flow_label, hop_limit) = (0, 0, HOP_LIMIT);
     let fields =
@@ -236,7 +238,8 @@ fn echo_response_ipv6(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     let len = emit_echo_response(&mut response, sequence, None).ok()?;
     let udp_len = UdpHeader::LEN + len;
     let (src, dst) = (ip.dst(), ip.src());
-    let mut reply = ipv6_frame(own.mac, link.src(), src, dst, protocol::UDP, udp_len)?;
+    let back = ipv6_link(link.src(), own.mac);
+    let mut reply = ipv6_frame(back, PseudoHeader { src, dst }, protocol::UDP, udp_len)?;
     let out = reply.get_mut(IPV6_HEADERS_LEN..)?;
     let header = UdpHeader::new(UDP_PORT, udp.src_port(), u16::try_from(udp_len).ok()?, 0);
     header.emit(out).ok()?;
@@ -258,8 +261,9 @@ fn advertisement(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     if !own.ipv6.contains(&target) || ip.src().is_unspecified() {
         return None;
     }
-    let dst = ip.src();
-    let mut reply = ipv6_frame(own.mac, link.src(), target, dst, protocol::ICMPV6, MESSAGE_LEN)?;
+    let (back, pseudo) =
+        (ipv6_link(link.src(), own.mac), PseudoHeader { src: target, dst: ip.src() });
+    let mut reply = ipv6_frame(back, pseudo, protocol::ICMPV6, MESSAGE_LEN)?;
     let rest = reply.get_mut(IPV6_HEADERS_LEN..)?;
     let advertisement = NeighborAdvertisement {
         target,
@@ -268,7 +272,7 @@ fn advertisement(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
         solicited: true,
         override_entry: true,
     };
-    advertisement.emit(rest, &PseudoHeader { src: target, dst: ip.src() }).ok()?;
+    advertisement.emit(rest, &pseudo).ok()?;
     Some(reply)
 }
 
@@ -446,7 +450,8 @@ mod tests {
     #[test]
     fn echo_request_over_ipv6_is_answered_with_a_valid_checksum() {
         let (mut neighbors, mut io) = neighbors();
-        let mut frame = ipv6_frame(UPF_MAC, MAC, UPF_V6, OWN_V6, protocol::UDP, 8 + 12).unwrap();
+        let (link, pseudo) = (ipv6_link(MAC, UPF_MAC), PseudoHeader { src: UPF_V6, dst: OWN_V6 });
+        let mut frame = ipv6_frame(link, pseudo, protocol::UDP, 8 + 12).unwrap();
         let datagram = &mut frame[IPV6_HEADERS_LEN..];
         UdpHeader::new(2152, 2152, 20, 0).emit(datagram).unwrap();
         emit_echo_request(&mut datagram[8..], 0x4321, None).unwrap();

@@ -156,13 +156,12 @@ impl StreamTally {
         }
     }
 
-    /// Records a packet of this stream in the given second. `now` is in the stamp's unit. Returns
-    /// false if the packet does not count as received.
+    /// Records a packet of this stream in the given second, apart from its octets. `now` is in the
+    /// stamp's unit. Returns false if the packet does not count as received.
     #[inline]
-    pub fn note(&mut self, stamp: Stamp, now: u32, len: usize, sent: u64, second: usize) -> bool {
+    pub fn note(&mut self, stamp: Stamp, now: u32, sent: u64, second: usize) -> bool {
         let arrivals = &mut self.arrivals;
         let latency = now.wrapping_sub(stamp.intended);
-        arrivals.bytes += len as u64;
         match self.window.note(stamp.sequence, sent) {
             ArrivalOrder::InOrder => arrivals.received += 1,
             ArrivalOrder::Reordered { extent } => {
@@ -251,7 +250,7 @@ mod tests {
         let mut tally = StreamTally::new(1);
         let mut note = |sequence, now| {
             let stamp = Stamp { tag: 0, session: 0, sequence, intended: 100 };
-            tally.note(stamp, now, 64, 10, 0);
+            tally.note(stamp, now, 10, 0);
             tally.arrivals.reorder_latency_min
         };
         assert_eq!((note(2, 101), note(3, 101)), (None, None));
@@ -263,8 +262,8 @@ mod tests {
     fn latency_of_duplicates_is_not_counted() {
         let mut tally = StreamTally::new(1);
         let stamp = Stamp { tag: 0, session: 0, sequence: 0, intended: u32::MAX - 4 };
-        tally.note(stamp, 5, 64, 10, 0);
-        tally.note(stamp, 500, 64, 10, 7);
+        tally.note(stamp, 5, 10, 0);
+        tally.note(stamp, 500, 10, 7);
         assert_eq!((tally.arrivals.received, tally.arrivals.duplicates), (1, 1));
         let summary = tally.latency[0].summary(1_000_000_000);
         assert_eq!((summary.count, summary.max_ns), (1, 40));

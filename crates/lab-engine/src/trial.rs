@@ -456,7 +456,8 @@ where
     }
     let numbered = stream.numbered();
     let tally = &mut stream.tally;
-    let is_new = tally.note(stamp, time_units(now), frame.len(), numbered, second);
+    tally.arrivals.bytes += frame.len() as u64;
+    let is_new = tally.note(stamp, time_units(now), numbered, second);
     if let Some(windows) = tally.windows.as_mut().filter(|_| is_new) {
         windows.receive(now, stamp.session, ip_len(frame).unwrap_or(0), stamp.sequence);
     }

@@ -6,11 +6,11 @@ use adit_dpdk::{Port, WorkerIo};
 use adit_types::{MacAddr, PortId};
 use anyhow::Result;
 
-use super::target::{RunningTarget, TargetAccess};
+use super::target::{RunningTarget, TargetAccess, TargetArguments};
 use super::testbed::{Testbed, wait_for_links};
 use adit_lab_engine::clock::TscClock;
 use adit_lab_engine::memif::{Listener, Memif, MemifAddress, Ports};
-use adit_lab_engine::neighbor::{Neighbors, PortAddresses};
+use adit_lab_engine::neighbor::Neighbors;
 use adit_lab_engine::stream::StreamConfig;
 use adit_lab_engine::traffic_io::TrafficIo;
 use adit_lab_engine::trial::{Engine, TrialConfig, TrialOutcome, TrialProgress};
@@ -86,22 +86,26 @@ impl UnlinkedPorts {
         Ok((open()?, target))
     }
 
-    /// Waits for the links and makes an engine. `addresses` returns the addresses that the engine
-    /// answers for, given the MAC addresses of its ports.
+    /// Waits for the links and makes an engine that answers for the addresses of its ports.
     ///
     /// # Errors
-    /// The target ends; a link does not come up within `timeout`; `stop` was raised.
+    /// The target ends; a link does not come up in time; `stop` was raised.
     pub(crate) fn drive(
         self,
         bench: &Testbed,
         target: &mut RunningTarget,
-        timeout: Duration,
-        addresses: impl FnOnce(&[MacAddr]) -> Vec<PortAddresses>,
+        arguments: &TargetArguments,
         stop: &Stop,
     ) -> Result<AnyEngine> {
+        let addresses = |macs: &[MacAddr]| {
+            let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
+            let mut own = arguments.network.port_addresses([mac(0), mac(1)]);
+            own.truncate(macs.len());
+            own
+        };
         match self {
             Self::Dpdk(names, ports, io) => {
-                wait_for_links(&names, &ports, timeout, stop, || target.check())?;
+                wait_for_links(&names, &ports, arguments.timeout(), stop, || target.check())?;
                 let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
                 let neighbors = Neighbors::new(addresses(&macs));
                 Ok(AnyEngine::dpdk(bench, io, ports, neighbors))

@@ -90,7 +90,7 @@ impl LabMeasurement for LatencyArguments {
         rig: &mut Rig,
         case: &TrialCase,
         report: &mut Report,
-        stop: &Stop,
+        _: &Stop,
     ) -> Result<()> {
         rig.set_case(case)?;
         let mut rates: Vec<(Option<u64>, u64)> =
@@ -102,7 +102,7 @@ impl LabMeasurement for LatencyArguments {
         if !shares.is_empty() {
             let loss_free = match self.loss_free {
                 Some(rate) => rate,
-                None => find(rig, case, stop)?,
+                None => find(rig, case)?,
             };
             report.condition(&format!("loss-free rate, {}", case.name()), mpps(loss_free));
             rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
@@ -115,11 +115,11 @@ impl LabMeasurement for LatencyArguments {
             let point = LatencyPoint { name: format!("{}, {at}", case.name()), case, share };
             let trial = match rate {
                 0 => TrialReport::default(),
-                _ => rig.trial(case, OfferedRate::Pps(rate), self.duration, true, stop)?,
+                _ => rig.trial(case, OfferedRate::Pps(rate), self.duration, true)?,
             };
             point.add_to(trial, report, rig);
             if self.load {
-                rig.load(case, rate, stop)?.add_to(report, &point.name);
+                rig.load(case, rate)?.add_to(report, &point.name);
             }
         }
         Ok(())
@@ -215,8 +215,8 @@ fn timeline(case: &str, line: &str, stream: &StreamReport, duration_ns: u64) -> 
 }
 
 /// Searches for the loss-free rate with little precision.
-fn find(rig: &mut Rig, case: &TrialCase, stop: &Stop) -> Result<u64> {
-    let most = rig.trial(case, OfferedRate::Max, SEARCH_NS, false, stop)?;
+fn find(rig: &mut Rig, case: &TrialCase) -> Result<u64> {
+    let most = rig.trial(case, OfferedRate::Max, SEARCH_NS, false)?;
     let max = (most.received_pps.saturating_mul(3) / 2).max(1000);
     let method = Method::Mlr {
         initial_ns: SEARCH_NS / 2,
@@ -224,7 +224,7 @@ fn find(rig: &mut Rig, case: &TrialCase, stop: &Stop) -> Result<u64> {
         width_permille: SEARCH_WIDTH_PERMILLE,
     };
     let found = search(method, &[0], max, &mut |rate, duration| {
-        Ok(rig.trial(case, OfferedRate::Pps(rate), duration, false, stop)?.measured())
+        Ok(rig.trial(case, OfferedRate::Pps(rate), duration, false)?.measured())
     })?;
     Ok(found.first().map_or(0, |found| found.rate_pps))
 }

@@ -153,7 +153,7 @@ impl LabMeasurement for RampArguments {
         for _ in 0..self.rounds {
             let established = match first.take() {
                 Some(established) => established,
-                None => rig.grow(wanted, stop)?,
+                None => rig.grow(wanted)?,
             };
             let mut round = self.sample(case, rig, stop)?;
             round.established_per_s = Some(established.per_second);
@@ -164,7 +164,7 @@ impl LabMeasurement for RampArguments {
                 }
                 backed_off = true;
                 growth_permille = (growth_permille / 5).max(1);
-                rig.shrink(held, stop)?;
+                rig.shrink(held)?;
                 let round = self.sample(case, rig, stop)?;
                 if self.add(&round, None, report) {
                     return Ok(());
@@ -204,7 +204,7 @@ impl RampArguments {
         let mut trial = TrialReport::default();
         for _ in 0..SAMPLES_MAX {
             let rate = OfferedRate::Pps(self.rate_of(case.active));
-            trial = rig.trial(&case, rate, self.sample, false, stop)?;
+            trial = rig.trial(&case, rate, self.sample, false)?;
             if !trial.is_disturbed() {
                 break;
             }
@@ -213,7 +213,7 @@ impl RampArguments {
         let used_ms = cpu(rig).saturating_sub(before) * 10;
         let memory_kib = rig.target.memory_kib();
         let load = match self.load {
-            true => Some(rig.load(&case, self.rate_of(case.active), stop)?),
+            true => Some(rig.load(&case, self.rate_of(case.active))?),
             false => None,
         };
         Ok(RampRound {

@@ -206,13 +206,13 @@ impl LabMeasurement for RatesArguments {
         rig: &mut Rig,
         groups: &Vec<SessionGroup>,
         report: &mut Report,
-        stop: &Stop,
+        _: &Stop,
     ) -> Result<()> {
         rig.set_groups(groups)?;
         let (step, duration) = (self.step, self.duration);
         let courses =
             groups.iter().flat_map(|group| [0, 1].map(|at| group.course(at, step, duration)));
-        let outcome = rig.follow(courses.collect(), duration, WINDOW_NS, stop)?;
+        let outcome = rig.follow(courses.collect(), duration, WINDOW_NS)?;
         let names: Vec<String> = groups.iter().flat_map(names).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let trial = TrialReport::new(None, &names, &outcome, rig.hz());

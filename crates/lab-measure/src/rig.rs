@@ -114,6 +114,8 @@ pub(crate) struct Rig {
     /// The target.
     pub target: RunningTarget,
     bench: Testbed,
+    /// Raised when the measurement is to end.
+    stop: Stop,
     arguments: TargetArguments,
     /// Configuration of the sessions; `None` if the target has none.
     sessions_config: Option<SessionsConfig>,
@@ -164,19 +166,14 @@ impl Rig {
         }
         let start = || RunningTarget::start(arguments, &bench, core);
         let (waiting, mut target) = UnlinkedPorts::open_with_target(&bench, &reach, start, stop)?;
-        let addresses = |macs: &[MacAddr]| {
-            let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
-            let mut own = arguments.network.port_addresses([mac(0), mac(1)]);
-            own.truncate(macs.len());
-            own
-        };
-        let engine = waiting.drive(&bench, &mut target, arguments.timeout(), addresses, stop)?;
+        let engine = waiting.drive(&bench, &mut target, arguments, stop)?;
         let queue_pkts = engine.queue_pkts(bench_arguments.descriptors);
         let mut rig = Self {
             engine,
             smf: None,
             target,
             bench,
+            stop: stop.clone(),
             arguments: arguments.clone(),
             sessions_config,
             next_hops: [MacAddr([2, 0, 0, 0, 0, 2]); 2],
@@ -194,20 +191,20 @@ impl Rig {
             totals: TesterTotals::default(),
         };
         if arguments.is_upf() {
-            rig.establish(stop)?;
-            rig.resolve(stop)?;
+            rig.establish()?;
+            rig.resolve()?;
         }
         report
             .procedures
             .extend(rig.established.clone().map(|of| ("establishment".to_owned(), of)));
-        rig.first_packets(stop)?;
+        rig.first_packets()?;
         Ok(rig)
     }
 
     /// Establishes association and sessions. Meanwhile the tester's thread serves the ports, since
     /// the UPF resolves MAC addresses.
-    fn establish(&mut self, stop: &Stop) -> Result<()> {
-        let arguments = &self.arguments;
+    fn establish(&mut self) -> Result<()> {
+        let (arguments, stop) = (&self.arguments, &self.stop);
         let mut smf = arguments.lab_smf()?;
         let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let (target, timeout) = (&mut self.target, arguments.timeout());
@@ -232,9 +229,9 @@ impl Rig {
     }
 
     /// Resolves the UPF's MAC addresses on N3 and N6.
-    fn resolve(&mut self, stop: &Stop) -> Result<()> {
+    fn resolve(&mut self) -> Result<()> {
         let wanted = self.arguments.network.next_hops();
-        let engine = &mut self.engine;
+        let (engine, stop) = (&mut self.engine, &self.stop);
         let found = on_tester_quietly(&self.bench, || {
             wanted
                 .iter()
@@ -253,7 +250,7 @@ impl Rig {
     }
 
     /// Verifies that packets come back, before any measurement.
-    fn first_packets(&mut self, stop: &Stop) -> Result<()> {
+    fn first_packets(&mut self) -> Result<()> {
         for direction in [TrafficDirection::Uplink, TrafficDirection::Downlink] {
             let case = TrialCase {
                 direction,
@@ -265,7 +262,7 @@ impl Rig {
             };
             self.set_case(&case)?;
             let end = Instant::now() + FIRST_LIMIT;
-            while let Some(reason) = self.first_trial(&case, stop)? {
+            while let Some(reason) = self.first_trial(&case)? {
                 if Instant::now() > end {
                     bail!("{reason}");
                 }
@@ -276,9 +273,9 @@ impl Rig {
 
     /// Sends the first packets of a case. Returns why they show that the target does not forward;
     /// `None` if any came back.
-    fn first_trial(&mut self, case: &TrialCase, stop: &Stop) -> Result<Option<String>> {
+    fn first_trial(&mut self, case: &TrialCase) -> Result<Option<String>> {
         let rate = OfferedRate::Pps(FIRST_PPS);
-        let outcome = self.run(case, rate, FIRST_NS, false, "first packets", stop)?;
+        let outcome = self.run(case, rate, FIRST_NS, "first packets")?;
         let sum = |figure: fn(&StreamOutcome) -> u64| outcome.sum(figure);
         Ok((sum(|stream| stream.arrivals.received) == 0).then(|| {
             format!(
@@ -293,11 +290,11 @@ impl Rig {
     }
 
     /// Sends every active session of a case a packet, so that trials measure sessions with traffic.
-    pub(crate) fn warm_up(&mut self, case: &TrialCase, stop: &Stop) -> Result<()> {
+    pub(crate) fn warm_up(&mut self, case: &TrialCase) -> Result<()> {
         let round = TrialCase { order: SessionOrder::Sequential, ..case.clone() };
         self.set_case(&round)?;
         let span = scaled(case.active.into(), NS_PER_S, WARM_UP_PPS).max(WARM_UP_NS_MIN);
-        self.run(&round, OfferedRate::Pps(WARM_UP_PPS), span, false, "warm-up", stop)?;
+        self.run(&round, OfferedRate::Pps(WARM_UP_PPS), span, "warm-up")?;
         Ok(())
     }
 
@@ -366,15 +363,18 @@ impl Rig {
         case: &TrialCase,
         rate: OfferedRate,
         duration_ns: u64,
-        timeline: bool,
         what: &str,
-        stop: &Stop,
     ) -> Result<TrialOutcome> {
+        let config = self.steady(case, rate, duration_ns);
+        self.run_trial(&config, what)
+    }
+
+    /// A trial at one rate, which is shown meanwhile.
+    fn steady(&self, case: &TrialCase, rate: OfferedRate, duration_ns: u64) -> TrialConfig {
         let pps = if let OfferedRate::Pps(pps) = rate { pps } else { 0 };
-        let courses = case.direction.rates(rate).into_iter().map(RateStep::always).collect();
-        let config = TrialConfig { timeline, ..self.trial_config(courses, pps, duration_ns) };
         self.live.rate_pps.store(pps, Ordering::Relaxed);
-        self.run_trial(&config, what, stop)
+        let courses = case.direction.rates(rate).into_iter().map(RateStep::always).collect();
+        self.trial_config(courses, pps, duration_ns)
     }
 
     /// A trial in which each stream follows its sequence of rates; `pps` is the rate of all, if it
@@ -394,8 +394,8 @@ impl Rig {
     }
 
     /// Runs one trial and adds it to the totals.
-    fn run_trial(&mut self, config: &TrialConfig, what: &str, stop: &Stop) -> Result<TrialOutcome> {
-        let (engine, live) = (&mut self.engine, &self.live);
+    fn run_trial(&mut self, config: &TrialConfig, what: &str) -> Result<TrialOutcome> {
+        let (engine, live, stop) = (&mut self.engine, &self.live, &self.stop);
         let outcome = match &mut self.churn {
             None => self.bench.on_tester(live, what, || Ok(engine.run(config, live, stop)))?,
             Some(churn) => {
@@ -439,11 +439,11 @@ impl Rig {
         rate: OfferedRate,
         duration_ns: u64,
         timeline: bool,
-        stop: &Stop,
     ) -> Result<TrialReport> {
         self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
         let waited = self.target.waited();
-        let outcome = self.run(case, rate, duration_ns, timeline, &case.name(), stop)?;
+        let config = TrialConfig { timeline, ..self.steady(case, rate, duration_ns) };
+        let outcome = self.run_trial(&config, &case.name())?;
         let target_ns = waited.zip(self.target.waited()).map(|(before, now)| before.until(&now));
         let hz = self.engine.hz();
         let pps = if let OfferedRate::Pps(pps) = rate { Some(pps) } else { None };

@@ -103,17 +103,18 @@ pub(crate) fn search(
     max_pps: u64,
     trial: &mut dyn FnMut(u64, u64) -> Result<Measured>,
 ) -> Result<Vec<SearchResult>> {
-    let mut searcher = Searcher { trial, known: Vec::new(), unclear_left: UNCLEAR_MAX };
+    let (known, unclear_left) = (Vec::new(), UNCLEAR_MAX);
+    let mut searcher = Searcher { trial, max: max_pps, known, unclear_left };
     let mut met = 0;
     goals
         .iter()
         .map(|&goal| {
             let mut interval = match method {
                 Method::Binary { trial_ns, precision_pps } => {
-                    searcher.binary(goal, max_pps, trial_ns, precision_pps)
+                    searcher.binary(goal, trial_ns, precision_pps)
                 }
                 Method::Mlr { initial_ns, final_ns, width_permille } => {
-                    searcher.mlr(goal, max_pps, [initial_ns, final_ns], width_permille)
+                    searcher.mlr(goal, [initial_ns, final_ns], width_permille)
                 }
             }?;
             // A rate that met a stricter goal meets this one.
@@ -184,8 +185,19 @@ impl Votes {
 
 struct Searcher<'t> {
     trial: &'t mut dyn FnMut(u64, u64) -> Result<Measured>,
+    /// The highest rate.
+    max: u64,
     known: Vec<SearchTrial>,
     unclear_left: u32,
+}
+
+/// How a rate is tried.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    /// Duration of a trial.
+    duration: u64,
+    /// Two of three trials decide a failure.
+    is_final: bool,
 }
 
 /// An interval of rates with tried ends.
@@ -207,10 +219,10 @@ impl Searcher<'_> {
         votes
     }
 
-    /// Returns whether a rate meets the goal. With `counts`, two of three trials decide a failure.
-    /// Earlier trials for other goals count too.
-    fn meets(&mut self, goal: u64, rate: u64, duration: u64, counts: bool) -> Result<bool> {
-        let (needed, trials_max) = if counts { (2, TRIALS_MAX) } else { (1, SHORT_TRIALS_MAX) };
+    /// Returns whether a rate meets the goal. Earlier trials for other goals count too.
+    fn meets(&mut self, goal: u64, rate: u64, effort: Effort) -> Result<bool> {
+        let Effort { duration, is_final } = effort;
+        let (needed, trials_max) = if is_final { (2, TRIALS_MAX) } else { (1, SHORT_TRIALS_MAX) };
         loop {
             let votes = self.votes(goal, rate, duration);
             if let Some(verdict) = votes.verdict(needed) {
@@ -229,14 +241,15 @@ impl Searcher<'_> {
         }
     }
 
-    fn binary(&mut self, goal: u64, max: u64, duration: u64, precision: u64) -> Result<Interval> {
-        if self.meets(goal, max, duration, false)? {
-            return Ok(Interval { low: max, high: None });
+    fn binary(&mut self, goal: u64, duration: u64, precision: u64) -> Result<Interval> {
+        let effort = Effort { duration, is_final: false };
+        if self.meets(goal, self.max, effort)? {
+            return Ok(Interval { low: self.max, high: None });
         }
-        let (mut low, mut high) = (0, max);
+        let (mut low, mut high) = (0, self.max);
         while high - low > precision.max(1) {
             let middle = low + (high - low) / 2;
-            if self.meets(goal, middle, duration, false)? {
+            if self.meets(goal, middle, effort)? {
                 low = middle;
             } else {
                 high = middle;
@@ -245,16 +258,18 @@ impl Searcher<'_> {
         Ok(Interval { low, high: Some(high) })
     }
 
-    fn mlr(&mut self, goal: u64, max: u64, durations: [u64; 2], width: u64) -> Result<Interval> {
+    fn mlr(&mut self, goal: u64, durations: [u64; 2], width: u64) -> Result<Interval> {
         let [initial, last] = durations;
-        let first = self.known_interval(goal, max, initial);
-        let rough = self.narrow(goal, first, max, initial, width * INITIAL_WIDTH_FACTOR, false)?;
-        let confirmed = self.confirm(goal, rough, max, last)?;
-        self.narrow(goal, confirmed, max, last, width, true)
+        let short = Effort { duration: initial, is_final: false };
+        let long = Effort { duration: last, is_final: true };
+        let first = self.known_interval(goal, initial);
+        let rough = self.narrow(goal, first, short, width * INITIAL_WIDTH_FACTOR)?;
+        let confirmed = self.confirm(goal, rough, long)?;
+        self.narrow(goal, confirmed, long, width)
     }
 
     /// The interval of a goal according to earlier trials of at least this length.
-    fn known_interval(&self, goal: u64, max: u64, duration: u64) -> Interval {
+    fn known_interval(&self, goal: u64, duration: u64) -> Interval {
         let rates: BTreeSet<u64> = self.known.iter().map(|known| known.rate).collect();
         let mut interval = Interval { low: 0, high: None };
         for rate in rates {
@@ -267,16 +282,17 @@ impl Searcher<'_> {
                 None => {}
             }
         }
-        interval.high = interval.high.or_else(|| (interval.low < max).then_some(max));
+        interval.high = interval.high.or_else(|| (interval.low < self.max).then_some(self.max));
         interval
     }
 
     /// Tries the ends of an interval with long trials, and widens it if they disagree.
-    fn confirm(&mut self, goal: u64, rough: Interval, max: u64, duration: u64) -> Result<Interval> {
+    fn confirm(&mut self, goal: u64, rough: Interval, effort: Effort) -> Result<Interval> {
+        let max = self.max;
         let mut step = rough.high.unwrap_or(max).saturating_sub(rough.low).max(max / 1000).max(1);
         let mut low = rough.low;
         let mut high = None;
-        while low > 0 && !self.meets(goal, low, duration, true)? {
+        while low > 0 && !self.meets(goal, low, effort)? {
             high = Some(low);
             low = low.saturating_sub(step);
             step *= 2;
@@ -289,7 +305,7 @@ impl Searcher<'_> {
             if candidate <= low {
                 return Ok(Interval { low, high: None });
             }
-            if !self.meets(goal, candidate, duration, true)? {
+            if !self.meets(goal, candidate, effort)? {
                 return Ok(Interval { low, high: Some(candidate) });
             }
             low = candidate;
@@ -303,19 +319,17 @@ impl Searcher<'_> {
         &mut self,
         goal: u64,
         mut interval: Interval,
-        max: u64,
-        duration: u64,
+        effort: Effort,
         width_permille: u64,
-        counts: bool,
     ) -> Result<Interval> {
         while let Some(high) = interval.high {
             let width = (high / 1000).saturating_mul(width_permille).max(1);
-            let is_lowest = interval.low == 0 && high <= max / RANGE_MAX;
+            let is_lowest = interval.low == 0 && high <= self.max / RANGE_MAX;
             if high.saturating_sub(interval.low) <= width || is_lowest {
                 break;
             }
             let middle = interval.low + (high - interval.low) / 2;
-            if self.meets(goal, middle.min(max), duration, counts)? {
+            if self.meets(goal, middle.min(self.max), effort)? {
                 interval.low = middle;
             } else {
                 interval.high = Some(middle);

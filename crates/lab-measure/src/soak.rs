@@ -17,7 +17,7 @@ use super::rig::{Rig, TrialCase};
 use super::traffic::{rate_pps, span_ns};
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Interrupted, Stop, environment};
-use adit_lab_smf::churn::ChurnPattern;
+use adit_lab_smf::churn::{ChurnPattern, ChurnPlan};
 
 const RECEIVED: Quantity<'_> = higher("received", "pps");
 const LOST: Quantity<'_> = lower("lost", "ppb");
@@ -99,7 +99,7 @@ impl LabMeasurement for SoakArguments {
         rig: &mut Rig,
         case: &TrialCase,
         report: &mut Report,
-        stop: &Stop,
+        _: &Stop,
     ) -> Result<()> {
         let mut case = case.clone();
         let all = rig.session_count();
@@ -116,9 +116,9 @@ impl LabMeasurement for SoakArguments {
         rig.set_case(&case)?;
         if let Some(pattern) = self.churn {
             let idle = Duration::from_nanos(self.idle);
-            rig.begin_churn(pattern, self.churn_rate, changing, idle)?;
+            rig.begin_churn(ChurnPlan { pattern, rate: self.churn_rate, idle }, changing)?;
         }
-        let result = self.intervals(&case, rig, report, stop);
+        let result = self.intervals(&case, rig, report);
         if result.as_ref().is_ok() || result.as_ref().is_err_and(|error| error.is::<Interrupted>())
         {
             let changes = rig.end_churn()?;
@@ -144,17 +144,11 @@ impl LabMeasurement for SoakArguments {
 }
 
 impl SoakArguments {
-    fn intervals(
-        &self,
-        case: &TrialCase,
-        rig: &mut Rig,
-        report: &mut Report,
-        stop: &Stop,
-    ) -> Result<()> {
+    fn intervals(&self, case: &TrialCase, rig: &mut Rig, report: &mut Report) -> Result<()> {
         let count = self.duration.div_ceil(self.interval);
         for at in 0..count {
             let length = (self.duration - at * self.interval).min(self.interval);
-            let trial = rig.trial(case, OfferedRate::Pps(self.rate), length, false, stop)?;
+            let trial = rig.trial(case, OfferedRate::Pps(self.rate), length, false)?;
             let memory_kib = match self.metrics {
                 Some(address) => Some(metrics::read(address, &self.memory_metric)? / 1024),
                 None => rig.target.memory_kib(),

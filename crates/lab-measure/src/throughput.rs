@@ -94,14 +94,14 @@ impl LabMeasurement for ThroughputArguments {
         rig: &mut Rig,
         case: &TrialCase,
         report: &mut Report,
-        stop: &Stop,
+        _: &Stop,
     ) -> Result<()> {
         let name = case.add_to(report);
-        rig.warm_up(case, stop)?;
+        rig.warm_up(case)?;
         rig.set_case(case)?;
         for _ in 0..self.runs {
             let mut trials = Vec::new();
-            let result = self.search(rig, case, &mut trials, report, stop);
+            let result = self.search(rig, case, &mut trials, report);
             report.add(MAXIMUM, &name, trials.iter().map(|trial| trial.received_pps).max());
             // The first trial has no rate.
             report.add(AT_MAXIMUM_LOAD, &name, trials.first().map(|trial| trial.received_pps));
@@ -133,13 +133,12 @@ impl ThroughputArguments {
         case: &TrialCase,
         trials: &mut Vec<TrialReport>,
         report: &mut Report,
-        stop: &Stop,
     ) -> Result<()> {
         let name = case.name();
         // With --target-rates the target reports its rate each second.
         let by_second = self.cases.target.target_rates;
         let length = self.short_trial.max(if by_second { BY_SECOND_NS } else { 0 });
-        let most = rig.trial(case, OfferedRate::Max, length, by_second, stop)?;
+        let most = rig.trial(case, OfferedRate::Max, length, by_second)?;
         let received = most.received_pps;
         trials.push(most);
         let max = self.rate_max.unwrap_or_else(|| received.saturating_mul(3) / 2).max(1000);
@@ -154,7 +153,7 @@ impl ThroughputArguments {
             },
         };
         let found = search(method, &[0, PARTIAL_LOSS_PPB], max, &mut |rate, duration| {
-            let trial = rig.trial(case, OfferedRate::Pps(rate), duration, false, stop)?;
+            let trial = rig.trial(case, OfferedRate::Pps(rate), duration, false)?;
             eprintln!("{name}: {}", describe_trial(&trial));
             let measured = trial.measured();
             trials.push(trial);

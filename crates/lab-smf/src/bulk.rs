@@ -68,30 +68,27 @@ impl LabSmf {
         config: &SessionsConfig,
         watch: impl FnMut() -> Result<()>,
     ) -> Result<(UpfSessionIds, ProcedureReport)> {
-        let mut sessions = UpfSessionIds::default();
-        let report = self.establish_range(config, 0..config.count, &mut sessions, false, watch)?;
+        let (identity, mut sessions) = (self.identity().clone(), UpfSessionIds::default());
+        let mut procedure = Establishment::new(config, &identity, &mut sessions, config.count);
+        let report = self.run_procedure(0..config.count, false, &mut procedure, watch)?;
+        self.set_sessions(&sessions);
         Ok((sessions, report))
     }
 
-    /// Establishes the sessions of a range. With `tolerant`, refusals are counted instead of
-    /// returned as an error.
+    /// Establishes the sessions of a range, and counts refusals.
     ///
     /// # Errors
-    /// As for [`Self::establish_all`].
+    /// Those of `watch`; a request was not answered.
     pub fn establish_range(
         &mut self,
         config: &SessionsConfig,
         range: Range<u32>,
         sessions: &mut UpfSessionIds,
-        tolerant: bool,
         watch: impl FnMut() -> Result<()>,
     ) -> Result<ProcedureReport> {
-        let count = usize::try_from(range.end).unwrap_or(usize::MAX);
-        sessions.up_seids.resize(count, 0);
-        sessions.uplink_teids.resize(count, 0);
         let identity = self.identity().clone();
-        let mut procedure = Establishment { config, identity: &identity, sessions };
-        let report = self.run_procedure(range, tolerant, &mut procedure, watch)?;
+        let mut procedure = Establishment::new(config, &identity, sessions, range.end);
+        let report = self.run_procedure(range, true, &mut procedure, watch)?;
         self.set_sessions(sessions);
         Ok(report)
     }

@@ -27,6 +27,17 @@ pub enum ChurnPattern {
     Recreate,
 }
 
+/// Which changes come how fast.
+#[derive(Debug, Clone, Copy)]
+pub struct ChurnPlan {
+    /// Kind of change.
+    pub pattern: ChurnPattern,
+    /// Requests per second.
+    pub rate: u64,
+    /// Time after which an idle UE becomes active.
+    pub idle: Duration,
+}
+
 /// Changes sessions in turn at a rate. Each session has at most one request in flight.
 #[derive(Debug)]
 pub struct Churn {
@@ -66,17 +77,14 @@ struct ChurnJob {
 }
 
 impl Churn {
-    /// Changes the sessions of `range` with `rate` requests per second. An idle UE becomes active
-    /// after `idle`.
+    /// Changes the sessions of `range` as planned.
     #[must_use]
     pub fn new(
-        pattern: ChurnPattern,
+        ChurnPlan { pattern, rate, idle }: ChurnPlan,
         config: SessionsConfig,
         smf: &LabSmf,
         sessions: UpfSessionIds,
         range: Range<u32>,
-        rate: u64,
-        idle: Duration,
     ) -> Self {
         let count = range.len().max(1);
         let work = ChurnJob {
@@ -186,7 +194,7 @@ impl ChurnJob {
                 return self.config.establishment(&self.identity, session, sequence, out);
             }
         };
-        modification(&self.config, seid, session, change, sequence, out)
+        modification(seid, change.far(&self.config, session), sequence, out)
     }
 
     fn check_answer(&mut self, step: SessionUpdateStep, message: &Message<'_>) -> Result<()> {

@@ -29,6 +29,13 @@ use crate::inbox::Inbox;
 pub const T1: Duration = Duration::from_secs(1);
 /// Maximum number of retransmissions of a request.
 pub const N1: u32 = 4;
+
+/// How often, and how fast, a request without an answer is sent.
+#[derive(Debug, Clone, Copy)]
+struct Transmissions {
+    count: u32,
+    interval: Duration,
+}
 /// Receive timeout of the socket, and interval of the search for unanswered requests.
 pub const RECEIVE_TIMEOUT: Duration = Duration::from_millis(2);
 /// Maximum length of a message: it must fit a datagram. Unit: octets.
@@ -139,8 +146,9 @@ impl LabSmf {
             AssociationSetupRequest::new(self.state.identity.node_id(), self.state.started);
         let interval = T1 / 4;
         let transmissions = timeout.as_millis().div_ceil(interval.as_millis().max(1));
-        let transmissions = u32::try_from(transmissions).unwrap_or(u32::MAX);
-        let response = self.send_until_answered(None, &request, transmissions, interval, watch)?;
+        let count = u32::try_from(transmissions).unwrap_or(u32::MAX);
+        let transmissions = Transmissions { count, interval };
+        let response = self.send_until_answered(None, &request, transmissions, watch)?;
         match message(&response)? {
             Message::AssociationSetupResponse(response) => {
                 accepted("Association Setup", response.cause, None)
@@ -191,15 +199,15 @@ impl LabSmf {
         body: &M,
         watch: impl FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
-        self.send_until_answered(seid, body, N1 + 1, T1, watch)
+        let transmissions = Transmissions { count: N1 + 1, interval: T1 };
+        self.send_until_answered(seid, body, transmissions, watch)
     }
 
     fn send_until_answered<'a, M: MessageBody<'a>>(
         &self,
         seid: Option<Seid>,
         body: &M,
-        transmissions: u32,
-        interval: Duration,
+        Transmissions { count, interval }: Transmissions,
         mut watch: impl FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
         ensure!(self.listener.is_some(), "the SMF does not listen for single answers now");
@@ -209,7 +217,7 @@ impl LabSmf {
         let datagram = buffer.get(..len).unwrap_or_default();
         let (sender, receiver) = mpsc::channel();
         let _pending = PendingRequest::new(&self.state, sequence, sender);
-        for _ in 0..transmissions {
+        for _ in 0..count {
             // The UPF may not listen yet: only a missing answer counts as a failure.
             let _ = self.state.socket.send_to(datagram, self.state.peer);
             let end = Instant::now() + interval;
@@ -226,7 +234,7 @@ impl LabSmf {
             "the UPF at {} did not answer a {} within {:?}",
             self.state.peer,
             M::TYPE,
-            interval * transmissions
+            interval * count
         )
     }
 

@@ -18,7 +18,7 @@ use adit_types::{Qfi, Seid};
 
 use crate::answer::recovery_time_stamp;
 use crate::bulk::{SessionsConfig, TeidAllocation, UpfSessionIds};
-use crate::churn::{Churn, ChurnPattern};
+use crate::churn::{Churn, ChurnPattern, ChurnPlan};
 use crate::exchange::ProcedureReport;
 use crate::identity::SmfIdentity;
 use crate::instance::InstanceEncoding;
@@ -186,7 +186,7 @@ fn refusal_ends_the_procedure_and_names_session_and_cause_unless_it_is_counted()
     assert!(text.starts_with("session 40: the UPF refused a PFCP Session Est"), "{text}");
     let (report, upf) = with_upf(Some(41), None, None, |smf| {
         let mut sessions = UpfSessionIds::default();
-        smf.establish_range(&plain(60), 0..60, &mut sessions, true, || Ok(())).unwrap()
+        smf.establish_range(&plain(60), 0..60, &mut sessions, || Ok(())).unwrap()
     });
     assert_eq!((report.count, report.failed, upf.sessions.len()), (60, 1, 59));
     assert!(report.first_failure.unwrap().starts_with("session 40: "));
@@ -344,7 +344,8 @@ fn churn(pattern: ChurnPattern) -> (ProcedureReport, MockUpf) {
         let (sessions, _) = smf.establish_all(&config, || Ok(())).unwrap();
         smf.wait_for_answers().unwrap();
         let idle = Duration::from_millis(1);
-        let mut churn = Churn::new(pattern, config, smf, sessions, 20..60, 20_000, idle);
+        let mut churn =
+            Churn::new(ChurnPlan { pattern, rate: 20_000, idle }, config, smf, sessions, 20..60);
         while churn.report().count < 300 {
             churn.step(smf).unwrap();
         }

@@ -19,6 +19,8 @@ use adit_lab_process::stop::Stop;
 
 /// File of its configuration.
 const CONFIG: &str = "adit.toml";
+/// The name of the admin socket.
+const SOCKET: &str = "admin.sock";
 /// Number of lines of adit's log shown after a failure.
 const LOG_TAIL_LINES: usize = 20;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,6 +98,17 @@ impl CoreAssignment {
     }
 }
 
+/// The ports, the execution model and the CPUs of an adit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AditSetup {
+    /// The driver of the ports.
+    pub device: PacketDevice,
+    /// Which core runs which part.
+    pub model: ExecutionModel,
+    /// The CPUs.
+    pub cores: CoreAssignment,
+}
+
 /// Access to the admin socket of a running adit.
 #[derive(Debug, Clone)]
 pub(crate) struct Admin {
@@ -148,19 +161,15 @@ impl Adit {
         binary: &Path,
         topology: &Topology,
         dir: &Path,
-        device: PacketDevice,
-        model: ExecutionModel,
-        cores: CoreAssignment,
+        setup: AditSetup,
         sections: &str,
     ) -> Result<Self> {
-        let config = dir.join(CONFIG);
-        let socket = dir.join("admin.sock");
+        let (config, device) = (dir.join(CONFIG), setup.device);
         let log = dir.join(format!("adit-{}.log", device.name()));
-        let has_corp = topology.corp.is_some();
-        let (ipv6, mtu, store) = (topology.ipv6, topology.mtu_bytes, dir.join("journal"));
-        let mut text = configuration(device, model, cores, ipv6, has_corp, mtu, [&store, &socket]);
+        let (has_corp, mtu) = (topology.corp.is_some(), topology.mtu_bytes);
+        let mut text = configuration(setup, topology.ipv6, has_corp, mtu, dir);
         if has_corp {
-            text += &corp_sections(device, model, mtu);
+            text += &corp_sections(device, setup.model, mtu);
         }
         text += sections;
         if device == PacketDevice::Kernel {
@@ -168,7 +177,8 @@ impl Adit {
         }
         fs::write(&config, text).context("write adit's configuration")?;
         let process = spawn(binary, topology, &config, &log)?;
-        let admin = Admin { binary: binary.to_owned(), socket, dir: dir.to_owned() };
+        let (binary, socket) = (binary.to_owned(), dir.join(SOCKET));
+        let admin = Admin { binary, socket, dir: dir.to_owned() };
         Ok(Self { process, admin, log })
     }
 
@@ -281,13 +291,11 @@ pub(crate) const fn queue_pairs(model: ExecutionModel) -> usize {
 }
 
 fn configuration(
-    device: PacketDevice,
-    model: ExecutionModel,
-    cores: CoreAssignment,
+    AditSetup { device, model, cores }: AditSetup,
     ipv6: bool,
     has_corp: bool,
     mtu_bytes: u16,
-    [store, socket]: [&Path; 2],
+    dir: &Path,
 ) -> String {
     let addresses = |v4: Ipv4Addr, v6: Ipv6Addr, [v4_len, v6_len]: [u8; 2]| {
         let v6 = ipv6.then(|| format!("{v6}/{v6_len}"));
@@ -330,8 +338,8 @@ fn configuration(
         routes,
         n6_instance: has_corp.then_some("internet"),
         vlans: [0; 2],
-        store: Some(store),
-        socket,
+        store: Some(&dir.join("journal")),
+        socket: &dir.join(SOCKET),
     }
     .text()
 }
@@ -346,53 +354,28 @@ mod tests {
         assert_eq!((cores.main, cores.worker), (0, 1));
         let single = CoreAssignment::among(&[5]);
         assert_eq!((single.main, single.worker), (5, 5));
-        let text = configuration(
-            PacketDevice::AfXdp,
-            ExecutionModel::RunToCompletion,
-            cores,
-            true,
-            false,
-            1500,
-            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
+        let text = |device, model, ipv6| {
+            let setup = AditSetup { device, model, cores };
+            configuration(setup, ipv6, false, 1500, Path::new("/run/x"))
+        };
+        let usual = ExecutionModel::RunToCompletion;
+        let of_af_xdp = text(PacketDevice::AfXdp, usual, true);
+        assert!(of_af_xdp.contains("device = \"net_af_xdp0,iface=n3\""));
+        assert!(of_af_xdp.contains("device = \"net_af_xdp1,iface=n6\""));
+        assert!(of_af_xdp.contains("workers = [1]"));
+        assert!(of_af_xdp.contains("next_hop = \"2001:db8:6::1\""));
+        assert!(!of_af_xdp.contains("xdp = "));
+        let of_xdp = text(PacketDevice::Xdp, usual, true);
+        assert!(of_xdp.contains("device = \"net_af_xdp1,iface=n6\""));
+        assert_eq!(of_xdp.matches("xdp = \"on\"").count(), 2);
+        let of_af_packet = text(PacketDevice::AfPacket, ExecutionModel::Pipeline, false);
+        assert!(of_af_packet.contains("device = \"kernel:packet,iface=n6\""));
+        assert!(of_af_packet.contains("receivers = [0]"));
+        assert!(!of_af_packet.contains("2001:"));
+        let of_kernel = text(PacketDevice::Kernel, usual, true);
+        assert!(
+            of_kernel.contains("\"kernel:udp\"") && of_kernel.contains("\"kernel:tun,name=adit0\"")
         );
-        assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
-        assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
-        assert!(text.contains("workers = [1]"));
-        assert!(text.contains("next_hop = \"2001:db8:6::1\""));
-        assert!(!text.contains("xdp = "));
-        let text = configuration(
-            PacketDevice::Xdp,
-            ExecutionModel::RunToCompletion,
-            cores,
-            true,
-            false,
-            1500,
-            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
-        );
-        assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
-        assert_eq!(text.matches("xdp = \"on\"").count(), 2);
-        let text = configuration(
-            PacketDevice::AfPacket,
-            ExecutionModel::Pipeline,
-            cores,
-            false,
-            false,
-            1500,
-            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
-        );
-        assert!(text.contains("device = \"kernel:packet,iface=n6\""));
-        assert!(text.contains("receivers = [0]"));
-        assert!(!text.contains("2001:"));
-        let text = configuration(
-            PacketDevice::Kernel,
-            ExecutionModel::RunToCompletion,
-            cores,
-            true,
-            false,
-            1500,
-            [Path::new("/run/x/journal"), Path::new("/run/x/admin.sock")],
-        );
-        assert!(text.contains("\"kernel:udp\"") && text.contains("\"kernel:tun,name=adit0\""));
-        assert!(text.contains("\"10.0.7.1/32\"") && !text.contains("next_hop"));
+        assert!(of_kernel.contains("\"10.0.7.1/32\"") && !of_kernel.contains("next_hop"));
     }
 }

@@ -35,7 +35,7 @@ use crate::session_state::{ServiceCounts, SessionInformation};
 use crate::sessions::{FollowUp, PendingChange, Sessions};
 use crate::setup::Setups;
 use crate::setup::canonical;
-use crate::transaction::{RequestPurpose, Retransmission, Transactions};
+use crate::transaction::{OutgoingRequest, RequestPurpose, Transactions};
 use crate::transmit::{AnsweredRequest, Transmit};
 use crate::ue_pools::PoolUsage;
 
@@ -76,13 +76,6 @@ pub(crate) struct Shutdown {
     pub is_stopping: bool,
     /// When this node announces the last usage of all sessions to the CP functions.
     pub prepare_releases_at: Option<Nanos>,
-}
-
-/// The receiver of a request of ours, and its SEID if the request is session related.
-#[derive(Debug, Clone, Copy)]
-struct RequestAddress {
-    to: SocketAddr,
-    seid: Option<Seid>,
 }
 
 /// A PFCP node in the role of a UP function.
@@ -673,7 +666,7 @@ impl Node {
         }
     }
 
-    /// Sends a request and keeps it until it is answered or has failed.
+    /// Sends a request of the node with the timers of the configuration.
     pub(crate) fn send_request<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
@@ -681,48 +674,22 @@ impl Node {
         body: &M,
         purpose: RequestPurpose,
     ) {
-        self.send_request_within(now, to, body, purpose, self.config.retransmission());
+        let timers = self.config.retransmission();
+        self.send_own(now, OutgoingRequest { to, seid: None, purpose, timers }, body);
     }
 
-    /// The same with other timers.
-    pub(crate) fn send_request_within<'m, M: MessageBody<'m>>(
+    /// Sends a request and keeps it until it is answered or has failed. Returns its sequence
+    /// number, or `None` if it exceeds a message.
+    pub(crate) fn send_own<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
-        to: SocketAddr,
+        request: OutgoingRequest<RequestPurpose>,
         body: &M,
-        purpose: RequestPurpose,
-        timers: Retransmission,
-    ) {
-        self.send_own(now, RequestAddress { to, seid: None }, body, purpose, timers);
-    }
-
-    /// Sends a session related request; `seid` is the receiver's. Returns its sequence number, or
-    /// `None` if it exceeds a message. Spec: TS 29.244 §7.2.2.4.2.
-    pub(crate) fn send_session_request<'m, M: MessageBody<'m>>(
-        &mut self,
-        now: Nanos,
-        to: SocketAddr,
-        seid: Seid,
-        body: &M,
-        purpose: RequestPurpose,
     ) -> Option<u32> {
-        let address = RequestAddress { to, seid: Some(seid) };
-        self.send_own(now, address, body, purpose, self.config.retransmission())
-    }
-
-    fn send_own<'m, M: MessageBody<'m>>(
-        &mut self,
-        now: Nanos,
-        address: RequestAddress,
-        body: &M,
-        purpose: RequestPurpose,
-        timers: Retransmission,
-    ) -> Option<u32> {
-        let RequestAddress { to, seid } = address;
         let sequence = self.transactions.reserve_sequence();
-        let bytes = self.encode(seid, sequence, body)?;
-        self.transactions.insert(now, sequence, to, bytes.clone(), purpose, timers);
-        self.transmit(M::TYPE, to, bytes);
+        let bytes = self.encode(request.seid, sequence, body)?;
+        self.transactions.insert(now, sequence, request, bytes.clone());
+        self.transmit(M::TYPE, request.to, bytes);
         if M::TYPE != MessageType::HEARTBEAT_REQUEST {
             self.transactions.set_group(sequence, self.sessions.records.last_awaited());
         }

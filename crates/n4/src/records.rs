@@ -33,7 +33,7 @@ use crate::transmit::Transmit;
 pub(crate) use encode::{RecordSources, session_value};
 pub(crate) use following::FollowedRecords;
 pub use former::FormerRecord;
-pub(crate) use former::{FormerSessionValue, FormerValue};
+pub(crate) use former::{FormerSessionRecord, FormerSessionValue, FormerValue};
 pub(crate) use restoration::{NodeRestoration, SetAsideReport};
 pub(crate) use set_aside::{SetAsideSession, SetAsideSessions};
 pub(crate) use values::{

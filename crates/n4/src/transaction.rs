@@ -85,6 +85,19 @@ impl Retransmission {
     }
 }
 
+/// A request of ours, apart from its body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutgoingRequest<P> {
+    /// The receiver.
+    pub to: SocketAddr,
+    /// The receiver's SEID, if the request is session related. Spec: TS 29.244 §7.2.2.4.2.
+    pub seid: Option<Seid>,
+    /// The meaning of its response.
+    pub purpose: P,
+    /// When it is sent again.
+    pub timers: Retransmission,
+}
+
 /// A request without a response yet.
 #[derive(Debug)]
 pub(crate) struct OwnRequest<P> {
@@ -144,16 +157,15 @@ impl<P: Copy> Transactions<P> {
         sequence
     }
 
-    /// Keeps a request that the caller sends now, and sends again at these intervals.
+    /// Keeps a request that the caller sends now as `bytes`, to send it again.
     pub(crate) fn insert(
         &mut self,
         now: Nanos,
         sequence: u32,
-        to: SocketAddr,
+        request: OutgoingRequest<P>,
         bytes: Vec<u8>,
-        purpose: P,
-        Retransmission { t1, n1 }: Retransmission,
     ) {
+        let OutgoingRequest { to, purpose, timers: Retransmission { t1, n1 }, .. } = request;
         let due = now + t1;
         self.due.insert((due, sequence));
         let request =
@@ -255,11 +267,15 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 1], port))
     }
 
+    fn request<P>(port: u16, purpose: P) -> OutgoingRequest<P> {
+        OutgoingRequest { to: peer(port), seid: None, purpose, timers: R }
+    }
+
     #[test]
     fn request_without_response_is_sent_n1_times_again_and_then_fails() {
         let mut transactions = Transactions::new(5);
         let sequence = transactions.reserve_sequence();
-        transactions.insert(Nanos(0), sequence, peer(8805), vec![1, 2], "purpose", R);
+        transactions.insert(Nanos(0), sequence, request(8805, "purpose"), vec![1, 2]);
         let mut log = Vec::new();
         while let Some(at) = transactions.poll_timeout() {
             while let Some(due) = transactions.poll_due(at, |_| false) {
@@ -276,7 +292,7 @@ mod tests {
     fn response_matches_by_peer_port_sequence_and_kind_once() {
         let mut transactions = Transactions::new(7);
         let sequence = transactions.reserve_sequence();
-        transactions.insert(Nanos(0), sequence, peer(8805), vec![], 'a', R);
+        transactions.insert(Nanos(0), sequence, request(8805, 'a'), vec![]);
         assert_eq!(transactions.take(peer(8806), sequence, |_| true), None);
         assert_eq!(transactions.take(peer(8805), sequence + 1, |_| true), None);
         assert_eq!(transactions.take(peer(8805), sequence, |&p| p == 'b'), None);
@@ -289,15 +305,15 @@ mod tests {
     fn sequence_number_wraps_and_skips_open_requests() {
         let mut transactions = Transactions::new(0xffff_ffff);
         assert_eq!(transactions.reserve_sequence(), 0x00ff_ffff);
-        transactions.insert(Nanos(0), 0, peer(1), vec![], (), R);
+        transactions.insert(Nanos(0), 0, request(1, ()), vec![]);
         assert_eq!(transactions.reserve_sequence(), 1);
     }
 
     #[test]
     fn canceled_request_is_neither_due_nor_answered() {
         let mut transactions = Transactions::new(0);
-        transactions.insert(Nanos(0), 1, peer(1), vec![], 'a', R);
-        transactions.insert(Nanos(0), 2, peer(1), vec![], 'b', R);
+        transactions.insert(Nanos(0), 1, request(1, 'a'), vec![]);
+        transactions.insert(Nanos(0), 2, request(1, 'b'), vec![]);
         transactions.cancel(|&p| p == 'a');
         assert_eq!(transactions.take(peer(1), 1, |_| true), None);
         assert_eq!(transactions.take(peer(1), 2, |_| true), Some('b'));

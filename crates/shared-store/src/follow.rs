@@ -99,8 +99,14 @@ impl<T: Transport> SharedStore<T> {
             // A primary with less than the follower has lost groups.
             let followed = store.followed.filter(|reached| *reached <= view.last);
             if let Some(mut reached) = followed
-                && (store.take_known(&mut reached, view.last, limit, known, visitor)
-                    || store.read_followed(&mut reached, view.last, limit, visitor)?)
+                && match known(reached, view.last) {
+                    Some(groups) => {
+                        store.take_known(&groups, view.last, limit, visitor);
+                        reached = view.last;
+                        true
+                    }
+                    None => store.read_followed(&mut reached, view.last, limit, visitor)?,
+                }
             {
                 store.lacking_since = None;
                 let is_caught_up = reached >= view.last;
@@ -209,26 +215,21 @@ impl<T: Transport> SharedStore<T> {
         self.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
     }
 
-    /// Yields the groups up to `last`, all of which are `known`, or waits for `limit` if there are
-    /// none. False if some are not known.
+    /// Yields known groups, which end with `last`, or waits for `limit` if there are none.
     fn take_known(
         &mut self,
-        reached: &mut GroupPosition,
+        groups: &[QueuedGroup],
         last: GroupPosition,
         limit: Duration,
-        known: KnownGroups<'_>,
         visitor: &mut dyn FnMut(FollowedChange<'_>),
-    ) -> bool {
-        let Some(groups) = known(*reached, last) else { return false };
+    ) {
         for change in groups.iter().flat_map(QueuedGroup::changes).flatten() {
             visitor(FollowedChange::Change(change));
         }
         if groups.is_empty() {
             std::thread::sleep(limit);
         }
-        *reached = last;
         self.followed = Some(last);
-        true
     }
 
     /// Yields the groups behind `reached`, and notes which ones those were. False if groups are

@@ -99,6 +99,15 @@ impl fmt::Debug for Aggregate {
     }
 }
 
+/// Names the aggregate of a slice in one direction, or of [`ALL_SESSIONS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AggregateKey {
+    /// The slice.
+    pub slice: SliceId,
+    /// The direction.
+    pub direction: Direction,
+}
+
 /// All aggregates by slice; slice zero stands for all sessions.
 #[derive(Debug, Default)]
 pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
@@ -152,11 +161,11 @@ impl Aggregates {
         self.0.is_empty()
     }
 
-    /// The aggregate of a slice, or with `SliceId(0)` of all sessions, in one direction.
+    /// The aggregate `key`, if it is configured.
     #[inline]
     #[must_use]
-    pub fn get(&self, slice: SliceId, direction: Direction) -> Option<&Aggregate> {
-        self.0.get(usize::from(slice.0))?[direction.index()].as_ref()
+    pub fn get(&self, key: AggregateKey) -> Option<&Aggregate> {
+        self.0.get(usize::from(key.slice.0))?[key.direction.index()].as_ref()
     }
 }
 
@@ -181,33 +190,32 @@ impl Leases {
 
     /// The rest of a lease. `%` keeps the index in bounds; slices are at most `SLICES_MAX`.
     #[inline]
-    const fn left(&mut self, slice: SliceId, direction: Direction) -> &mut i64 {
-        &mut self.0[slice.0 as usize % SCOPES][direction.index()]
+    const fn left(&mut self, key: AggregateKey) -> &mut i64 {
+        &mut self.0[key.slice.0 as usize % SCOPES][key.direction.index()]
     }
 
-    /// True while leases of the slice and of all sessions admit a packet of any length.
+    /// True while leases of `key` and of all sessions admit a packet of any length.
     #[inline]
     #[must_use]
-    pub const fn admit(&self, slice: SliceId, direction: Direction) -> bool {
+    pub const fn admit(&self, key: AggregateKey) -> bool {
         let Self(left) = self;
-        let of_slice = left[slice.0 as usize % SCOPES][direction.index()];
-        let of_all = left[0][direction.index()];
+        let of_slice = left[key.slice.0 as usize % SCOPES][key.direction.index()];
+        let of_all = left[0][key.direction.index()];
         of_slice > 0 && of_all > 0
     }
 
-    /// Checks whether `aggregate`, the one of `slice` and `direction`, admits a packet of any
-    /// length at `now`. Takes a lease if none is left.
+    /// Checks whether `aggregate`, the one of `key`, admits a packet of any length at `now`. Takes a
+    /// lease if none is left.
     ///
     /// # Errors
     /// When it opens.
     pub fn check_open(
         &mut self,
         aggregate: &Aggregate,
-        slice: SliceId,
-        direction: Direction,
+        key: AggregateKey,
         now: Nanos,
     ) -> Result<(), Nanos> {
-        let left = self.left(slice, direction);
+        let left = self.left(key);
         if *left > 0 {
             return Ok(());
         }
@@ -220,21 +228,15 @@ impl Leases {
         Ok(())
     }
 
-    /// Charges a packet of `bytes` octets to the leases of its slice and of all sessions, even if
+    /// Charges a packet of `bytes` octets to the leases of `key` and of all sessions, even if
     /// less is left. Once a worker owes more than a lease, it charges the debt to the aggregate,
     /// open or not.
     #[inline]
-    pub fn charge(
-        &mut self,
-        aggregates: &Aggregates,
-        slice: SliceId,
-        direction: Direction,
-        now: Nanos,
-        bytes: u16,
-    ) {
-        self.charge_one(aggregates, slice, direction, now, bytes);
-        if slice != ALL_SESSIONS {
-            self.charge_one(aggregates, ALL_SESSIONS, direction, now, bytes);
+    pub fn charge(&mut self, aggregates: &Aggregates, key: AggregateKey, now: Nanos, bytes: u16) {
+        self.charge_one(aggregates, key, now, bytes);
+        if key.slice != ALL_SESSIONS {
+            let of_all = AggregateKey { slice: ALL_SESSIONS, ..key };
+            self.charge_one(aggregates, of_all, now, bytes);
         }
     }
 
@@ -242,32 +244,19 @@ impl Leases {
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet and aggregate; part of
     // [`Leases::charge`].
-    fn charge_one(
-        &mut self,
-        aggregates: &Aggregates,
-        slice: SliceId,
-        direction: Direction,
-        now: Nanos,
-        bytes: u16,
-    ) {
-        let left = self.left(slice, direction);
+    fn charge_one(&mut self, aggregates: &Aggregates, key: AggregateKey, now: Nanos, bytes: u16) {
+        let left = self.left(key);
         *left -= i64::from(bytes);
         if *left < 0 {
-            self.settle(aggregates, slice, direction, now);
+            self.settle(aggregates, key, now);
         }
     }
 
     /// Charges a worker's debt to the aggregate, if it is more than a lease.
     #[cold]
-    fn settle(
-        &mut self,
-        aggregates: &Aggregates,
-        slice: SliceId,
-        direction: Direction,
-        now: Nanos,
-    ) {
-        let left = self.left(slice, direction);
-        let Some(aggregate) = aggregates.get(slice, direction) else { return };
+    fn settle(&mut self, aggregates: &Aggregates, key: AggregateKey, now: Nanos) {
+        let left = self.left(key);
+        let Some(aggregate) = aggregates.get(key) else { return };
         if *left < -aggregate.lease() {
             aggregate.take(now, left.unsigned_abs(), true);
             *left = 0;
@@ -282,7 +271,11 @@ mod tests {
 
     use super::*;
 
-    const AT: (SliceId, Direction) = (SliceId(2), Direction::Uplink);
+    const KEY: AggregateKey = key(2, Direction::Uplink);
+
+    const fn key(slice: u8, direction: Direction) -> AggregateKey {
+        AggregateKey { slice: SliceId(slice), direction }
+    }
 
     fn aggregates(kbps: u64, depth: Nanos) -> Aggregates {
         let limit = RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Shaped);
@@ -293,11 +286,11 @@ mod tests {
     #[test]
     fn rates_are_found_by_slice_and_direction() {
         let shared = aggregates(1000, Nanos(0));
-        assert!(shared.get(SliceId(2), Direction::Uplink).is_some());
+        assert!(shared.get(KEY).is_some());
         for (slice, direction) in
             [(0, Direction::Uplink), (2, Direction::Downlink), (3, Direction::Uplink)]
         {
-            assert!(shared.get(SliceId(slice), direction).is_none());
+            assert!(shared.get(key(slice, direction)).is_none());
         }
         assert!(Aggregates::new(&[[RateLimit::UNLIMITED; 2]]).is_empty());
     }
@@ -312,7 +305,7 @@ mod tests {
         let others = [[none; 2], [none; 2], [limit, none]];
         assert!(shared.can_become(&others));
         shared.set_limits(&others);
-        assert_eq!(shared.get(AT.0, AT.1).unwrap().limit(), limit);
+        assert_eq!(shared.get(KEY).unwrap().limit(), limit);
         assert!(!shared.can_become(&[[none; 2], [none; 2], [none; 2]]), "one goes");
         assert!(!shared.can_become(&[[none; 2], [limit, none], [limit, none]]), "one comes");
         assert!(!shared.can_become(&others[..2]), "a slice goes");
@@ -325,14 +318,14 @@ mod tests {
         // Miri runs a hundredth of the time.
         const SHARE: u64 = if cfg!(miri) { 100 } else { 1 };
         let shared = aggregates(1_000_000, Nanos::from_millis(1));
-        let aggregate = shared.get(AT.0, AT.1).unwrap();
+        let aggregate = shared.get(KEY).unwrap();
         let mut workers = [(); 3].map(|()| Leases::new(&shared));
         let (mut bytes, mut now) = (0_u64, Nanos::from_secs(1));
         let end = now + Nanos(100_000_000 / SHARE);
         while now < end {
             for worker in &mut workers {
-                if worker.check_open(aggregate, AT.0, AT.1, now).is_ok() {
-                    worker.charge(&shared, AT.0, AT.1, now, 1000);
+                if worker.check_open(aggregate, KEY, now).is_ok() {
+                    worker.charge(&shared, KEY, now, 1000);
                     bytes += 1000;
                 }
             }
@@ -348,35 +341,35 @@ mod tests {
     #[test]
     fn leases_admit_packets_until_they_are_used_up() {
         let shared = aggregates(1_000_000, Nanos::from_millis(1));
-        let aggregate = shared.get(AT.0, AT.1).unwrap();
+        let aggregate = shared.get(KEY).unwrap();
         let mut leases = Leases::new(&shared);
-        assert!(leases.admit(SliceId(0), AT.1), "nothing limits all sessions");
-        assert!(leases.admit(AT.0, Direction::Downlink), "nor this direction of the slice");
-        assert!(!leases.admit(AT.0, AT.1), "nothing is leased yet");
+        assert!(leases.admit(key(0, KEY.direction)), "nothing limits all sessions");
+        assert!(leases.admit(key(2, Direction::Downlink)), "nor this direction of the slice");
+        assert!(!leases.admit(KEY), "nothing is leased yet");
         let now = Nanos::from_secs(1);
-        leases.check_open(aggregate, AT.0, AT.1, now).unwrap();
+        leases.check_open(aggregate, KEY, now).unwrap();
         // A lease of 50 µs at 1 Gb/s is 6250 octets.
         for _ in 0..7 {
-            assert!(leases.admit(AT.0, AT.1));
-            leases.charge(&shared, AT.0, AT.1, now, 1000);
+            assert!(leases.admit(KEY));
+            leases.charge(&shared, KEY, now, 1000);
         }
-        assert!(!leases.admit(AT.0, AT.1));
+        assert!(!leases.admit(KEY));
         assert_eq!(aggregate.taken_bytes(), 6250);
     }
 
     #[test]
     fn forced_debt_delays_other_workers() {
         let shared = aggregates(8000, Nanos(0));
-        let aggregate = shared.get(AT.0, AT.1).unwrap();
+        let aggregate = shared.get(KEY).unwrap();
         let [mut one, mut other] = [(); 2].map(|()| Leases::new(&shared));
         let now = Nanos::from_secs(1);
         // 1 MB/s: 100 packets of 1000 octets are a tenth of a second.
         for _ in 0..100 {
-            one.charge(&shared, AT.0, AT.1, now, 1000);
+            one.charge(&shared, KEY, now, 1000);
         }
-        let opens = other.check_open(aggregate, AT.0, AT.1, now).unwrap_err();
+        let opens = other.check_open(aggregate, KEY, now).unwrap_err();
         let late = opens.since(now);
         assert!((Nanos::from_millis(98)..=Nanos::from_millis(101)).contains(&late), "{late:?}");
-        assert!(other.check_open(aggregate, AT.0, AT.1, opens).is_ok());
+        assert!(other.check_open(aggregate, KEY, opens).is_ok());
     }
 }

@@ -403,8 +403,8 @@ impl<'a> FastRuleCellRef<'a> {
 
     /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an
     /// earlier packet passed them at `now`, all of them were idle before it, and they are open.
-    /// Returns whether it did; if not, [`TablesView::try_charge`](crate::TablesView::try_charge)
-    /// decides. For the worker that owns the session only.
+    /// Returns whether it did; if not, [`FastRuleSnapshot::try_charge`] decides. For the worker that
+    /// owns the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with busy buckets.
     #[must_use]
@@ -525,8 +525,7 @@ impl<'a> FastRuleSnapshot<'a> {
 
     /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if
     /// all of them are idle at `now` and their limits are known. Returns whether it did; if not,
-    /// [`TablesView::try_charge`](crate::TablesView::try_charge) decides. For the worker that owns
-    /// the session only.
+    /// [`FastRuleSnapshot::try_charge`] decides. For the worker that owns the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with buckets.
     #[must_use]
@@ -534,8 +533,13 @@ impl<'a> FastRuleSnapshot<'a> {
         self.cell.charge.try_charge_idle(self.rule.flags(), now, bytes)
     }
 
-    /// [`TablesView::try_charge`](crate::TablesView::try_charge) with the buckets of the session.
-    pub(crate) fn try_charge(&self, pair: MeterPair<'_>, now: Nanos, bytes: u16) -> bool {
+    /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if
+    /// all of them are open at `now`. Returns whether it did; if not, no charge is deferred. `pair`
+    /// has the session's own buckets, as in [`MeterPair::try_charge`]; see
+    /// [`TablesView::pair_as_is`](crate::TablesView::pair_as_is). For the worker that owns the
+    /// session only.
+    #[must_use]
+    pub fn try_charge(&self, pair: MeterPair<'_>, now: Nanos, bytes: u16) -> bool {
         let rule = ChargedRule { head: self.rule.flags(), which: self.rule.meters() };
         self.cell.charge.try_charge(pair, rule, now, bytes)
     }

@@ -8,7 +8,7 @@
 use core::fmt;
 
 use adit_rules::rule::ue_ipv6_key;
-use adit_types::{IpPrefix, SessionIndex};
+use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, SessionIndex};
 
 use crate::key_table::{KeyRefused, KeyTable, KeyWriter};
 use crate::publish::Epoch;
@@ -39,6 +39,23 @@ const fn key(bits: u64, len: u32) -> u64 {
 /// An IPv4 address in the upper half of a key.
 const fn ipv4_key(addr: u32) -> u64 {
     (addr as u64) << 32
+}
+
+/// A prefix of a family: `len` bits of an address of 64 bits.
+#[derive(Clone, Copy)]
+struct FramedPrefix {
+    bits: u64,
+    len: u8,
+}
+
+impl FramedPrefix {
+    const fn v4(prefix: Ipv4Prefix) -> Self {
+        Self { bits: ipv4_key(prefix.addr().to_bits()), len: prefix.len() }
+    }
+
+    fn v6(prefix: Ipv6Prefix) -> Self {
+        Self { bits: ue_ipv6_key(prefix.addr()), len: prefix.len() }
+    }
 }
 
 impl FramedPrefixes {
@@ -122,8 +139,7 @@ impl FramedPrefixesWriter {
     fn insert(
         &mut self,
         lengths: &FramedPrefixes,
-        bits: u64,
-        len: u8,
+        FramedPrefix { bits, len }: FramedPrefix,
         session: SessionIndex,
     ) -> Result<bool, KeyRefused> {
         // A prefix as long as a key is an address key.
@@ -137,8 +153,7 @@ impl FramedPrefixesWriter {
     fn remove(
         &mut self,
         lengths: &FramedPrefixes,
-        bits: u64,
-        len: u8,
+        FramedPrefix { bits, len }: FramedPrefix,
         session: SessionIndex,
         epoch: Epoch,
     ) -> bool {
@@ -186,13 +201,11 @@ impl FramedWriter {
     ) -> Result<bool, KeyRefused> {
         match prefix {
             IpPrefix::V4(prefix) if prefix.len() < 32 => {
-                let bits = ipv4_key(prefix.addr().to_bits());
-                self.v4.insert(&self.routes.v4, bits, prefix.len(), session)
+                self.v4.insert(&self.routes.v4, FramedPrefix::v4(prefix), session)
             }
             IpPrefix::V4(_) => Err(KeyRefused::Reserved),
             IpPrefix::V6(prefix) => {
-                let bits = ue_ipv6_key(prefix.addr());
-                self.v6.insert(&self.routes.v6, bits, prefix.len(), session)
+                self.v6.insert(&self.routes.v6, FramedPrefix::v6(prefix), session)
             }
         }
     }
@@ -202,12 +215,10 @@ impl FramedWriter {
     pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {
-                let bits = ipv4_key(prefix.addr().to_bits());
-                self.v4.remove(&self.routes.v4, bits, prefix.len(), session, epoch)
+                self.v4.remove(&self.routes.v4, FramedPrefix::v4(prefix), session, epoch)
             }
             IpPrefix::V6(prefix) => {
-                let bits = ue_ipv6_key(prefix.addr());
-                self.v6.remove(&self.routes.v6, bits, prefix.len(), session, epoch)
+                self.v6.remove(&self.routes.v6, FramedPrefix::v6(prefix), session, epoch)
             }
         }
     }

@@ -50,7 +50,7 @@ mod ues;
 mod usage;
 
 pub use adit_types::IpPrefix;
-pub use aggregates::{ALL_SESSIONS, Aggregate, Aggregates, Leases};
+pub use aggregates::{ALL_SESSIONS, Aggregate, AggregateKey, Aggregates, Leases};
 pub use charging::MeterPair;
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{

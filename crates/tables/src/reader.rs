@@ -6,7 +6,7 @@ use adit_rules::compile::FilterKey;
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{FAST_RULE_URRS_MAX, NextHop, PublishedRules};
 use adit_types::{
-    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
+    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
     SessionIndex, Teid, UsageSlot, WorkerId,
 };
 
@@ -16,7 +16,7 @@ use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::excess_counters::WaitCounts;
 use crate::fast_rule::FastRuleTable;
-use crate::fast_rule_cell::{CellFlags, CellKind, FastRuleCellRef, FastRuleSnapshot};
+use crate::fast_rule_cell::{CellFlags, CellKind, FastRuleCellRef};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPairs, MeterTable};
@@ -529,21 +529,12 @@ impl<'a> TablesView<'a> {
         true
     }
 
-    /// Charges a packet of `bytes` octets to the buckets of `rule`, the fast rule of a direction of
-    /// a session, if all of them are open at `now`. Returns whether it did; if not, no charge is
-    /// deferred. The rule is that of the cell of this direction. For the worker that owns the
-    /// session only. The buckets are the session's own, as in [`MeterPair::try_charge`].
+    /// [`TablesView::meter_pair`], with a charge deferred as it is, for
+    /// [`FastRuleSnapshot::try_charge`](crate::FastRuleSnapshot::try_charge).
+    #[inline]
     #[must_use]
-    pub fn try_charge(
-        &self,
-        rule: &FastRuleSnapshot<'a>,
-        session: SessionIndex,
-        direction: Direction,
-        now: Nanos,
-        bytes: u16,
-    ) -> bool {
-        let pair = self.tables.meters.pair(session, direction);
-        pair.is_some_and(|pair| rule.try_charge(pair, now, bytes))
+    pub fn pair_as_is(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
+        self.tables.meters.pair(session, direction)
     }
 
     /// True if a packet of `bytes` octets would be charged to the buckets `which` of a direction of

@@ -137,25 +137,8 @@ pub const fn is_error(kind: u8) -> bool {
     kind < 128 || kind == REDIRECT
 }
 
-/// Writes an echo request or reply (`kind`). Returns its octets, 8 and the data.
-///
-/// # Errors
-/// `Truncated` when `out` is shorter.
-pub fn emit_echo(
-    out: &mut [u8],
-    pseudo: &PseudoHeader,
-    kind: u8,
-    identifier: u16,
-    sequence: u16,
-    data: &[u8],
-) -> Result<usize, Malformed> {
-    let word = u32::from(identifier) << 16 | u32::from(sequence);
-    emit(out, pseudo, &Icmpv6Header::new(kind, 0, word), data)
-}
-
 /// Turns the echo request `message` into its reply in place. The caller swaps the addresses of the
-/// packet, which does not change the checksum; a wrong checksum stays wrong. A request to a
-/// multicast address needs [`emit_echo`] instead.
+/// packet, which does not change the checksum; a wrong checksum stays wrong.
 ///
 /// # Errors
 /// `Truncated` below 8 octets; `BadField` unless it is an echo request of code 0.
@@ -240,10 +223,14 @@ mod tests {
     // 0047 + 8000 + 1234 + 0001 + 4869 = dae5, so that the checksum is 251a.
     const ECHO: [u8; 10] = [128, 0, 0x25, 0x1a, 0x12, 0x34, 0, 1, 0x48, 0x69];
 
+    fn echo(out: &mut [u8], kind: u8, identifier: u16) -> Result<usize, Malformed> {
+        emit(out, &PSEUDO, &Icmpv6Header::new(kind, 0, u32::from(identifier) << 16 | 1), b"Hi")
+    }
+
     #[test]
     fn icmpv6_echo_known_octets_parse_and_emit() {
         let mut out = [0xa5; 10];
-        assert_eq!(emit_echo(&mut out, &PSEUDO, ECHO_REQUEST, 0x1234, 1, b"Hi"), Ok(10));
+        assert_eq!(echo(&mut out, ECHO_REQUEST, 0x1234), Ok(10));
         assert_eq!(out, ECHO);
         let (header, data) = Icmpv6Header::parse(&PSEUDO, &ECHO).unwrap();
         assert_eq!((header.kind(), header.code(), data), (128, 0, &b"Hi"[..]));
@@ -259,8 +246,8 @@ mod tests {
     fn icmpv6_echo_reply_in_place_equals_the_emitted_one() {
         for identifier in 0..=u16::MAX {
             let (mut request, mut reply) = ([0xa5; 10], [0xa5; 10]);
-            emit_echo(&mut request, &PSEUDO, ECHO_REQUEST, identifier, 1, b"Hi").unwrap();
-            emit_echo(&mut reply, &PSEUDO, ECHO_REPLY, identifier, 1, b"Hi").unwrap();
+            echo(&mut request, ECHO_REQUEST, identifier).unwrap();
+            echo(&mut reply, ECHO_REPLY, identifier).unwrap();
             assert_eq!(echo_reply_in_place(&mut request), Ok(()));
             assert_eq!(request, reply);
         }

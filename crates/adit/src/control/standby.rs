@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use adit_n4::{Node, NodeRecord};
 use adit_shared_store::store_thread::StoreLink;
-use adit_store::RecordKind;
+use adit_store::{RecordChange, RecordKind};
 use adit_types::Nanos;
 use anyhow::{Context, bail};
 use tracing::info;
@@ -15,7 +15,7 @@ use crate::control_parts::active_addresses::{self, ActiveAddresses};
 use crate::control_parts::standstill::Standstill;
 use crate::control_parts::{ServingRole, StandbyParts};
 use crate::record_store::replication::active_store;
-use crate::record_store::standby_thread::{FollowedRecord, StandbyNews};
+use crate::record_store::standby_thread::StandbyNews;
 
 /// News of the store that are handled in one turn.
 const NEWS_PER_TURN: usize = 16;
@@ -67,15 +67,15 @@ impl ControlThread {
                 Some(StandbyNews::AllBegin) => node.begin_reading_again(),
                 Some(StandbyNews::AllEnd) => node.end_reading_again(now),
                 Some(StandbyNews::Records(records)) => {
-                    for FollowedRecord { kind, name, value } in records {
-                        if is_of_another_node(node, kind, value.as_deref()) {
+                    for record in records {
+                        if is_of_another_node(node, &record) {
                             let why = "the records in the store are those of another start of the node: restart \
                                        this adit to follow them";
                             self.end = Some(ControlEnd::Failed(why.to_owned()));
                             return;
                         }
                         // The node records an event for those that it cannot read.
-                        let _ = node.follow_record(now, kind, &name, value.as_deref());
+                        let _ = node.follow_record(now, &record);
                     }
                 }
                 Some(StandbyNews::Taken) => *taken = Some(Instant::now()),
@@ -128,8 +128,9 @@ impl ControlThread {
 }
 
 /// True for the record of a node that started at another time than this one.
-fn is_of_another_node(node: &Node, kind: RecordKind, value: Option<&[u8]>) -> bool {
-    let record = value.filter(|_| kind == RecordKind::Node).map(NodeRecord::from_octets);
+fn is_of_another_node(node: &Node, record: &RecordChange) -> bool {
+    let value = record.value.as_deref().filter(|_| record.kind == RecordKind::Node);
+    let record = value.map(NodeRecord::from_octets);
     let started = node.config().recovery_time_stamp;
     record.and_then(Result::ok).is_some_and(|record| record.recovery_time_stamp != started)
 }

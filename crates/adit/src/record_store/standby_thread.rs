@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use adit_shared_store::tail_thread::TailReport;
 use adit_shared_store::{FollowProgress, FollowedChange, LeaseAnswer, SharedStoreFigures};
-use adit_store::{GroupPosition, RecordKind, RecordName, RecordStore, StoreError};
+use adit_store::{GroupPosition, RecordChange, RecordKind, RecordName, RecordStore, StoreError};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
@@ -36,21 +36,13 @@ const RECORDS_PER_BATCH: usize = 256;
 /// Batches of them that wait at most.
 const BATCHES_MAX: usize = 16;
 
-/// A record of the active adit has this value, or none.
-#[derive(Debug)]
-pub(crate) struct FollowedRecord {
-    pub kind: RecordKind,
-    pub name: RecordName,
-    pub value: Option<Vec<u8>>,
-}
-
 /// Messages to the control thread, in this order.
 #[derive(Debug)]
 pub(crate) enum StandbyNews {
     /// All records follow. Those known before that are not among them are gone.
     AllBegin,
     /// Changed records.
-    Records(Vec<FollowedRecord>),
+    Records(Vec<RecordChange>),
     /// All records have been sent.
     AllEnd,
     /// This process holds the lease and has forwarded everything that earlier holders wrote. The
@@ -379,7 +371,7 @@ impl StandbyFollower {
             // Progress of this process as the active adit stored it.
             FollowedChange::Change(change) if change.key.kind == RecordKind::Standby => {}
             FollowedChange::Change(change) => {
-                batch.push(FollowedRecord {
+                batch.push(RecordChange {
                     kind: change.key.kind,
                     name: RecordName::of(change.key.id),
                     value: change.value.map(<[u8]>::to_vec),

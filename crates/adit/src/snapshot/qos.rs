@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use adit_rules::{Excess, QerMeter, RateLimit};
 use adit_session::{QerPacketRate, Session, SessionStore};
-use adit_tables::{ALL_SESSIONS, MeterTraffic};
+use adit_tables::{ALL_SESSIONS, AggregateKey, MeterTraffic};
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use adit_types::{BitRate, Direction, Nanos, QerId, Seid, SessionIndex, SliceId};
 use serde::Serialize;
@@ -180,7 +180,9 @@ impl AggregateRow {
         let slices = slices.map(|(id, slice)| (SliceId(id), slice.rates, Some(slice)));
         for (id, rates, slice) in core::iter::once(all).chain(slices) {
             for direction in DIRECTIONS {
-                let Some(aggregate) = aggregates.get(id, direction) else { continue };
+                let Some(aggregate) = aggregates.get(AggregateKey { slice: id, direction }) else {
+                    continue;
+                };
                 let s_nssai = slice.and_then(|slice| slice.s_nssai);
                 let network_instance = slice.and_then(|slice| slice.network_instance.as_deref());
                 rows.push(Self {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use adit_kernel::idle::Doorbell;
-use adit_n4::Node;
 use adit_rules::{
     DropReason, DroppedFor, TapFilter, TapId, TapItem, TapKey, TapRequest, WorkerCommand,
 };
@@ -246,17 +245,17 @@ impl TapHub {
         Ok(TapStream { question, names, notes, news })
     }
 
-    /// Passes records on, and ends taps.
+    /// Passes records on, and ends taps. Returns the sessions that offloads left to the workers for
+    /// the ended ones.
     pub(crate) fn turn(
         &mut self,
         now: Nanos,
-        node: &mut Node,
-        publisher: &mut Publisher,
         commands: &mut [Producer<WorkerCommand>],
         bells: &[Doorbell],
-    ) {
+    ) -> Vec<SessionIndex> {
+        let mut freed = Vec::new();
         if self.taps.iter().all(Option::is_none) {
-            return;
+            return freed;
         }
         for ring in &mut self.rings {
             for _ in 0..ITEMS_PER_TURN {
@@ -269,14 +268,11 @@ impl TapHub {
             tap.check(now);
             tap.stop(id, commands, bells);
             if tap.is_over() {
-                if let Some(session) = tap.withheld
-                    && publisher.release_withheld(session)
-                {
-                    node.republish(session);
-                }
+                freed.extend(tap.withheld);
                 *place = None;
             }
         }
+        freed
     }
 }
 

@@ -33,6 +33,11 @@ fn pkts_per_turn(size: &BenchSize) -> usize {
     HANDOFF_RING_LEN / 2 / size.burst * size.burst
 }
 
+/// Turns before those that count.
+fn warm_up_turns(size: &BenchSize) -> usize {
+    (4 * size.sessions).div_ceil(pkts_per_turn(size))
+}
+
 /// The thread whose turn it is.
 struct TurnOfThread(AtomicU8);
 
@@ -162,12 +167,10 @@ impl TwoCores<'_> {
                 worker(reader, Vec::new(), size.burst, SHAPED_PKTS_MAX).with_handoff(handoff)
             }
         };
-        let turns = size.packets.div_ceil(pkts_per_turn(size) * ROUNDS);
-        let warm_up = (4 * size.sessions).div_ceil(pkts_per_turn(size));
+        let warm_up = warm_up_turns(size);
         let mut cycles: [Vec<u64>; 2] = std::thread::scope(|scope| {
             let working = scope.spawn(|| self.run_worker(worker, io, pkts_per_turn(size)));
-            let receiving = scope
-                .spawn(|| self.run_receiver(receiver, &sessions, size, packet, turns + warm_up));
+            let receiving = scope.spawn(|| self.run_receiver(receiver, &sessions, size, packet));
             let both = [receiving.join(), working.join()];
             let [receiving, working] = both.map(|end| end.map_err(|_| anyhow!("a thread's fault")));
             anyhow::Ok([receiving??, working??])
@@ -185,8 +188,8 @@ impl TwoCores<'_> {
         sessions: &[BenchSession],
         size: &BenchSize,
         packet: BenchPacket,
-        turns: usize,
     ) -> anyhow::Result<Vec<u64>> {
+        let turns = size.packets.div_ceil(pkts_per_turn(size) * ROUNDS) + warm_up_turns(size);
         let _end = EndOfTurns(&self.turns);
         adit_dpdk::pin_current_thread(self.cpus[0])?;
         let _registered = adit_dpdk::register_thread(self.eal)?;

@@ -41,7 +41,7 @@ const HOPS: u8 = 4;
 ///
 /// # Errors
 /// As [`event_driven`].
-pub(super) fn settings(eal: &Eal, pool: &Mempool, size: &BenchSize) -> anyhow::Result<Vec<Value>> {
+pub(super) fn settings(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Vec<Value>> {
     let packet = BenchPacket::uplink(BenchProfile::USUAL.family());
     let queues = QueuesCase::merged();
     let mut rows = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn settings(eal: &Eal, pool: &Mempool, size: &BenchSize) -> anyhow::R
             all.push((name, SchedulerSettings { arguments, ..usual.clone() }));
         }
         for (name, settings) in all {
-            let mut row = event_driven(eal, pool, size, &settings, &queues, packet)?;
+            let mut row = event_driven(pool, size, &settings, &queues, packet)?;
             row["setting"] = json!(name);
             rows.push(row);
         }
@@ -187,7 +187,6 @@ fn run_scheduler(scheduler: &mut Option<EventScheduler>, cycles: &mut u64) {
 /// # Errors
 /// The scheduler does not start; a packet was lost.
 pub(super) fn event_driven(
-    eal: &Eal,
     pool: &Mempool,
     size: &BenchSize,
     settings: &SchedulerSettings,
@@ -203,7 +202,7 @@ pub(super) fn event_driven(
     let packet_queues = queues.of_packets().count();
     let depth = usize::from(settings.dequeue_depth);
     let (ports, mut scheduler) =
-        open(eal, settings, queues.schedules().zip(queues.priorities()), links)?;
+        open(pool.eal(), settings, queues.schedules().zip(queues.priorities()), links)?;
     let flows = SharedFlows::new(usize::try_from(settings.flows)?, queues, count);
     let mut parts = readers.into_iter().zip(ports);
     let (reader, port) = parts.next().context("a worker")?;
@@ -303,15 +302,11 @@ fn leave(
 ///
 /// # Errors
 /// The scheduler does not start, or refuses an event.
-pub(super) fn hop(
-    eal: &Eal,
-    pool: &Mempool,
-    size: &BenchSize,
-    driver: EventDriver,
-) -> anyhow::Result<Value> {
+pub(super) fn hop(pool: &Mempool, size: &BenchSize, driver: EventDriver) -> anyhow::Result<Value> {
     let settings = SchedulerSettings::new(driver, size.burst)?;
     let queues = core::iter::repeat_n((ScheduleType::Atomic, 128), HOPS.into());
-    let (mut ports, mut scheduler) = open(eal, &settings, queues, vec![(0..HOPS).collect()])?;
+    let (mut ports, mut scheduler) =
+        open(pool.eal(), &settings, queues, vec![(0..HOPS).collect()])?;
     let port = &mut ports[0];
     let mut events = EventBurst::new();
     let mut next = 0_u32;

@@ -2,7 +2,9 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
-use adit_tables::{CellFlags, FastRuleCellRef, FastRuleSnapshot, MeterPair, TablesView, prefetch};
+use adit_tables::{
+    AggregateKey, CellFlags, FastRuleCellRef, FastRuleSnapshot, MeterPair, TablesView, prefetch,
+};
 use adit_types::Direction;
 
 use super::FastPackets;
@@ -251,7 +253,8 @@ fn pass_other_buckets(
 ) -> Option<()> {
     let rule = packet.cell?.read().filter(|rule| rule.flags() == flags)?;
     let (session, bytes) = (packet.session, packet.len);
-    if rule.meters() == 0 || ctx.view.try_charge(&rule, session, direction, ctx.now, bytes) {
+    let try_charge = |pair| rule.try_charge(pair, ctx.now, bytes);
+    if rule.meters() == 0 || ctx.view.pair_as_is(session, direction).is_some_and(try_charge) {
         return Some(());
     }
     queue_if_shaped(ctx, direction, QueueTicket::of(&rule), packet, burst)
@@ -347,7 +350,8 @@ fn pass_aggregates<const IS_TRIAL: bool>(
         return queue_if_shaped(ctx, direction, ticket, packet, burst);
     }
     // No queue waits for its turn and leases are left: no need to check each aggregate.
-    let is_open_at_once = burst.contended.is_empty() && burst.leases.admit(terms.slice, direction);
+    let key = AggregateKey { slice, direction };
+    let is_open_at_once = burst.contended.is_empty() && burst.leases.admit(key);
     let is_admitted = guarantee == Guarantee::Whole || is_open_at_once;
     if !is_admitted
         && let Err(closed) =

@@ -145,8 +145,8 @@ impl<'s> PipelineThreads<'s> {
         let setup =
             ThreadSetup { scheduling: workload.io_scheduling(), ready: starter.ready.clone() };
         let (io_start, start) = channel();
-        let planned = workload.ttis;
-        let body = move || io_thread(setup, &start, &uplink_activations, planned, stop, begun);
+        let releases = TtiReleases { planned: workload.ttis, begun, stop };
+        let body = move || io_thread(setup, &start, &uplink_activations, releases);
         let io = starter.spawn("io".to_owned(), body)?;
         drop(starter);
         for result in ready {
@@ -265,14 +265,20 @@ impl Stage {
     }
 }
 
-/// Releases each TTI in time. After a delay of more than a TTI it goes on with the current one.
+/// The TTIs that the I/O thread releases.
+struct TtiReleases<'e> {
+    planned: u64,
+    /// TTIs that have begun.
+    begun: &'e AtomicU64,
+    stop: &'e Stop,
+}
+
+/// TtiReleases each TTI in time. After a delay of more than a TTI it goes on with the current one.
 fn io_thread(
     setup: ThreadSetup,
     start: &Receiver<TtiGrid>,
     uplinks: &[SyncSender<u64>],
-    planned: u64,
-    stop: &Stop,
-    begun: &AtomicU64,
+    TtiReleases { planned, begun, stop }: TtiReleases<'_>,
 ) -> Vec<StageRun> {
     let mut released = records(planned);
     if !setup.enter() {

@@ -1,12 +1,9 @@
 //! Establishes, deletes and changes sessions during a measurement.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 
 use super::{NO_SESSIONS, Rig, serve_while};
-use adit_lab_process::stop::Stop;
-use adit_lab_smf::churn::{Churn, ChurnPattern};
+use adit_lab_smf::churn::{Churn, ChurnPlan};
 use adit_lab_smf::exchange::ProcedureReport;
 
 impl Rig {
@@ -20,17 +17,17 @@ impl Rig {
     ///
     /// # Errors
     /// The target does not support sessions or has ended; a request was not answered.
-    pub(crate) fn grow(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
+    pub(crate) fn grow(&mut self, count: u32) -> Result<ProcedureReport> {
         let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let from = self.session_count();
         let smf = self.smf.as_mut().context(NO_SESSIONS)?;
-        let (sessions, target) = (&mut self.sessions, &mut self.target);
+        let (sessions, target, stop) = (&mut self.sessions, &mut self.target, &self.stop);
         let report = serve_while(
             &self.bench,
             || self.engine.serve(),
             || {
                 let watch = || stop.check().and_then(|()| target.check());
-                smf.establish_range(config, from..count.max(from), sessions, true, watch)
+                smf.establish_range(config, from..count.max(from), sessions, watch)
             },
         )?;
         smf.answer_in_background()?;
@@ -41,10 +38,10 @@ impl Rig {
     ///
     /// # Errors
     /// As for [`Self::grow`]; a deletion was refused.
-    pub(crate) fn shrink(&mut self, count: u32, stop: &Stop) -> Result<ProcedureReport> {
+    pub(crate) fn shrink(&mut self, count: u32) -> Result<ProcedureReport> {
         let from = self.session_count();
         let smf = self.smf.as_mut().context(NO_SESSIONS)?;
-        let target = &mut self.target;
+        let (target, stop) = (&mut self.target, &self.stop);
         let report = serve_while(
             &self.bench,
             || self.engine.serve(),
@@ -65,13 +62,7 @@ impl Rig {
     ///
     /// # Errors
     /// The target does not support sessions.
-    pub(crate) fn begin_churn(
-        &mut self,
-        pattern: ChurnPattern,
-        rate: u64,
-        count: u32,
-        idle: Duration,
-    ) -> Result<()> {
+    pub(crate) fn begin_churn(&mut self, plan: ChurnPlan, count: u32) -> Result<()> {
         let config = self.sessions_config.as_ref().context(NO_SESSIONS)?;
         let all = self.session_count();
         let smf = self.smf.as_mut().context(NO_SESSIONS)?;
@@ -79,7 +70,7 @@ impl Rig {
         let count = count.min(all);
         let range = all - count..all;
         let sessions = self.sessions.clone();
-        self.churn = Some(Churn::new(pattern, config.clone(), smf, sessions, range, rate, idle));
+        self.churn = Some(Churn::new(plan, config.clone(), smf, sessions, range));
         Ok(())
     }
 

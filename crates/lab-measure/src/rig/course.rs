@@ -10,7 +10,6 @@ use crate::groups::SessionGroup;
 use adit_lab_engine::pacer::RateStep;
 use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
 use adit_lab_engine::trial::{TrialConfig, TrialOutcome};
-use adit_lab_process::stop::Stop;
 
 impl Rig {
     /// Makes an uplink and a downlink stream for each group. The packets of its sessions alternate.
@@ -51,12 +50,11 @@ impl Rig {
         courses: Vec<Vec<RateStep>>,
         duration_ns: u64,
         window_ns: u64,
-        stop: &Stop,
     ) -> Result<TrialOutcome> {
         let config = self.trial_config(courses, 0, duration_ns);
         let config = TrialConfig { quiet_ns: DRAIN_NS, window_ns, ..config };
         self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
         self.live.rate_pps.store(0, Ordering::Relaxed);
-        self.run_trial(&config, "rates", stop)
+        self.run_trial(&config, "rates")
     }
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow};
 use super::{Rig, TrialCase};
 use crate::target::load::{LOAD_TRIAL_NS, LoadReading};
 use adit_lab_engine::pacer::OfferedRate;
-use adit_lab_process::stop::{Stop, environment};
+use adit_lab_process::stop::environment;
 
 impl Rig {
     /// Runs the case at `pps` packets per second, whatever is lost, and reads the load of the
@@ -14,7 +14,7 @@ impl Rig {
     /// # Errors
     /// The target is no adit that the tester started, or has ended;
     /// [`Interrupted`](adit_lab_process::stop::Interrupted).
-    pub(crate) fn load(&mut self, case: &TrialCase, pps: u64, stop: &Stop) -> Result<LoadReading> {
+    pub(crate) fn load(&mut self, case: &TrialCase, pps: u64) -> Result<LoadReading> {
         let probe = self.target.load_probe().ok_or_else(|| {
             environment(
                 "--load is for the adit that adit-lab starts; other targets do not report it",
@@ -26,11 +26,11 @@ impl Rig {
             std::thread::scope(|scope| {
                 let reader = scope.spawn(|| probe.read());
                 let rate = OfferedRate::Pps(pps);
-                self.run(case, rate, LOAD_TRIAL_NS, false, "load", stop)?;
+                self.run(case, rate, LOAD_TRIAL_NS, "load")?;
                 reader.join().map_err(|_| anyhow!("the thread that reads the load panicked"))?
             })
         };
-        stop.check()?;
+        self.stop.check()?;
         self.target.check()?;
         reading
     }

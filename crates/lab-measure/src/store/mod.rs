@@ -20,7 +20,7 @@ use clap::ValueEnum;
 
 use self::case::{StoreCase, StoreNetworkKind, StoreOperation, StoreTransport, UserPortDriver};
 use self::link::StoreNetwork;
-use self::load::LoadControl;
+use self::load::{LoadControl, LoadOutcome};
 use self::report::{add_ratios, add_run};
 use self::server::RedisServer;
 use self::turn::StoreTurns;
@@ -217,10 +217,15 @@ impl LabMeasurement for StoreArguments {
             core: cores.client,
             server_core: cores.server,
             is_fifo: self.is_fifo(),
+            stop,
         };
         let mut work = || match &turn.case {
-            Some(case) => self.load(&context, turn, case, log, report, stop),
-            None => self.send(&context, turn, report, stop),
+            Some(case) => {
+                let outcome = self.load(&context, turn, case, report)?;
+                let log = log.as_mut().filter(|_| turn.round == self.rounds());
+                log.map_or(Ok(()), |log| write_operations(log, turn.transport, case, &outcome))
+            }
+            None => self.send(&context, turn, report),
         };
         match testbed.as_ref() {
             // Progress is printed on any core but the clients'.
@@ -264,12 +269,10 @@ impl StoreArguments {
         context: &StoreTurns<'_>,
         turn: &StoreTurn,
         case: &StoreCase,
-        log: &mut Option<std::io::BufWriter<std::fs::File>>,
         report: &mut Report,
-        stop: &Stop,
-    ) -> Result<()> {
+    ) -> Result<LoadOutcome> {
         let transport = turn.transport;
-        let control = self.control(stop);
+        let control = self.control(context.stop);
         let what = format!("{case}, {transport}");
         let progress = progress_line(|| {
             format!("{what}: {} of {}", control.done.load(Ordering::Relaxed), case.operations)
@@ -282,26 +285,14 @@ impl StoreArguments {
         let is_last = turn.round == self.rounds();
         let line = add_run(report, turn, case, &outcome, is_last && turn.number <= DRAWN_MAX);
         eprintln!("case {}, round {}: {line}", turn.number, turn.round);
-        if let Some(log) = log.as_mut().filter(|_| is_last) {
-            for time in outcome.times.all() {
-                writeln!(log, "{transport}\t{case}\t{}\t{}", time.start_ns, time.latency_ns)?;
-            }
-            log.flush().context("write the log of operations")?;
-        }
-        Ok(())
+        Ok(outcome)
     }
 
     /// Measures the throughput in one direction.
-    fn send(
-        &self,
-        context: &StoreTurns<'_>,
-        turn: &StoreTurn,
-        report: &mut Report,
-        stop: &Stop,
-    ) -> Result<()> {
+    fn send(&self, context: &StoreTurns<'_>, turn: &StoreTurn, report: &mut Report) -> Result<()> {
         let transport = turn.transport;
         let span = if self.quick { QUICK_SPAN_NS } else { self.duration };
-        let control = self.control(stop);
+        let control = self.control(context.stop);
         let progress = progress_line(|| format!("one way, {transport}"));
         let mbps = context.one_way(transport, Nanos(span), &control, progress);
         let mbps = mbps.with_context(|| format!("one way, {transport}"))?;
@@ -313,6 +304,19 @@ impl StoreArguments {
     fn control(&self, stop: &Stop) -> LoadControl {
         LoadControl { stop: stop.clone(), rests: self.is_fifo(), ..LoadControl::default() }
     }
+}
+
+/// Writes each operation of a run to the file of `--log`.
+fn write_operations(
+    log: &mut std::io::BufWriter<std::fs::File>,
+    transport: StoreTransport,
+    case: &StoreCase,
+    outcome: &LoadOutcome,
+) -> Result<()> {
+    for time in outcome.times.all() {
+        writeln!(log, "{transport}\t{case}\t{}\t{}", time.start_ns, time.latency_ns)?;
+    }
+    log.flush().context("write the log of operations")
 }
 
 /// The cores of both sides.

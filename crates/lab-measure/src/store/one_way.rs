@@ -19,83 +19,90 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 /// See the rests of [`super::load`].
 const RUN_NS: Nanos = Nanos::from_millis(12);
 
-/// Counters of arrived octets.
-#[derive(Debug, Default)]
-pub(super) struct SinkCounters {
+/// A run in one direction.
+pub(super) struct OneWayRun<'a> {
+    clock: RunClock,
+    /// The receiver.
+    peer: SocketAddr,
+    /// How long the sender sends.
+    span: Nanos,
+    control: &'a LoadControl,
+    /// Arrived octets.
     pub octets: AtomicU64,
     /// From the first to the last octet. Unit: ns.
     pub span_ns: AtomicU64,
 }
 
-/// Receives from one peer until `done`.
-///
-/// # Errors
-/// The address cannot be listened at.
-pub(super) fn sink<T: Transport>(
-    transport: &mut T,
-    clock: RunClock,
-    local: SocketAddr,
-    counters: &SinkCounters,
-    control: &LoadControl,
-    done: &AtomicBool,
-) -> Result<()> {
-    transport.listen(local).with_context(|| format!("listen at {local}"))?;
-    let mut room = vec![0; READ_BYTES];
-    let (mut stream, mut first) = (None, None);
-    while !done.load(Ordering::Relaxed) {
-        transport.poll(clock.now());
-        stream = stream.or_else(|| transport.accept());
-        let received = stream.map_or(Ok(0), |stream| transport.receive(stream, &mut room));
-        match received {
-            Ok(0) => {
-                control.rest_with_clients();
+impl<'a> OneWayRun<'a> {
+    pub(super) fn new(
+        clock: RunClock,
+        peer: SocketAddr,
+        span: Nanos,
+        control: &'a LoadControl,
+    ) -> Self {
+        let [octets, span_ns] = [0, 0].map(AtomicU64::new);
+        Self { clock, peer, span, control, octets, span_ns }
+    }
+
+    /// Receives from one peer until `done`.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub(super) fn receive<T: Transport>(&self, transport: &mut T, done: &AtomicBool) -> Result<()> {
+        let Self { clock, peer, control, .. } = *self;
+        transport.listen(peer).with_context(|| format!("listen at {peer}"))?;
+        let mut room = vec![0; READ_BYTES];
+        let (mut stream, mut first) = (None, None);
+        while !done.load(Ordering::Relaxed) {
+            transport.poll(clock.now());
+            stream = stream.or_else(|| transport.accept());
+            let received = stream.map_or(Ok(0), |stream| transport.receive(stream, &mut room));
+            match received {
+                Ok(0) => {
+                    control.rest_with_clients();
+                    transport.wait(WAIT_MAX);
+                }
+                Ok(len) => {
+                    let now = clock.now();
+                    let first = *first.get_or_insert(now);
+                    self.octets.fetch_add(u64::try_from(len).unwrap_or(0), Ordering::Relaxed);
+                    self.span_ns.store(now.since(first).0, Ordering::Relaxed);
+                }
+                Err(_) => stream = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends to the receiver.
+    ///
+    /// # Errors
+    /// The peer does not accept, or ends the stream; interrupted.
+    pub(super) fn send<T: Transport>(&self, transport: &mut T) -> Result<()> {
+        let Self { clock, peer, span, control, .. } = *self;
+        let stream = open_stream(transport, clock, peer, &control.stop)?;
+        let data = vec![b'x'; WRITE_BYTES];
+        let begin = clock.now();
+        let mut rest_due = begin + RUN_NS;
+        loop {
+            let now = clock.now();
+            if now.since(begin) >= span {
+                break;
+            }
+            transport.poll(now);
+            let sent = transport.send(stream, &data).context("the stream ended")?;
+            if sent == 0 {
                 transport.wait(WAIT_MAX);
             }
-            Ok(len) => {
-                let now = clock.now();
-                let first = *first.get_or_insert(now);
-                counters.octets.fetch_add(u64::try_from(len).unwrap_or(0), Ordering::Relaxed);
-                counters.span_ns.store(now.since(first).0, Ordering::Relaxed);
+            if now >= rest_due {
+                control.stop.check()?;
+                if control.rests {
+                    control.rest();
+                }
+                rest_due = clock.now() + RUN_NS;
             }
-            Err(_) => stream = None,
         }
+        transport.close(stream);
+        Ok(())
     }
-    Ok(())
-}
-
-/// Sends to `peer` for `span`.
-///
-/// # Errors
-/// The peer does not accept, or ends the stream; interrupted.
-pub(super) fn source<T: Transport>(
-    transport: &mut T,
-    clock: RunClock,
-    peer: SocketAddr,
-    span: Nanos,
-    control: &LoadControl,
-) -> Result<()> {
-    let stream = open_stream(transport, clock, peer, &control.stop)?;
-    let data = vec![b'x'; WRITE_BYTES];
-    let begin = clock.now();
-    let mut rest_due = begin + RUN_NS;
-    loop {
-        let now = clock.now();
-        if now.since(begin) >= span {
-            break;
-        }
-        transport.poll(now);
-        let sent = transport.send(stream, &data).context("the stream ended")?;
-        if sent == 0 {
-            transport.wait(WAIT_MAX);
-        }
-        if now >= rest_due {
-            control.stop.check()?;
-            if control.rests {
-                control.rest();
-            }
-            rest_due = clock.now() + RUN_NS;
-        }
-    }
-    transport.close(stream);
-    Ok(())
 }

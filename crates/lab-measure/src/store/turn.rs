@@ -13,11 +13,11 @@ use anyhow::{Context, Result, anyhow};
 use super::case::{StoreCase, StoreTransport};
 use super::link::{PREFIX_LEN, StoreNetwork, UserSide};
 use super::load::{LoadControl, LoadOutcome, RunClock, StoreLoad};
-use super::one_way::{SinkCounters, sink, source};
+use super::one_way::OneWayRun;
 use super::server::serve;
 use crate::testbed::Testbed;
 use adit_lab_process::netns::NetNamespace;
-use adit_lab_process::stop::environment;
+use adit_lab_process::stop::{Stop, environment};
 
 /// Real-time priority of the threads that measure.
 const FIFO_PRIORITY: u8 = 40;
@@ -42,6 +42,8 @@ pub(super) struct StoreTurns<'a> {
     pub server_core: u16,
     /// The threads have real-time priority.
     pub is_fifo: bool,
+    /// Ends a turn early.
+    pub stop: &'a Stop,
 }
 
 /// The port of one side in user space.
@@ -106,12 +108,11 @@ impl<'a> StoreTurns<'a> {
         let peer = self.peer(transport)?;
         self.both_sides(
             transport,
-            transport.is_pair(),
             progress,
-            |side, done| match side {
+            transport.is_pair().then_some(|side: &mut Stack, done: &AtomicBool| match side {
                 Stack::Kernel(tcp) => serve(tcp, clock, peer, control, done),
                 Stack::User(tcp) => serve(&mut **tcp, clock, peer, control, done),
-            },
+            }),
             |side| match side {
                 Stack::Kernel(tcp) => StoreLoad::connect(tcp, clock, peer, case, control)?.run(),
                 Stack::User(tcp) => {
@@ -135,33 +136,31 @@ impl<'a> StoreTurns<'a> {
         let clock = RunClock::start();
         let network = self.network.context("a sink needs a network of adit-lab's own")?;
         let peer = network.own_peer(transport);
-        let counters = SinkCounters::default();
+        let run = OneWayRun::new(clock, peer, span, control);
         self.both_sides(
             transport,
-            true,
             progress,
-            |side, done| match side {
-                Stack::Kernel(tcp) => sink(tcp, clock, peer, &counters, control, done),
-                Stack::User(tcp) => sink(&mut **tcp, clock, peer, &counters, control, done),
-            },
+            Some(|side: &mut Stack, done: &AtomicBool| match side {
+                Stack::Kernel(tcp) => run.receive(tcp, done),
+                Stack::User(tcp) => run.receive(&mut **tcp, done),
+            }),
             |side| match side {
-                Stack::Kernel(tcp) => source(tcp, clock, peer, span, control),
-                Stack::User(tcp) => source(&mut **tcp, clock, peer, span, control),
+                Stack::Kernel(tcp) => run.send(tcp),
+                Stack::User(tcp) => run.send(&mut **tcp),
             },
         )?;
-        let bits = u128::from(counters.octets.into_inner()) * 8;
-        let ns = u128::from(counters.span_ns.into_inner()).max(1);
+        let bits = u128::from(run.octets.into_inner()) * 8;
+        let ns = u128::from(run.span_ns.into_inner()).max(1);
         Ok(u64::try_from(bits * 1000 / ns).unwrap_or(u64::MAX))
     }
 
-    /// Runs the client's side, and the server's if it is adit-lab's own, on threads of their own
+    /// Runs the client's side, and the server's if that is adit-lab's own, on threads of their own
     /// until the client's ends. `progress` runs now and then on this one.
     fn both_sides<R: Send>(
         &self,
         transport: StoreTransport,
-        has_own_server: bool,
         mut progress: impl FnMut(),
-        server: impl FnOnce(&mut Stack, &AtomicBool) -> Result<()> + Send,
+        server: Option<impl FnOnce(&mut Stack, &AtomicBool) -> Result<()> + Send>,
         client: impl FnOnce(&mut Stack) -> Result<R> + Send,
     ) -> Result<R> {
         let [near, far] = self.ports(transport)?;
@@ -178,7 +177,7 @@ impl<'a> StoreTurns<'a> {
         let result = std::thread::scope(|scope| {
             let seat = self.server_seat();
             let done = &done;
-            let serving = has_own_server.then(|| {
+            let serving = server.map(|server| {
                 scope
                     .spawn(move || seat.run(|pool| server(&mut Stack::new(far, pool, wait)?, done)))
             });

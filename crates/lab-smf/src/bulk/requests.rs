@@ -42,6 +42,21 @@ pub struct Establishment<'c> {
     pub sessions: &'c mut UpfSessionIds,
 }
 
+impl<'c> Establishment<'c> {
+    /// Establishes up to `count` sessions in all.
+    pub fn new(
+        config: &'c SessionsConfig,
+        identity: &'c SmfIdentity,
+        sessions: &'c mut UpfSessionIds,
+        count: u32,
+    ) -> Self {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        sessions.up_seids.resize(count, 0);
+        sessions.uplink_teids.resize(count, 0);
+        Self { config, identity, sessions }
+    }
+}
+
 /// The QERs and URRs of a profile, and its flow descriptions.
 struct ProfileRules {
     qers: Vec<CreateQer<'static>>,
@@ -254,34 +269,35 @@ pub enum FarModification {
     Active,
 }
 
+impl FarModification {
+    /// The change of session `index`.
+    pub fn far(self, config: &SessionsConfig, index: u32) -> UpdateFar<'static> {
+        let far = UpdateFar::new(DOWNLINK_FAR);
+        match self {
+            Self::Move(moves) => UpdateFar {
+                update_forwarding_parameters: Some(UpdateForwardingParameters {
+                    outer_header_creation: Some(Nullable::Value(
+                        config.downlink_tunnel(index, moves),
+                    )),
+                    ..UpdateForwardingParameters::new()
+                }),
+                ..far
+            },
+            Self::Idle => {
+                UpdateFar { apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP), ..far }
+            }
+            Self::Active => UpdateFar { apply_action: Some(ApplyAction::FORW), ..far },
+        }
+    }
+}
+
 /// Writes a Session Modification Request and returns its length.
 pub fn modification(
-    config: &SessionsConfig,
     up_seid: u64,
-    index: u32,
-    change: FarModification,
+    far: UpdateFar<'_>,
     sequence: u32,
     out: &mut [u8],
 ) -> Result<usize> {
-    let far = match change {
-        FarModification::Move(moves) => {
-            let creation = config.downlink_tunnel(index, moves);
-            UpdateFar {
-                update_forwarding_parameters: Some(UpdateForwardingParameters {
-                    outer_header_creation: Some(Nullable::Value(creation)),
-                    ..UpdateForwardingParameters::new()
-                }),
-                ..UpdateFar::new(DOWNLINK_FAR)
-            }
-        }
-        FarModification::Idle => UpdateFar {
-            apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP),
-            ..UpdateFar::new(DOWNLINK_FAR)
-        },
-        FarModification::Active => {
-            UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(DOWNLINK_FAR) }
-        }
-    };
     let fars = [far];
     let request = SessionModificationRequest {
         update_fars: (&fars).into(),

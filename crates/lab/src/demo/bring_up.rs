@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::live::DemoView;
 use super::programs;
-use crate::adit_process::{Adit, CoreAssignment, PacketDevice, queue_pairs};
+use crate::adit_process::{Adit, AditSetup, CoreAssignment, PacketDevice, queue_pairs};
 use crate::gnb::Gnb;
 use crate::router::Router;
 use crate::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
@@ -140,15 +140,8 @@ impl Network {
         let start = |device: PacketDevice| -> Result<(Adit, Duration)> {
             live.phase(&format!("adit on {}: start and association", device.name()));
             affinity.allow_all()?;
-            let adit = Adit::start(
-                &binary,
-                &topology,
-                dir.path(),
-                device,
-                arguments.model,
-                affinity.cores,
-                plan.sections,
-            );
+            let setup = AditSetup { device, model: arguments.model, cores: affinity.cores };
+            let adit = Adit::start(&binary, &topology, dir.path(), setup, plan.sections);
             affinity.leave_worker_alone()?;
             let mut adit = adit?;
             let ready = get_ready(&mut adit, &smf, &gnb, stop);

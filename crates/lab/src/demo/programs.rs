@@ -93,27 +93,74 @@ impl PingResult {
     }
 }
 
-/// Starts `count` pings from `ue` to `target`.
-///
-/// # Errors
-/// ping cannot be started.
-pub(super) fn start_ping(
-    topology: &Topology,
-    dir: &Path,
-    ue: LabUe,
-    target: IpAddr,
-    count: u32,
-    interval_s: f32,
-) -> Result<Program> {
-    let mut command = topology.ran.command("ping");
-    command
-        .args(["-n", "-q", "-W", "2", "-I", &ue.device()])
-        .args(["-c", &count.to_string(), "-i", &interval_s.to_string()])
-        .arg(target.to_string())
-        .env("LC_ALL", "C");
-    let family = if target.is_ipv4() { "4" } else { "6" };
-    let timeout = Duration::from_secs_f32(interval_s * count as f32 + 10.0);
-    Program::start(dir, &format!("ping{family}-{}", ue.0), command, timeout)
+/// Runs programs of UEs in the namespaces of the demo. Their output is in files in `dir`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UePrograms<'n> {
+    pub topology: &'n Topology,
+    pub dir: &'n Path,
+}
+
+impl UePrograms<'_> {
+    /// Starts `count` pings from `ue` to `target`.
+    ///
+    /// # Errors
+    /// ping cannot be started.
+    pub(super) fn start_ping(
+        self,
+        ue: LabUe,
+        target: IpAddr,
+        count: u32,
+        interval_s: f32,
+    ) -> Result<Program> {
+        let mut command = self.topology.ran.command("ping");
+        command
+            .args(["-n", "-q", "-W", "2", "-I", &ue.device()])
+            .args(["-c", &count.to_string(), "-i", &interval_s.to_string()])
+            .arg(target.to_string())
+            .env("LC_ALL", "C");
+        let family = if target.is_ipv4() { "4" } else { "6" };
+        let timeout = Duration::from_secs_f32(interval_s * count as f32 + 10.0);
+        Program::start(self.dir, &format!("ping{family}-{}", ue.0), command, timeout)
+    }
+
+    /// Runs iperf3 from `ue` for `seconds`.
+    ///
+    /// # Errors
+    /// iperf3 fails; the message contains its error output.
+    pub(super) fn iperf(
+        self,
+        ue: LabUe,
+        kind: Iperf,
+        seconds: u32,
+        stop: &Stop,
+    ) -> Result<IperfResult> {
+        let _server = start_iperf_server(&self.topology.dn, self.dir, stop)?;
+        let mut command = self.topology.ran.command("iperf3");
+        command
+            .args(["--json", "--client", &DN.to_string(), "-p", &IPERF_PORT.to_string()])
+            .args(["--bind-dev", &ue.device(), "--connect-timeout", "5000"])
+            .args(["--time", &seconds.to_string()]);
+        match kind {
+            Iperf::TcpUplink => {}
+            Iperf::TcpDownlink => {
+                command.arg("--reverse");
+            }
+            Iperf::UdpUplink { rate_bps } => {
+                // Payload of an IPv4 packet with the UE's MTU.
+                let payload = crate::topology::UE_MTU - 28;
+                command.args(["--udp", "--bitrate", &rate_bps.to_string()]);
+                command.args(["--length", &payload.to_string()]);
+            }
+        }
+        let timeout = Duration::from_secs(u64::from(seconds) + 20);
+        let output = Program::start(self.dir, "iperf3", command, timeout)?.wait(stop)?;
+        let report: Value = serde_json::from_str(&output.stdout)
+            .with_context(|| format!("iperf3 printed no report: {}", output.error_line))?;
+        if let Some(error) = report["error"].as_str() {
+            bail!("{error}");
+        }
+        iperf_result(&report["end"], kind).context("iperf3's report lacks a figure")
+    }
 }
 
 /// Parses the output of ping.
@@ -283,46 +330,6 @@ pub(super) struct IperfResult {
     pub retransmits: Option<u64>,
     /// UDP datagrams lost and sent; `None` for TCP.
     pub lost_of_sent: Option<(u64, u64)>,
-}
-
-/// Runs iperf3 from `ue` for `seconds`.
-///
-/// # Errors
-/// iperf3 fails; the message contains its error output.
-pub(super) fn iperf(
-    topology: &Topology,
-    dir: &Path,
-    ue: LabUe,
-    kind: Iperf,
-    seconds: u32,
-    stop: &Stop,
-) -> Result<IperfResult> {
-    let _server = start_iperf_server(&topology.dn, dir, stop)?;
-    let mut command = topology.ran.command("iperf3");
-    command
-        .args(["--json", "--client", &DN.to_string(), "-p", &IPERF_PORT.to_string()])
-        .args(["--bind-dev", &ue.device(), "--connect-timeout", "5000"])
-        .args(["--time", &seconds.to_string()]);
-    match kind {
-        Iperf::TcpUplink => {}
-        Iperf::TcpDownlink => {
-            command.arg("--reverse");
-        }
-        Iperf::UdpUplink { rate_bps } => {
-            // Payload of an IPv4 packet with the UE's MTU.
-            let payload = crate::topology::UE_MTU - 28;
-            command.args(["--udp", "--bitrate", &rate_bps.to_string()]);
-            command.args(["--length", &payload.to_string()]);
-        }
-    }
-    let timeout = Duration::from_secs(u64::from(seconds) + 20);
-    let output = Program::start(dir, "iperf3", command, timeout)?.wait(stop)?;
-    let report: Value = serde_json::from_str(&output.stdout)
-        .with_context(|| format!("iperf3 printed no report: {}", output.error_line))?;
-    if let Some(error) = report["error"].as_str() {
-        bail!("{error}");
-    }
-    iperf_result(&report["end"], kind).context("iperf3's report lacks a figure")
 }
 
 fn iperf_result(end: &Value, kind: Iperf) -> Option<IperfResult> {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::bring_up::{Network, QFI};
 use super::live::DemoView;
 use super::programs::{
-    DemoHttpServer, Iperf, IperfResult, PINGS, PingResult, iperf, ping_result, start_ping,
+    DemoHttpServer, Iperf, IperfResult, PINGS, PingResult, UePrograms, ping_result,
 };
 use super::report::{AditCounters, DemoCheck, DemoReport, rate};
 use crate::DemoArguments;
@@ -250,11 +250,9 @@ impl<'a> DemoSteps<'a> {
     }
 
     fn ping_all(&mut self, name: &str, target: IpAddr) -> Result<DemoCheck> {
-        let (topology, dir) = (&self.network.topology, self.network.dir());
-        let started: Vec<_> = self
-            .ues()
-            .map(|ue| start_ping(topology, dir, ue, target, PINGS, PING_INTERVAL_S))
-            .collect();
+        let programs = self.programs();
+        let started: Vec<_> =
+            self.ues().map(|ue| programs.start_ping(ue, target, PINGS, PING_INTERVAL_S)).collect();
         let mut results = Vec::new();
         for ping in started {
             results.push(ping_result(&ping?.wait(self.stop)?)?);
@@ -265,9 +263,8 @@ impl<'a> DemoSteps<'a> {
     /// Moves UE 1 to another gNB tunnel while pings run. No ping may be lost, and after the answer
     /// downlink packets must use only the new tunnel.
     fn switch_path(&mut self) -> Result<DemoCheck> {
-        let (topology, dir) = (&self.network.topology, self.network.dir());
-        let (ue, target) = (LabUe(1), DN.into());
-        let ping = start_ping(topology, dir, ue, target, SWITCH_PINGS, SWITCH_INTERVAL_S)?;
+        let programs = self.programs();
+        let ping = programs.start_ping(LabUe(1), DN.into(), SWITCH_PINGS, SWITCH_INTERVAL_S)?;
         self.stop.sleep(Duration::from_millis(700))?;
         let session = self.sessions.first().context("ue1 has no session")?;
         let new = teid(0, Leg::Second);
@@ -302,11 +299,12 @@ impl<'a> DemoSteps<'a> {
         let ue = LabUe(1);
         let stop = self.stop;
         let Network { adit, topology, gnb, affinity, dir, .. } = &mut *self.network;
-        let (topology, dir) = (&*topology, dir.path());
-        let ping = start_ping(topology, dir, ue, DN.into(), RESTART_PINGS, SWITCH_INTERVAL_S)?;
+        let topology = &*topology;
+        let programs = UePrograms { topology, dir: dir.path() };
+        let ping = programs.start_ping(ue, DN.into(), RESTART_PINGS, SWITCH_INTERVAL_S)?;
         let mut before = GnbPackets::default();
         let (connection, killed) = std::thread::scope(|scope| {
-            let run = || iperf(topology, dir, ue, Iperf::TcpUplink, RESTART_SECONDS, stop);
+            let run = || programs.iperf(ue, Iperf::TcpUplink, RESTART_SECONDS, stop);
             let connection = scope.spawn(run);
             let killed = stop.sleep(Duration::from_secs(2)).and_then(|()| {
                 affinity.allow_all()?;
@@ -348,9 +346,12 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("restart after kill -9", ok, text).with(&figures))
     }
 
+    fn programs(&self) -> UePrograms<'_> {
+        UePrograms { topology: &self.network.topology, dir: self.network.dir() }
+    }
+
     fn run_iperf(&mut self, kind: Iperf) -> Result<IperfResult> {
-        let network = &*self.network;
-        iperf(&network.topology, network.dir(), LabUe(1), kind, self.arguments.duration, self.stop)
+        self.programs().iperf(LabUe(1), kind, self.arguments.duration, self.stop)
     }
 
     fn tcp(&mut self, name: &str, kind: Iperf) -> Result<DemoCheck> {

@@ -258,7 +258,7 @@ impl FaultScene<'_> {
                 self.observer.iter().for_each(|observer| observer.set_on(true));
             }
             FaultKind::ClockStep => {
-                let own = self.upfs.iter().filter_map(TestedUpf::shim);
+                let own = self.upfs.iter().filter_map(|upf| upf.shim.as_ref());
                 own.chain(self.server_shims.iter().flatten())
                     .try_for_each(|shim| shim.step_clock(0))?;
             }
@@ -298,7 +298,7 @@ impl FaultScene<'_> {
     }
 
     fn upf_shim(&self, upf: usize) -> Result<&Shim> {
-        self.upfs.get(upf).and_then(TestedUpf::shim).context("no shim")
+        self.upfs.get(upf).and_then(|upf| upf.shim.as_ref()).context("no shim")
     }
 
     /// The process that syncs acknowledged changes: the primary server, or the adit with the
@@ -360,7 +360,7 @@ impl FaultScene<'_> {
     fn step_clock(&self, held: &HeldFault, pick: u32) -> Result<String> {
         let step_s = if pick.is_multiple_of(2) { STEP_S } else { -STEP_S };
         let of_server = self.server_shims.get(held.server).and_then(Option::as_ref);
-        let of_upf = self.upfs.get(held.upf).and_then(TestedUpf::shim);
+        let of_upf = self.upfs.get(held.upf).and_then(|upf| upf.shim.as_ref());
         let (shim, who) = match of_server.filter(|_| (pick / 2).is_multiple_of(2)) {
             Some(shim) => (Some(shim), format!("s{}", held.server + 1)),
             None => (of_upf, UPFS.get(held.upf).copied().unwrap_or_default().to_owned()),

@@ -115,9 +115,9 @@ fn start(options: &RunOptions<'_>) -> Result<Running> {
     };
     let mut upfs = Vec::new();
     for (at, host) in hosts.upfs.iter().enumerate() {
-        let shim = shim(crate::faults::addresses::UPFS.get(at).copied().unwrap_or_default())?;
         let [binary, _] = options.binaries;
-        let mut upf = TestedUpf::new(at, options.dir, binary, setting, &timeline, shim)?;
+        let mut upf = TestedUpf::new(at, options.dir, binary, setting, &timeline)?;
+        upf.shim = shim(upf.name)?;
         upf.start(host)?;
         upfs.push(upf);
     }

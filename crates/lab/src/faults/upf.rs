@@ -37,7 +37,8 @@ pub(crate) struct TestedUpf {
     due_ms: Option<u64>,
     starts: u32,
     timeline: Timeline,
-    shim: Option<Shim>,
+    /// The library that is preloaded into it.
+    pub shim: Option<Shim>,
     /// The disk of the journal.
     disk: Option<SmallDisk>,
     /// Ends that no fault explains.
@@ -55,7 +56,6 @@ impl TestedUpf {
         binary: &Path,
         setting: StoreSetting,
         timeline: &Timeline,
-        shim: Option<Shim>,
     ) -> Result<Self> {
         let name = crate::faults::addresses::UPFS.get(at).copied().unwrap_or("a");
         let dir = dir.join(name);
@@ -76,15 +76,10 @@ impl TestedUpf {
             due_ms: None,
             starts: 0,
             timeline: timeline.clone(),
-            shim,
+            shim: None,
             disk,
             unexpected_ends: Vec::new(),
         })
-    }
-
-    /// The library that is preloaded into it.
-    pub(crate) fn shim(&self) -> Option<&Shim> {
-        self.shim.as_ref()
     }
 
     /// The disk of its journal, if it has one.

@@ -60,7 +60,7 @@ impl Hosts {
         let mut links = Links { switch: &switch_namespace, ports: &mut ports };
         for (network, address) in addresses {
             let mac = MacAddr([2, 0, 0, 2, 1, network]);
-            links.add(&world, WORLD, network, mac, Some(address))?;
+            links.add(&world, WORLD, HostLink { network, mac, address: Some(address) })?;
         }
         world.ip_batch(
             &[],
@@ -78,7 +78,7 @@ impl Hosts {
                     4 if upfs == 1 => Some(N4),
                     _ => None,
                 };
-                links.add(&namespace, name, network, mac, address)?;
+                links.add(&namespace, name, HostLink { network, mac, address })?;
             }
             upf_namespaces.push(namespace);
         }
@@ -87,7 +87,8 @@ impl Hosts {
             let namespace = create(&format!("adit-fst{at}-"))?;
             let mac = MacAddr([2, 0, 0, 3, u8::try_from(at).unwrap_or(0), STORE_NETWORK]);
             let name = format!("s{}", at + 1);
-            links.add(&namespace, &name, STORE_NETWORK, mac, Some(server_address(at)))?;
+            let address = Some(server_address(at));
+            links.add(&namespace, &name, HostLink { network: STORE_NETWORK, mac, address })?;
             server_namespaces.push(namespace);
         }
         let probed = [(3, N3), (4, N4), (6, N6)].map(|(network, address)| ProberTarget {
@@ -112,14 +113,19 @@ struct Links<'l> {
     ports: &'l mut Vec<PortName>,
 }
 
+/// A host's device in one of the networks.
+struct HostLink {
+    network: u8,
+    mac: MacAddr,
+    address: Option<Ipv4Addr>,
+}
+
 impl Links<'_> {
     fn add(
         &mut self,
         host: &NetNamespace,
         name: &str,
-        network: u8,
-        mac: MacAddr,
-        address: Option<Ipv4Addr>,
+        HostLink { network, mac, address }: HostLink,
     ) -> Result<()> {
         without_ipv6(host)?;
         let (own, device) = (format!("n{network}"), port(name, network));

@@ -62,6 +62,13 @@ impl MadeCounter {
     }
 }
 
+/// At most `pkts_max` packets are on their way to `sink`; 0 stands for any number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendWindow<'s> {
+    pub sink: &'s PacketSink,
+    pub pkts_max: u32,
+}
+
 /// The program that makes frames.
 pub(super) struct FrameMaker {
     object: Object,
@@ -76,15 +83,14 @@ impl fmt::Debug for FrameMaker {
 
 impl FrameMaker {
     /// Loads the program with [`FRAMES`] frames of one length. It sends them in their order through
-    /// a device, with at most `in_flight` on their way to `sink`; 0 stands for any number.
+    /// a device.
     ///
     /// # Errors
     /// The kernel has no XDP, or this process no right to it.
     pub(super) fn load(
         frames: &[Vec<u8>],
         device: usize,
-        sink: &PacketSink,
-        in_flight: u32,
+        SendWindow { sink, pkts_max }: SendWindow<'_>,
     ) -> Result<Self> {
         let frame = frames.first().context("no frames")?.clone();
         let is_equal = frames.iter().all(|octets| octets.len() == frame.len());
@@ -92,7 +98,7 @@ impl FrameMaker {
         ensure!(frames.len() == FRAMES && is_equal && is_short, "frames of the wrong lengths");
         let object = load(Some(&sink.arrived))?;
         let mut sender = [0; 40];
-        sender[32..36].copy_from_slice(&in_flight.to_ne_bytes());
+        sender[32..36].copy_from_slice(&pkts_max.to_ne_bytes());
         sender[36..].copy_from_slice(&u32::try_from(device)?.to_ne_bytes());
         update(&map(&object, "sender")?, 0, &sender)?;
         let table = map(&object, "frames")?;
@@ -180,7 +186,8 @@ mod tests {
         let sink = namespace.enter(|| PacketSink::attach(device("lab1").index)).unwrap();
         let mut frame = vec![0; 60];
         frame[12] = 8;
-        let maker = FrameMaker::load(&vec![frame.clone(); FRAMES], device("lab0").index, &sink, 8);
+        let window = SendWindow { sink: &sink, pkts_max: 8 };
+        let maker = FrameMaker::load(&vec![frame.clone(); FRAMES], device("lab0").index, window);
         let mut maker = maker.unwrap();
         let made = maker.counter().unwrap();
         namespace.enter(|| maker.send()).unwrap();
@@ -191,6 +198,6 @@ mod tests {
         assert!(made.pkts().unwrap() > 8, "more frames follow those that have arrived");
         assert_eq!(sink.arrived_pkts().unwrap(), made.pkts().unwrap());
         let several = [vec![frame.clone(); FRAMES - 1], vec![vec![0; 61]]].concat();
-        assert!(FrameMaker::load(&several, 1, &sink, 8).is_err());
+        assert!(FrameMaker::load(&several, 1, window).is_err());
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::Pid;
 
 use super::ENDPOINTS;
 use super::cpu_time::own_thread_cpu_ns;
-use super::programs::{FRAMES, FrameMaker, MadeCounter, PacketSink};
+use super::programs::{FRAMES, FrameMaker, MadeCounter, SendWindow};
 use crate::demo::bring_up::QFI;
 use crate::topology::{ADIT_N3, GNB};
 use adit_lab_measure::ports::{PACKET_BYTES, PortDirection};
@@ -75,8 +75,7 @@ fn prepare(
 
 impl PacketSender {
     /// Sends packets of random sessions through a device of the namespace of this thread, to
-    /// another device. At most `in_flight` of them are on their way to the sink; 0 stands for any
-    /// number.
+    /// another device.
     ///
     /// # Errors
     /// There are no sessions; the kernel runs no program that sends; no thread can be started.
@@ -85,11 +84,10 @@ impl PacketSender {
         uplink_teids: &[u32],
         from: NetDevice,
         to: MacAddr,
-        sink: &PacketSink,
-        in_flight: u32,
+        window: SendWindow<'_>,
     ) -> Result<Self> {
         let frames = prepare(direction, uplink_teids, from.mac, to)?;
-        let mut maker = FrameMaker::load(&frames, from.index, sink, in_flight)?;
+        let mut maker = FrameMaker::load(&frames, from.index, window)?;
         let (made, stop) = (maker.counter()?, Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let (id, started) = channel();

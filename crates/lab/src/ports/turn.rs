@@ -8,10 +8,10 @@ use adit_pfcp::PFCP_PORT;
 use anyhow::{Context, Result, bail};
 
 use super::cpu_time::{NapiThreads, process_cpu_ns};
-use super::programs::PacketSink;
+use super::programs::{PacketSink, SendWindow};
 use super::sender::PacketSender;
 use super::{ENDPOINTS, SERVER, device};
-use crate::adit_process::Adit;
+use crate::adit_process::{Adit, AditSetup};
 use crate::demo::bring_up::{self, Affinity, DIR_PREFIX, QFI, RUN_DIR, RunDir};
 use crate::topology::{ADIT_N3, ADIT_N4, DN, GNB, PREFIXES, SMF, Topology};
 use adit_lab_measure::ports::{PortDirection, PortKind, PortsArguments, TurnFigures};
@@ -121,9 +121,9 @@ impl Turn {
         };
         let sinks = [attach(ends[0])?, attach(ends[1])?];
         let model = ExecutionModel::RunToCompletion;
-        let device = device(io);
+        let setup = AditSetup { device: device(io), model, cores };
         affinity.allow_all()?;
-        let adit = Adit::start(&binary, &topology, dir.path(), device, model, cores, "");
+        let adit = Adit::start(&binary, &topology, dir.path(), setup, "");
         affinity.leave_worker_alone()?;
         let mut adit = adit?;
         let identity = SmfIdentity { address: SMF.into(), name: None };
@@ -158,7 +158,8 @@ impl Turn {
         let (device, adit_mac) = (from.device(link)?, self.topology.upf.device(link)?.mac);
         let sender = from.enter(|| {
             let teids = &self.uplink_teids;
-            PacketSender::start(direction, teids, device, adit_mac, sink, arguments.in_flight)
+            let window = SendWindow { sink, pkts_max: arguments.in_flight };
+            PacketSender::start(direction, teids, device, adit_mac, window)
         })?;
         let read = || -> Result<TurnReading> {
             let [n3, n6] = &self.receivers;

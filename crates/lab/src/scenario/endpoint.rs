@@ -11,7 +11,7 @@ use adit_wire::{parse_gtpu, protocol};
 use anyhow::{Context, Result};
 
 use super::probe::{COPY_PATIENCE, PATIENCE, PAYLOAD};
-use super::session::ScenarioContext;
+use super::session::{ScenarioContext, ScenarioRules};
 use crate::gnb::{UL_HEADERS, write_ul_headers};
 
 /// A socket in the RAN on the GTP-U port.
@@ -48,11 +48,10 @@ impl Endpoint {
     pub(super) fn send(
         &self,
         teid: Teid,
-        qfi: Qfi,
         flow: [SocketAddrV4; 2],
         numbers: std::ops::Range<u32>,
     ) -> Result<()> {
-        self.send_long(teid, qfi, flow, numbers, PAYLOAD)
+        self.send_long(teid, flow, numbers, PAYLOAD)
     }
 
     /// As [`Self::send`], with datagrams of `payload` octets, at least four.
@@ -62,11 +61,11 @@ impl Endpoint {
     pub(super) fn send_long(
         &self,
         teid: Teid,
-        qfi: Qfi,
         [from, to]: [SocketAddrV4; 2],
         numbers: std::ops::Range<u32>,
         payload: usize,
     ) -> Result<()> {
+        let qfi = Qfi::new(ScenarioRules::QFI).context("a QFI")?;
         for number in numbers {
             let inner = datagram(from, to, number, payload);
             let mut message = vec![0; UL_HEADERS];

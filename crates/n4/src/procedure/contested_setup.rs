@@ -17,7 +17,7 @@ use adit_types::limits::CONTESTS_MAX;
 use crate::association::NodeIdentity;
 use crate::node::{Node, ReceivedMessage};
 use crate::setup::ContestedSetup;
-use crate::transaction::{RequestPurpose, Retransmission};
+use crate::transaction::{OutgoingRequest, RequestPurpose, Retransmission};
 
 impl Node {
     /// Keeps a setup whose Node ID another address has, and probes that address. False when the
@@ -56,9 +56,9 @@ impl Node {
         let probe = RequestPurpose::Probe { owner };
         if !self.transactions.any(|purpose| *purpose == probe) {
             let Retransmission { t1, n1 } = self.config.retransmission();
-            let quick = Retransmission { t1: Nanos(t1.0 / (u64::from(n1) + 1)), n1 };
+            let timers = Retransmission { t1: Nanos(t1.0 / (u64::from(n1) + 1)), n1 };
             let body = HeartbeatRequest::new(self.time_stamp_towards(to.ip()));
-            self.send_request_within(now, to, &body, probe, quick);
+            self.send_own(now, OutgoingRequest { to, seid: None, purpose: probe, timers }, &body);
         }
         Some(owner)
     }

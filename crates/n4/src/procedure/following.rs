@@ -9,7 +9,7 @@
 //! effect is tried again when something becomes free, at the latest before the take-over.
 
 use adit_session::{KeptUsage, OwnerId};
-use adit_store::{RecordKind, RecordName};
+use adit_store::{RecordChange, RecordKind, RecordName};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
@@ -51,26 +51,20 @@ impl Node {
     /// # Errors
     /// The reason why the record cannot be read; an event reports it. A session that another one
     /// excludes for now is none of them.
-    pub fn follow_record(
-        &mut self,
-        now: Nanos,
-        kind: RecordKind,
-        name: &RecordName,
-        value: Option<&[u8]>,
-    ) -> Result<(), RecordError> {
+    pub fn follow_record(&mut self, now: Nanos, record: &RecordChange) -> Result<(), RecordError> {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
         let mut followed = restoration.followed.take();
         let result = match followed.as_deref_mut() {
             Some(followed) => {
                 if let Some(missing) = &mut followed.missing {
-                    missing.remove(&(kind, name.clone()));
+                    missing.remove(&(record.kind, record.name.clone()));
                 }
-                self.follow(now, &mut restoration, followed, kind, name, value)
+                self.follow(now, &mut restoration, followed, record)
             }
             None => Ok(()),
         };
         if let Err(error) = &result {
-            self.tell_of_refused(&mut restoration, kind, name, error);
+            self.tell_of_refused(&mut restoration, record.kind, &record.name, error);
         }
         restoration.followed = followed;
         self.restoration = Some(restoration);
@@ -112,7 +106,7 @@ impl Node {
         let missing = followed.and_then(|followed| followed.missing.take());
         for (kind, name) in missing.into_iter().flatten() {
             // A removal is always understood.
-            let _ = self.follow_record(now, kind, &name, None);
+            let _ = self.follow_record(now, &RecordChange { kind, name, value: None });
         }
     }
 
@@ -121,11 +115,9 @@ impl Node {
         now: Nanos,
         restoration: &mut NodeRestoration,
         followed: &mut FollowedRecords,
-        kind: RecordKind,
-        name: &RecordName,
-        value: Option<&[u8]>,
+        &RecordChange { kind, ref name, ref value }: &RecordChange,
     ) -> Result<(), RecordError> {
-        match (kind, name, value) {
+        match (kind, name, value.as_deref()) {
             (RecordKind::Node, _, Some(octets)) => {
                 let node = NodeRecord::from_octets(octets)?;
                 self.clock_zero = node.clock_zero;
@@ -164,7 +156,9 @@ impl Node {
                 self.follow_mark(now, followed, marked_session(name)?, value.is_some());
             }
             (RecordKind::Session, &RecordName::Number(number), value) => {
-                self.follow_session(now, restoration, followed, Seid(number), value)?;
+                if self.follow_session(restoration, followed, Seid(number), value) {
+                    self.try_waiting(now, restoration, followed, Seid(number))?;
+                }
             }
             (RecordKind::Report, &RecordName::Number(number), Some(octets)) => {
                 followed.reports.insert(Seid(number), decoded(octets)?);
@@ -220,19 +214,19 @@ impl Node {
         Ok(())
     }
 
+    /// Ends a session whose record changes. True if its new record may take effect at once.
     fn follow_session(
         &mut self,
-        now: Nanos,
         restoration: &mut NodeRestoration,
         followed: &mut FollowedRecords,
         up_seid: Seid,
         value: Option<&[u8]>,
-    ) -> Result<(), RecordError> {
+    ) -> bool {
         followed.take_waiting(up_seid);
         followed.set_aside.remove(&up_seid);
         self.take_set_aside(up_seid);
         let is_known = self.sessions.delete(up_seid, RemainingReports::Discard).is_some();
-        let Some(octets) = value else { return Ok(()) };
+        let Some(octets) = value else { return false };
         if followed.marks.contains(&up_seid) {
             match FormerSessionValue::from_octets(octets) {
                 Ok(_) => {
@@ -240,14 +234,11 @@ impl Node {
                 }
                 Err(error) => self.set_aside(restoration, up_seid, &error, octets),
             }
-            return Ok(());
+            return false;
         }
         followed.wait(up_seid, octets.to_vec());
-        if is_known {
-            // It begins again when no worker uses it any more.
-            return Ok(());
-        }
-        self.try_waiting(now, restoration, followed, up_seid)
+        // One that was known begins again when no worker uses it any more.
+        !is_known
     }
 
     /// The active node has set a session aside, or no longer. So it waits for the take-over, or

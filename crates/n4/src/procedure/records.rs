@@ -19,9 +19,9 @@ use crate::counters::as_count;
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::records::{
-    AnswerValue, AssociationValue, CLOCK_MARK, FormerRecord, FormerSessionValue, FormerValue,
-    HeldAnswer, NodeRecord, NodeRestoration, PeerStateValue, PfdValue, RecordError, RecordSources,
-    ReportsValue, UsageWalk, clock_mark, decoded, encoded,
+    AnswerValue, AssociationValue, CLOCK_MARK, FormerRecord, FormerSessionRecord,
+    FormerSessionValue, FormerValue, HeldAnswer, NodeRecord, NodeRestoration, PeerStateValue,
+    PfdValue, RecordError, RecordSources, ReportsValue, UsageWalk, clock_mark, decoded, encoded,
 };
 use crate::refusal::Rejected;
 use crate::session_state::{EndedSession, ReportItem};
@@ -42,13 +42,14 @@ impl Node {
         // The records are a part of the sessions, which they are made of.
         let mut records = core::mem::take(&mut self.sessions.records);
         let sources = RecordSources {
+            now,
             store: self.sessions.store(),
             states: &self.sessions.states,
             transitions: &self.sessions.transitions,
             peers: &self.peers,
             path_qos: &self.path_qos,
         };
-        let group = records.next_group(now, node, sources);
+        let group = records.next_group(node, sources);
         self.sessions.records = records;
         group
     }
@@ -258,18 +259,13 @@ impl Node {
         record: &mut FormerRecord,
     ) -> Result<(), RecordError> {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
-        let FormerRecord { kind, name, value } = record;
-        let restored = match value {
-            FormerValue::Session(value, octets) => {
-                self.restore_owned_session(now, &mut restoration, name, value, octets)
-            }
-            FormerValue::Octets(octets) => self.restore(now, &mut restoration, *kind, name, octets),
-        };
-        let is_session = matches!((*kind, &*name), (RecordKind::Session, RecordName::Number(_)));
+        let restored = self.restore(now, &mut restoration, record);
+        let (kind, name) = (record.kind, &record.name);
+        let is_session = matches!((kind, name), (RecordKind::Session, RecordName::Number(_)));
         if let Err(error) = &restored
             && !is_session
         {
-            self.tell_of_refused(&mut restoration, *kind, name, error);
+            self.tell_of_refused(&mut restoration, kind, name, error);
         }
         self.restoration = Some(restoration);
         restored
@@ -297,11 +293,16 @@ impl Node {
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
-        kind: RecordKind,
-        name: &RecordName,
-        octets: &[u8],
+        FormerRecord { kind, name, value }: &mut FormerRecord,
     ) -> Result<(), RecordError> {
-        match (kind, name) {
+        let octets = match (&*name, value) {
+            (&RecordName::Number(number), FormerValue::Session(record)) => {
+                return self.restore_owned_session(now, restoration, Seid(number), record);
+            }
+            (_, FormerValue::Session(_)) => return Err(RecordError::Malformed),
+            (_, FormerValue::Octets(octets)) => octets.as_slice(),
+        };
+        match (*kind, &*name) {
             (RecordKind::Node | RecordKind::Standby, _) => Ok(()),
             // It has been read before the clock of this process began.
             (kind, name) if is_clock_mark(kind, name) => clock_mark(octets).map(|_| ()),
@@ -409,16 +410,24 @@ impl Node {
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
-        name: &RecordName,
-        value: &mut Result<Box<FormerSessionValue>, RecordError>,
-        octets: &[u8],
+        up_seid: Seid,
+        record: &mut FormerSessionRecord,
     ) -> Result<(), RecordError> {
-        let &RecordName::Number(number) = name else { return Err(RecordError::Malformed) };
-        let up_seid = Seid(number);
         if restoration.marks.remove(&up_seid) {
-            restoration.set_aside_before.push((up_seid, octets.to_vec()));
+            restoration.set_aside_before.push((up_seid, record.octets.clone()));
             return Ok(());
         }
+        self.restore_or_keep(now, restoration, up_seid, record)
+    }
+
+    /// Restores a session of an association that is there, or keeps its record aside.
+    pub(super) fn restore_or_keep(
+        &mut self,
+        now: Nanos,
+        restoration: &mut NodeRestoration,
+        up_seid: Seid,
+        FormerSessionRecord { value, octets }: &mut FormerSessionRecord,
+    ) -> Result<(), RecordError> {
         let restored = value.as_mut().map_err(|error| error.clone()).and_then(|value| {
             self.check_owner(restoration, value.former.owner())?;
             self.restore_session(now, restoration, up_seid, value)

@@ -33,13 +33,20 @@ use crate::procedure::paths::EchoResponse;
 use crate::procedure::report_destination::{ReportDestination, ReportingSession};
 use crate::procedure::usage::{event_time_stamps, usage_report};
 use crate::session_state::{DownlinkDataNotice, EndedSession, NotifiedData, ReportItem};
-use crate::transaction::RequestPurpose;
+use crate::transaction::{OutgoingRequest, RequestPurpose};
 
 fn item_time_stamps(item: &ReportItem, ntp_clock: NtpClock) -> Vec<EventTimeStamp> {
     match item {
         ReportItem::Usage(report) => event_time_stamps(report, ntp_clock),
         _ => Vec::new(),
     }
+}
+
+/// A downlink packet that its FAR does not forward, and its fate.
+struct DownlinkPacket {
+    pdr: PdrId,
+    service: DownlinkDataServiceInformation,
+    delivery: Option<DataDelivery>,
 }
 
 /// The FAR of `pdr` if it requests notifications of such data. Spec: TS 29.244 §8.2.26.
@@ -142,7 +149,7 @@ impl Node {
             WorkerEvent::DownlinkData { session, pdr, dscp, qfi, delivery } => {
                 let service =
                     DownlinkDataServiceInformation { paging_policy_indication: dscp, qfi };
-                self.handle_downlink_data(now, session, pdr, service, delivery);
+                self.handle_downlink_data(now, session, DownlinkPacket { pdr, service, delivery });
             }
             WorkerEvent::ErrorIndication { peer, teid } => {
                 self.report_error_indication(now, GtpuTunnel { teid, addr: peer });
@@ -186,9 +193,7 @@ impl Node {
         &mut self,
         now: Nanos,
         up_seid: Seid,
-        pdr: PdrId,
-        service: DownlinkDataServiceInformation,
-        delivery: Option<DataDelivery>,
+        DownlinkPacket { pdr, service, delivery }: DownlinkPacket,
     ) {
         let Some(session) = self.sessions.store().session(up_seid) else {
             self.counters.scalars.reports_of_gone_sessions += 1;
@@ -356,7 +361,8 @@ impl Node {
             body.old_cp_f_seid = former.map(|cp| FSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
             body.pfcp_sr_req_flags = self.sessions.states.report_flags(up_seid);
             let purpose = RequestPurpose::SessionReport { up_seid, owner, items: items.len() };
-            match self.send_session_request(now, to, cp_seid, &body, purpose) {
+            let (seid, timers) = (Some(cp_seid), self.config.retransmission());
+            match self.send_own(now, OutgoingRequest { to, seid, purpose, timers }, &body) {
                 Some(sequence) => self.sessions.states.set_report_sequence(up_seid, sequence),
                 None => self.sessions.states.finish_report(up_seid),
             }

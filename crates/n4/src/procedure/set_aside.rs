@@ -15,7 +15,8 @@ use crate::counters::as_count;
 use crate::event::NodeEvent;
 use crate::node::Node;
 use crate::records::{
-    FormerSessionValue, NodeRestoration, RecordError, SetAsideReport, SetAsideSession,
+    FormerSessionRecord, FormerSessionValue, NodeRestoration, RecordError, SetAsideReport,
+    SetAsideSession,
 };
 
 impl Node {
@@ -89,17 +90,9 @@ impl Node {
     /// Restores sessions that previous processes had set aside, behind all other sessions.
     pub(super) fn restore_set_aside(&mut self, now: Nanos, restoration: &mut NodeRestoration) {
         for (up_seid, octets) in core::mem::take(&mut restoration.set_aside_before) {
-            let restored = FormerSessionValue::from_octets(&octets).and_then(|mut value| {
-                self.check_owner(restoration, value.former.owner())?;
-                self.restore_session(now, restoration, up_seid, &mut value)
-            });
-            match restored {
-                Ok(()) => {
-                    self.sessions.records.note_set_aside(up_seid, false);
-                    self.counters.scalars.sessions_restored += 1;
-                    restoration.restored += 1;
-                }
-                Err(error) => self.keep_or_remove(restoration, up_seid, &error, &octets),
+            let mut record = FormerSessionRecord::read(octets);
+            if self.restore_or_keep(now, restoration, up_seid, &mut record).is_ok() {
+                self.sessions.records.note_set_aside(up_seid, false);
             }
         }
         for (up_seid, value) in core::mem::take(&mut restoration.reports_before) {

@@ -24,6 +24,7 @@ use crate::transition::Transitions;
 /// The sources of records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordSources<'a> {
+    pub now: Nanos,
     pub store: &'a SessionStore,
     pub states: &'a SessionStates,
     pub transitions: &'a Transitions,
@@ -60,7 +61,6 @@ impl RecordBook {
     /// nothing did, or while the store has enough to do.
     pub(crate) fn next_group(
         &mut self,
-        now: Nanos,
         node: NodeRecord,
         sources: RecordSources<'_>,
     ) -> Option<RecordGroup> {
@@ -72,10 +72,10 @@ impl RecordBook {
         }
         self.handed_out += 1;
         let mut group = GroupChanges::default();
-        self.encode_shared(now, node, sources);
+        self.encode_shared(node, sources);
         loop {
             if self.news.encoded.is_empty() {
-                let Some(unit) = self.next_unit(now, sources) else { break };
+                let Some(unit) = self.next_unit(sources) else { break };
                 self.news.encoded.extend(unit.pieces());
             }
             if let Some(changes) = self.news.encoded.pop_front_if(|unit| group.takes(unit)) {
@@ -96,7 +96,8 @@ impl RecordBook {
     }
 
     /// Encodes changes that are not about a single session.
-    fn encode_shared(&mut self, now: Nanos, node: NodeRecord, sources: RecordSources<'_>) {
+    fn encode_shared(&mut self, node: NodeRecord, sources: RecordSources<'_>) {
+        let now = sources.now;
         let mut unit = GroupChanges::default();
         if self.clock_mark.is_none_or(|last| now.since(last) >= CLOCK_MARK_INTERVAL) {
             self.clock_mark = Some(now);
@@ -117,7 +118,7 @@ impl RecordBook {
 
     /// Encodes the next changes that become durable as a whole: those of a session, and the other
     /// answers at last.
-    fn next_unit(&mut self, now: Nanos, sources: RecordSources<'_>) -> Option<GroupChanges> {
+    fn next_unit(&mut self, sources: RecordSources<'_>) -> Option<GroupChanges> {
         let mut changes = GroupChanges::default();
         let Some((up_seid, unit)) = self.news.sessions.pop_first() else {
             let answers = core::mem::take(&mut self.news.answers);
@@ -127,11 +128,11 @@ impl RecordBook {
         };
         let SessionUnit { record, replaced, usage, set_aside, reports, answers } = unit;
         for gone in replaced {
-            self.encode_session(now, gone, SessionNews::Removed, sources, &mut changes);
+            self.encode_session(gone, SessionNews::Removed, sources, &mut changes);
         }
         let name = RecordName::Number(up_seid.0);
         if let Some(news) = record {
-            self.encode_session(now, up_seid, news, sources, &mut changes);
+            self.encode_session(up_seid, news, sources, &mut changes);
         }
         // The session's own record may have taken its place.
         if let Some(octets) = usage.filter(|_| self.usage_digests.contains_key(&up_seid)) {
@@ -212,7 +213,6 @@ impl RecordBook {
 
     fn encode_session(
         &mut self,
-        now: Nanos,
         up_seid: Seid,
         news: SessionNews,
         sources: RecordSources<'_>,
@@ -222,7 +222,7 @@ impl RecordBook {
         let value = match news {
             SessionNews::Changed => {
                 // A session that ended meanwhile: its removal follows.
-                let value = session_value(now, sources.store, sources.states, up_seid);
+                let value = session_value(sources.now, sources.store, sources.states, up_seid);
                 let Some(value) = value else { return };
                 Some(value)
             }

@@ -17,11 +17,17 @@ pub struct FormerRecord {
 /// The contents of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FormerValue {
-    /// That of a session, the only kind of which there are many, with its octets for the case that
-    /// it is refused.
-    Session(Result<Box<FormerSessionValue>, RecordError>, Vec<u8>),
+    /// That of a session, the only kind of which there are many.
+    Session(FormerSessionRecord),
     /// That of another kind.
     Octets(Vec<u8>),
+}
+
+/// The record of a session, with its octets for the case that it is refused.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FormerSessionRecord {
+    pub value: Result<Box<FormerSessionValue>, RecordError>,
+    pub octets: Vec<u8>,
 }
 
 /// [`SessionValue`].
@@ -39,10 +45,7 @@ impl FormerRecord {
     #[must_use]
     pub fn read(kind: RecordKind, name: RecordName, octets: Vec<u8>) -> Self {
         let value = match kind {
-            RecordKind::Session => {
-                let value = FormerSessionValue::from_octets(&octets).map(Box::new);
-                FormerValue::Session(value, octets)
-            }
+            RecordKind::Session => FormerValue::Session(FormerSessionRecord::read(octets)),
             _ => FormerValue::Octets(octets),
         };
         Self { kind, name, value }
@@ -58,10 +61,18 @@ impl FormerRecord {
         octets: Vec<u8>,
     ) -> Self {
         let mut record = Self::read(kind, name, octets);
-        if let FormerValue::Session(Ok(value), _) = &mut record.value {
+        if let FormerValue::Session(FormerSessionRecord { value: Ok(value), .. }) =
+            &mut record.value
+        {
             preparer.prepare(&mut value.former);
         }
         record
+    }
+}
+
+impl FormerSessionRecord {
+    pub(crate) fn read(octets: Vec<u8>) -> Self {
+        Self { value: FormerSessionValue::from_octets(&octets).map(Box::new), octets }
     }
 }
 

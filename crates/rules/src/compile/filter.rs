@@ -315,8 +315,7 @@ mod tests {
         direction: Direction,
         is_v6: Option<bool>,
     ) -> Option<PackedFilter> {
-        let mut entries = Vec::new();
-        of_filter(filter, 0, 0, Prefix::ANY, is_v6 == Some(true), &mut entries);
+        let entries = of_filter(filter, Prefix::ANY, is_v6 == Some(true));
         let [entry] = entries.as_slice() else { return None };
         PackedFilter::new(entry, direction, is_v6)
     }

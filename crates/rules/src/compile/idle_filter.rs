@@ -21,11 +21,7 @@ pub fn has_idle_filters(pdr: &PdrEntry) -> bool {
 fn matches_all_of(filter: &PacketFilter, pdr: &PdrEntry) -> bool {
     let any = PacketFilter::ANY;
     [false, true].into_iter().all(|is_v6| {
-        let entries = |filter, own| {
-            let mut entries = Vec::new();
-            of_filter(filter, 0, 0, own, is_v6, &mut entries);
-            entries
-        };
-        own_prefix(pdr, is_v6).is_none_or(|own| entries(filter, own) == entries(&any, own))
+        own_prefix(pdr, is_v6)
+            .is_none_or(|own| of_filter(filter, own, is_v6) == of_filter(&any, own, is_v6))
     })
 }

@@ -47,13 +47,12 @@ pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> V
         };
         let any = [PacketFilter::ANY];
         let is_whole = pdr.sdf.is_empty() || pdr.sdf.is_compiled();
-        let from = entries.len();
-        for filter in if is_whole { &any[..] } else { &pdr.sdf } {
-            of_filter(filter, number, conditions, own, is_v6, &mut entries);
-        }
-        for entry in &mut entries[from..] {
-            entry.is_unsure |= pdr.sdf.is_compiled();
-        }
+        let filters = if is_whole { &any[..] } else { &pdr.sdf };
+        let of_pdr = filters.iter().flat_map(|filter| of_filter(filter, own, is_v6));
+        entries.extend(of_pdr.map(|entry| {
+            let is_unsure = entry.is_unsure || pdr.sdf.is_compiled();
+            FilterEntry { pdr: number, conditions, is_unsure, ..entry }
+        }));
     }
     entries
 }

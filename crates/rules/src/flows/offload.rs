@@ -13,7 +13,7 @@ use adit_types::{
     Direction, InterfaceId, InterfaceSet, Ipv4Prefix, MacAddr, Nanos, NextHopIndex, SessionIndex,
 };
 
-use crate::flows::card::{FlowCard, FlowCardError, FlowNumber};
+use crate::flows::card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
 use crate::flows::make::{
     self, FlowConfig, FlowDeparture, FlowException, SessionFlow, exception_flows, exceptions,
     refusal,
@@ -373,7 +373,7 @@ impl<C: FlowCard> FlowOffload<C> {
         let bytes = rx_bytes.wrapping_sub(pkts.wrapping_mul(flow.arrival_len));
         let tx_bytes = bytes.wrapping_add(pkts.wrapping_mul(flow.departure_len));
         let direction = direction_of(key);
-        self.usage.add(key.0, direction, pkts, bytes, self.now);
+        self.usage.add(key.0, direction, FlowCounts { pkts, bytes }, self.now);
         let arrival = &mut self.totals[usize::from(flow.arrival.0) % INTERFACES_MAX];
         arrival.rx_pkts += pkts;
         arrival.rx_bytes += rx_bytes;

@@ -4,6 +4,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::flows::card::FlowCounts;
 use crate::{OffloadCounts, OffloadUsage, share_of};
 use adit_types::{Direction, Nanos, SessionIndex};
 
@@ -33,13 +34,13 @@ impl FlowUsage {
         Arc::new(Self { chunks: chunks.collect() })
     }
 
-    /// Adds the counts of one direction's flows since they were last read. For one writer.
+    /// Adds the counts of one direction's flows since they were last read; `bytes` are those of
+    /// inner IP packets. For one writer.
     pub(crate) fn add(
         &self,
         session: SessionIndex,
         direction: Direction,
-        pkts: u64,
-        bytes: u64,
+        more: FlowCounts,
         now: Nanos,
     ) {
         let at = session.0 as usize;
@@ -50,7 +51,7 @@ impl FlowUsage {
             Direction::Uplink => 0,
             Direction::Downlink => 2,
         };
-        for (cell, more) in cells[first..].iter().zip([pkts, bytes]) {
+        for (cell, more) in cells[first..].iter().zip([more.pkts, more.bytes]) {
             let sum = cell.load(Ordering::Relaxed).wrapping_add(more);
             cell.store(sum, Ordering::Relaxed);
         }

@@ -99,35 +99,30 @@ impl FilterEntry {
 
 /// The entries of one address family. Each filter counts as a PDR.
 pub(super) fn of_filters(filters: &[PacketFilter], is_v6: bool) -> Vec<FilterEntry> {
-    let mut entries = Vec::new();
-    for (number, filter) in (0_u16..).zip(filters) {
-        of_filter(filter, number, 0, Prefix::ANY, is_v6, &mut entries);
-    }
-    entries
+    let of_number = |(pdr, filter)| {
+        let entries = of_filter(filter, Prefix::ANY, is_v6).into_iter();
+        entries.map(move |entry| FilterEntry { pdr, ..entry })
+    };
+    (0_u16..).zip(filters).flat_map(of_number).collect()
 }
 
 pub(crate) fn prefix(addr: IpAddr, len: u8) -> Prefix {
     Prefix { words: address_words(addr), len }
 }
 
-pub(crate) fn of_filter(
-    filter: &PacketFilter,
-    pdr: u16,
-    conditions: u16,
-    own: Prefix,
-    is_v6: bool,
-    entries: &mut Vec<FilterEntry>,
-) {
+/// The entries of a filter of the first PDR, whose UEs have the addresses `own`.
+pub(crate) fn of_filter(filter: &PacketFilter, own: Prefix, is_v6: bool) -> Vec<FilterEntry> {
     let PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label } =
         filter;
     let sides = side(*remote, is_v6).zip(side(*local, is_v6));
-    let Some((remote, local)) = sides.filter(|_| is_v6 || flow_label.is_none()) else { return };
-    let Some(local) = beyond(local, own) else { return };
+    let sides = sides.filter(|_| is_v6 || flow_label.is_none());
+    let sides = sides.and_then(|(remote, local)| Some((remote, beyond(local, own)?)));
+    let Some((remote, local)) = sides else { return Vec::new() };
     let tos = tos.map_or((0, 0), |(value, mask)| (value & mask, mask));
     let is_unsure = spi.is_some() || flow_label.is_some();
     let entry = |remote_ports, local_ports, is_unsure| FilterEntry {
-        pdr,
-        conditions,
+        pdr: 0,
+        conditions: 0,
         remote,
         local,
         remote_ports,
@@ -138,13 +133,12 @@ pub(crate) fn of_filter(
     };
     let (remote_ranges, local_ranges) = (ranges(remote_ports), ranges(local_ports));
     if remote_ranges.len() * local_ranges.len() > PORT_PAIRS_MAX {
-        entries.push(entry(around(&remote_ranges), around(&local_ranges), true));
-        return;
+        return vec![entry(around(&remote_ranges), around(&local_ranges), true)];
     }
-    for remote_range in &remote_ranges {
-        let all = local_ranges.iter().map(|range| entry(*remote_range, *range, is_unsure));
-        entries.extend(all);
-    }
+    let pairs = remote_ranges
+        .iter()
+        .flat_map(|remote| local_ranges.iter().map(move |local| (*remote, *local)));
+    pairs.map(|(remote, local)| entry(remote, local, is_unsure)).collect()
 }
 
 fn side(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {

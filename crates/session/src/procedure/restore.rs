@@ -120,15 +120,10 @@ impl SessionStore {
             usage: SessionUsage::default(),
         };
         let mut former = update::FormerUsage { usage, used, packed: Some(rules) };
-        let (mut resolved, rules) = update::prepare_restoration(
-            self,
-            now,
-            &session,
-            records,
-            prepared,
-            core::mem::take(teids),
-            &mut former,
-        )?;
+        let teids = core::mem::take(teids);
+        let rules = update::FormerRules { records, teids, prepared };
+        let (mut resolved, rules) =
+            update::prepare_restoration(self, now, &session, rules, &mut former)?;
         let compiled = update::compile_restoration(self, &session, &mut resolved, former, rules);
         self.mark_commit(up_seid, index, &compiled);
         self.indices.take(index);

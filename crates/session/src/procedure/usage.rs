@@ -86,7 +86,8 @@ impl SessionStore {
             retired.into_iter().flat_map(|retired| &mut retired.usage)
         {
             let source = &*self.usage.0;
-            measure.report(urr, source, now, UsageTriggers::TERMINATION, &mut reports);
+            let reading = measure.read(source, now);
+            measure.report(urr, reading, UsageTriggers::TERMINATION, &mut reports);
         }
         reports
     }

@@ -34,10 +34,20 @@ use crate::record::{Pdr, Records};
 use crate::refusal::Refusal;
 use crate::session::OpenSession;
 use crate::store::SessionStore;
-use crate::usage::activation;
+use crate::usage::{UsageChange, activation};
 
-/// Runs the stages that may refuse for a session that a previous run had with `records`, of whose
-/// TEIDs it had chosen `teids`. Returns the rules, too, if they were prepared.
+/// The rules of a session in a previous run.
+#[derive(Debug)]
+pub(crate) struct FormerRules {
+    pub records: Records,
+    /// The TEIDs that that run chose.
+    pub teids: Vec<Teid>,
+    /// Keys and compiled rules of the records, if another thread prepared them.
+    pub prepared: Option<Box<PreparedSession>>,
+}
+
+/// Runs the stages that may refuse for a session of a previous run. Returns the rules, too, if they
+/// were prepared.
 ///
 /// # Errors
 /// The first [`Refusal`] found.
@@ -45,9 +55,7 @@ pub(crate) fn prepare_restoration(
     store: &SessionStore,
     now: Nanos,
     session: &OpenSession,
-    mut records: Records,
-    mut prepared: Option<Box<PreparedSession>>,
-    teids: Vec<Teid>,
+    FormerRules { mut records, teids, mut prepared }: FormerRules,
     former: &mut FormerUsage<'_>,
 ) -> Result<(Resolved, Option<Box<SessionRules>>), Refusal> {
     if let Some(settled) = activation::advanced(&records, now) {
@@ -69,7 +77,10 @@ pub(crate) fn prepare_restoration(
         }
         None => (check_former_alone(store.catalog(), &mut records)?, None),
     };
-    let resolved = s2_resolve::resolve_former(store, now, session, records, keys, teids)?;
+    let usage = UsageChange { at: now, ..UsageChange::default() };
+    let mut resolved =
+        Resolved { records, keys, restored_teids: teids, usage, ..Resolved::default() };
+    s2_resolve::resolve_former(store, session, &mut resolved)?;
     Ok((resolved, rules))
 }
 

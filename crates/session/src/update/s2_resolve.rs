@@ -9,7 +9,7 @@ use adit_rules::{PacketFilter, Redirect, SessionKey, SourceInterface, UeAddresse
 use adit_types::limits::{
     KEYS_PER_SESSION_MAX, RATES_PER_SESSION_MAX, TRAFFIC_ENDPOINTS_PER_SESSION_MAX,
 };
-use adit_types::{Nanos, QerId, SessionIndex, Teid, UrrId};
+use adit_types::{QerId, SessionIndex, Teid, UrrId};
 
 use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
@@ -104,23 +104,19 @@ pub(super) fn resolve(
     })
 }
 
-/// Resolves a session that a previous run had with `records`, of whose TEIDs it had chosen `teids`:
-/// [`check_former_alone`] has accepted the records.
+/// Checks a session of a previous run, whose records [`check_former_alone`] has accepted, against
+/// other sessions. Keeps those of its TEIDs that are to be restored.
 pub(super) fn resolve_former(
     store: &SessionStore,
-    now: Nanos,
     session: &OpenSession,
-    records: Records,
-    keys: SessionKeys,
-    mut teids: Vec<Teid>,
-) -> Result<Resolved, Refusal> {
-    let usage = UsageChange { at: now, ..UsageChange::default() };
-    check_capacities(store, session, &records, &usage)?;
-    check_all_claims(store, session.index, &records, &[])?;
-    teids.retain(|&teid| store.teids.is_restorable(teid));
-    check_given_teids(store, &keys.claims, &teids)?;
-    check_number_of_keys(store, &keys)?;
-    Ok(Resolved { records, keys, restored_teids: teids, usage, ..Resolved::default() })
+    resolved: &mut Resolved,
+) -> Result<(), Refusal> {
+    let Resolved { records, keys, restored_teids, usage, .. } = resolved;
+    check_capacities(store, session, records, usage)?;
+    check_all_claims(store, session.index, records, &[])?;
+    restored_teids.retain(|&teid| store.teids.is_restorable(teid));
+    check_given_teids(store, &keys.claims, restored_teids)?;
+    check_number_of_keys(store, keys)
 }
 
 /// Checks and links the records of a session that a previous run had, apart from other sessions. It

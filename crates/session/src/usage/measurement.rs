@@ -505,13 +505,12 @@ impl Measurement {
         Some(Self::last_active(reading, self.holding_since) + time)
     }
 
-    /// Ends the measurement with a report, or several when monitoring times split it, and begins
+    /// Ends the measurement at `reading` with a report, or several when monitoring times split it, and begins
     /// the next one. Notices end no measurement.
     pub(crate) fn report(
         &mut self,
         urr: &Urr,
-        source: &dyn UsageSource,
-        now: Nanos,
+        reading: Reading,
         triggers: UsageTriggers,
         reports: &mut Vec<UsageReport>,
     ) {
@@ -523,7 +522,6 @@ impl Measurement {
             }
             *left -= 1;
         }
-        let reading = self.read(source, now);
         if (triggers & !UsageTriggers::NOTICES).is_empty() {
             reports.push(UsageReport {
                 volume: None,

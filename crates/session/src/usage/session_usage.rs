@@ -177,7 +177,7 @@ impl SessionUsage {
         for (urr, due) in urrs.iter().zip(due).filter(|(_, due)| !due.is_empty()) {
             let measure = self.measures.iter_mut().find(|measure| measure.id == urr.id);
             if let Some(measure) = measure {
-                measure.report(urr, source, now, *due, &mut reports);
+                measure.report(urr, measure.read(source, now), *due, &mut reports);
             }
         }
         reports

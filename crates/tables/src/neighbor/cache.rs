@@ -128,8 +128,13 @@ impl NeighborCache {
                 self.handle_request(now, interface, addr, next_hops);
             }
             WorkerEvent::NeighborLearned { interface, addr, mac, solicited, conflict } => {
-                let claim = NeighborClaim { mac, solicited, conflict };
-                self.handle_seen(now, interface, addr, claim, next_hops);
+                let is_ours = next_hops.is_own_address(interface, addr, mac);
+                if is_ours || mac.is_multicast() || mac == MacAddr::default() {
+                    self.counters.seen_refused += 1;
+                } else if let Some(index) = next_hops.find_next_hop(interface, addr) {
+                    let claim = NeighborClaim { mac, solicited, conflict };
+                    self.handle_seen(now, index, claim, next_hops);
+                }
             }
             WorkerEvent::OwnAddressUsed { .. } => self.counters.own_addresses_used += 1,
             WorkerEvent::EchoResponse { .. }
@@ -257,18 +262,11 @@ impl NeighborCache {
     fn handle_seen(
         &mut self,
         now: Nanos,
-        interface: InterfaceId,
-        addr: IpAddr,
+        index: NextHopIndex,
         claim: NeighborClaim,
         next_hops: &mut dyn NextHops,
     ) {
         let NeighborClaim { mac, solicited, conflict } = claim;
-        let claims_ours = next_hops.is_own_address(interface, addr, mac);
-        if claims_ours || mac.is_multicast() || mac == MacAddr::default() {
-            self.counters.seen_refused += 1;
-            return;
-        }
-        let Some(index) = next_hops.find_next_hop(interface, addr) else { return };
         let Some(entry) = self.entry_mut(index) else { return };
         if entry.state == NeighborState::Fixed {
             self.counters.seen_refused += 1;

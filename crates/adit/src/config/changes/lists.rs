@@ -102,7 +102,7 @@ impl ConfigComparison {
             format!("{prefix} through {}", interface(of).map_or("an interface", |of| &of.name))
         };
         let value = |of: &RouteSettings| format!("next hop {}", of.next_hop);
-        self.keyed("route", effect, old, new, name, value);
+        self.keyed(ChangedList { key: "route", effect, old, new }, name, value);
     }
 
     /// Pools grow and are added: no address that a UE has leaves the pools.
@@ -195,16 +195,14 @@ impl ConfigComparison {
         name: impl Fn(&T) -> &String,
     ) {
         let value = |of: &T| of.words()[1..].join(", ");
-        self.keyed(key, ChangeEffect::Rules, old, new, |of| format!("\"{}\"", name(of)), value);
+        let list = ChangedList { key, effect: ChangeEffect::Rules, old, new };
+        self.keyed(list, |of| format!("\"{}\"", name(of)), value);
     }
 
     /// Entries of a list by their names. `value` puts the rest of one in words.
     fn keyed<T: PartialEq>(
         &mut self,
-        key: &str,
-        effect: ChangeEffect,
-        old: &[T],
-        new: &[T],
+        ChangedList { key, effect, old, new }: ChangedList<'_, T>,
         name: impl Fn(&T) -> String,
         value: impl Fn(&T) -> String,
     ) {
@@ -232,6 +230,14 @@ impl ConfigComparison {
             self.note(key, effect, "in another order");
         }
     }
+}
+
+/// A list before and after a reload, and what its change takes.
+struct ChangedList<'a, T> {
+    key: &'a str,
+    effect: ChangeEffect,
+    old: &'a [T],
+    new: &'a [T],
 }
 
 /// True if all addresses of `inner` are addresses of `outer`.

@@ -8,7 +8,7 @@ use adit_operate::metrics::{
     MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge,
 };
 use adit_store::StoreState;
-use adit_tables::{ALL_SESSIONS, OffloadReport};
+use adit_tables::{ALL_SESSIONS, AggregateKey, OffloadReport};
 use adit_types::{BitRate, Direction, SliceId};
 
 use super::{count, counter, gauge};
@@ -54,7 +54,9 @@ impl RateFigures {
         let (mut limits, mut passed) = (Vec::new(), Vec::new());
         for (id, rates, s_nssai, network) in core::iter::once(all).chain(slices) {
             for (direction, name) in DIRECTIONS {
-                let Some(aggregate) = aggregates.get(id, direction) else { continue };
+                let Some(aggregate) = aggregates.get(AggregateKey { slice: id, direction }) else {
+                    continue;
+                };
                 let labels: MetricLabels = vec![
                     ("s_nssai", s_nssai.clone()),
                     ("network_instance", network.clone()),

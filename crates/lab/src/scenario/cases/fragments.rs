@@ -4,7 +4,6 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-use adit_types::Qfi;
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::icmp::IcmpHeader;
 use adit_wire::ipv4::Ipv4Header;
@@ -70,10 +69,9 @@ pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     let probe = ProbeSockets::open(context, PORT)?;
     let wire = Ipv4Capture::open(&context.network.topology.dn)?;
     let flow = [SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT)];
-    let (own, qfi) =
-        (session.established().uplink_teid, Qfi::new(ScenarioRules::QFI).context("a QFI")?);
+    let own = session.established().uplink_teid;
     let before = reassembled(context)?;
-    gnb.send_long(own, qfi, flow, 0..DATAGRAMS, usize::from(FULL - HEADERS))?;
+    gnb.send_long(own, flow, 0..DATAGRAMS, usize::from(FULL - HEADERS))?;
     all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
     let pieces = at_server(context, &wire)?;
     let whole = (0..DATAGRAMS).map(|_| Piece::whole(FULL));

@@ -5,7 +5,7 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
 use adit_pfcp::ie::{NetworkInstance, OuterHeaderCreation};
-use adit_types::{Qfi, Teid};
+use adit_types::Teid;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
@@ -47,11 +47,10 @@ pub(super) fn network_instance(context: &ScenarioContext<'_>) -> Result<String> 
     let corp_context = ScenarioContext { ue: CORP_UE, ..*context };
     let corp_session = corp_context.establish_with(&rules)?;
     let probe = ProbeSockets::open(context, PORT)?;
-    let qfi = Qfi::new(ScenarioRules::QFI).context("a QFI")?;
 
     both("internet", &probe)?;
     none("of internet, in corp", &receive(&corp_server, 0, context.stop)?)?;
-    gnb.send(corp_session.established().uplink_teid, qfi, [ue, server], 0..DATAGRAMS)?;
+    gnb.send(corp_session.established().uplink_teid, [ue, server], 0..DATAGRAMS)?;
     all("corp, uplink", &receive(&corp_server, DATAGRAMS, context.stop)?)?;
     none("of corp, in internet", &probe.receive_uplink(0)?)?;
     send(&corp_server, ue.into(), 0..DATAGRAMS)?;

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use adit_pfcp::grouped::UpdateForwardingParameters;
 use adit_pfcp::ie::{ForwardingPolicy, Nullable, OuterHeaderCreation};
-use adit_types::{Qfi, Teid};
+use adit_types::Teid;
 use adit_wire::ipv4::Ipv4Header;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::PORT;
 use crate::adit_process::PacketDevice;
@@ -79,8 +79,7 @@ fn exchange(
     to: &ScenarioContext<'_>,
 ) -> Result<Vec<(Teid, u32)>> {
     let flow = [SocketAddrV4::new(from.ipv4(), PORT), SocketAddrV4::new(to.ue.ipv4(), PORT)];
-    let qfi = Qfi::new(ScenarioRules::QFI).context("a QFI")?;
-    gnb.send(session.established().uplink_teid, qfi, flow, 0..DATAGRAMS)?;
+    gnb.send(session.established().uplink_teid, flow, 0..DATAGRAMS)?;
     gnb.receive(to, usize::try_from(DATAGRAMS)?)
 }
 

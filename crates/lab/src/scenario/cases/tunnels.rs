@@ -11,7 +11,7 @@ use adit_pfcp::ie::{
     OuterHeaderRemovalDescription, PfcpSmReqFlags, RemoteGtpuPeer, ReportType, SourceInterface,
     TransportLevelMarking,
 };
-use adit_types::{PdrId, Precedence, Qfi, Teid};
+use adit_types::{PdrId, Precedence, Teid};
 use adit_wire::gtpu::GtpuMessageType;
 use anyhow::{Context, Result, ensure};
 
@@ -105,7 +105,7 @@ pub(super) fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     none("past the other UPF", &probe.receive_uplink(DATAGRAMS)?)?;
     let own = session.established().second_teid.context("adit allocated no F-TEID towards N9")?;
     let flow = [SocketAddrV4::new(DN, PORT), SocketAddrV4::new(context.ue.ipv4(), PORT)];
-    peer.send(own, Qfi::new(ScenarioRules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
+    peer.send(own, flow, 0..DATAGRAMS)?;
     all("from the other UPF", &probe.receive_downlink(DATAGRAMS)?)?;
     session.end()?;
     Ok("uplink went to the other UPF, downlink came from it".to_owned())
@@ -158,7 +158,7 @@ pub(super) fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     let probe = ProbeSockets::open(context, PORT)?;
     let flow = [SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT)];
     let own = session.established().uplink_teid;
-    gnb.send(own, Qfi::new(ScenarioRules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
+    gnb.send(own, flow, 0..DATAGRAMS)?;
     all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
     probe.send_downlink(0..DATAGRAMS)?;
     let arrived = gnb.receive(context, DATAGRAMS.try_into().unwrap_or(0))?;

@@ -373,7 +373,7 @@ impl Standby {
             None => self.records.remove(&key),
         };
         let now = self.upf.bench.now;
-        self.upf.bench.node.follow_record(now, *kind, name, value.as_deref()).unwrap();
+        self.upf.bench.node.follow_record(now, change).unwrap();
     }
 
     /// Nothing leaves, and nothing is recorded.

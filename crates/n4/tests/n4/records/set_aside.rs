@@ -3,6 +3,7 @@
 
 use adit_n4::{NodeConfig, NodeEvent};
 use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
+use adit_store::RecordChange;
 use adit_types::{InterfaceRole, Teid};
 
 use super::*;
@@ -248,7 +249,8 @@ fn standby_keeps_sessions_aside_and_restores_those_that_it_can_read_last() {
     let node = &standby.records[&(RecordKind::Node, RecordName::Number(0))].clone();
     standby.node.begin_following(&NodeRecord::from_octets(node).unwrap());
     for (kind, name, octets) in records_of(&active) {
-        let _told = standby.node.follow_record(standby.now, kind, &name, Some(&octets));
+        let record = RecordChange { kind, name, value: Some(octets) };
+        let _told = standby.node.follow_record(standby.now, &record);
     }
     standby.publish_all();
     assert_eq!(set_aside(&standby).len(), 3, "those that nobody can read");
