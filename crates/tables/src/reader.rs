@@ -6,7 +6,7 @@ use adit_rules::compile::FilterKey;
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{FAST_RULE_URRS_MAX, NextHop, PublishedRules};
 use adit_types::{
-    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
+    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     SessionIndex, Teid, UsageSlot, WorkerId,
 };
 
