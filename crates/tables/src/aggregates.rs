@@ -204,8 +204,8 @@ impl Leases {
         of_slice > 0 && of_all > 0
     }
 
-    /// Checks whether `aggregate`, the one of `key`, admits a packet of any length at `now`. Takes a
-    /// lease if none is left.
+    /// Checks whether `aggregate`, the one of `key`, admits a packet of any length at `now`. Takes
+    /// a lease if none is left.
     ///
     /// # Errors
     /// When it opens.

@@ -505,8 +505,8 @@ impl Measurement {
         Some(Self::last_active(reading, self.holding_since) + time)
     }
 
-    /// Ends the measurement at `reading` with a report, or several when monitoring times split it, and begins
-    /// the next one. Notices end no measurement.
+    /// Ends the measurement at `reading` with a report, or several when monitoring times split it,
+    /// and begins the next one. Notices end no measurement.
     pub(crate) fn report(
         &mut self,
         urr: &Urr,
