@@ -403,8 +403,8 @@ impl<'a> FastRuleCellRef<'a> {
 
     /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an
     /// earlier packet passed them at `now`, all of them were idle before it, and they are open.
-    /// Returns whether it did; if not, [`FastRuleSnapshot::try_charge`] decides. For the worker that
-    /// owns the session only.
+    /// Returns whether it did; if not, [`FastRuleSnapshot::try_charge`] decides. For the worker
+    /// that owns the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with busy buckets.
     #[must_use]
