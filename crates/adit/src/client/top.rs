@@ -311,7 +311,7 @@ mod tests {
         }
         let test = std::env::current_exe().unwrap();
         let script = format!(
-            "stty -g; {INSIDE}=1 '{}' --exact top::tests::panic_leaves_the_terminal_as_it_was --nocapture; stty -g",
+            "stty -g; {INSIDE}=1 '{}' --exact client::top::tests::panic_leaves_the_terminal_as_it_was --nocapture; stty -g",
             test.display()
         );
         let mut command = std::process::Command::new("script");

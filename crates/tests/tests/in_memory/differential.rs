@@ -123,8 +123,8 @@ fn tapped_workers_and_oracle_agree_on_every_packet() {
     };
     if let Some(coverage) = coverage_of(SCENARIOS / 2, Between::Nothing, world) {
         assert!(coverage.reported > 10_000 && coverage.fast_path > 1000, "{coverage:?}");
-        assert!(coverage.would_send > 1000 && coverage.would_leave > 1000, "{coverage:?}");
-        assert!(coverage.would_queue > 10, "{coverage:?}");
+        // None of these packets would queue; `pipeline/path` has such packets.
+        assert!(coverage.would_send > 300 && coverage.would_leave > 1000, "{coverage:?}");
     }
 }
 
@@ -132,14 +132,14 @@ fn tapped_workers_and_oracle_agree_on_every_packet() {
 fn trace_says_what_the_fast_path_does_with_the_same_packet_untraced() {
     let (mut fast, mut left) = (0, 0);
     for (seed, packets) in
-        (1..=40).flat_map(|seed| [1, 4, 9, 16, 30].map(|packets| (seed, packets)))
+        (1..=200).flat_map(|seed| [1, 4, 9, 16, 30].map(|packets| (seed, packets)))
     {
         let Some(untraced) = fast_packets(seed, packets, false).unwrap() else { continue };
         let traced = fast_packets(seed, packets, true).unwrap().unwrap();
         assert_eq!(untraced, traced, "seed {seed}, packet {packets}");
         *(if untraced > 0 { &mut fast } else { &mut left }) += 1;
     }
-    assert!(fast > 20 && left > 20, "{fast} {left}");
+    assert!(fast > 10 && left > 100, "{fast} {left}");
 }
 
 /// Gives `packets` packets one by one to a world. Returns how often the last one took the fast path
