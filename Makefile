@@ -24,8 +24,11 @@ build:
 	@scripts/install.sh run
 	cargo build --release --quiet --package adit --package adit-lab
 
-run: build
-	$(SUDO) target/release/adit-lab demo $(DEMO_ARGS)
+# Cargo shows its progress. The profile is built in a third of the time of `make build`.
+run:
+	@scripts/install.sh run
+	cargo build --profile demo --package adit --package adit-lab
+	$(SUDO) target/demo/adit-lab demo $(DEMO_ARGS)
 
 # Of the same features as all tests: another selection of packages compiles most crates once more.
 XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
