@@ -15,7 +15,7 @@ mod log {
     pub mod audit {
         pub const TARGET: &str = "audit";
     }
-    pub use super::log_filter;
+    pub(crate) use super::log_filter;
 }
 
 #[path = "../../crates/adit/src/config/mod.rs"]
