@@ -24,7 +24,7 @@ build:
 	@scripts/install.sh run
 	cargo build --release --quiet --package adit --package adit-lab
 
-# Cargo shows its progress. The profile is built in a third of the time of `make build`.
+# Cargo shows its progress. Measure what `make build` builds: this profile is for a short wait.
 run:
 	@scripts/install.sh run
 	cargo build --profile demo --package adit --package adit-lab
