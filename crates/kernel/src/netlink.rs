@@ -87,9 +87,8 @@ impl Netlink {
         let mut former = None;
         let request = Request::new(libc::RTM_GETLINK, 0, &link(index, 0, 0));
         self.exchange(request, |_, message| {
-            let found = attributes(message.get(PREFIX..).unwrap_or_default())
-                .find(|(kind, _)| *kind == libc::IFLA_MTU);
-            former = former.or(found.and_then(|(_, value)| word(value, 0)));
+            let found = attribute(message.get(PREFIX..).unwrap_or_default(), libc::IFLA_MTU);
+            former = former.or(found.and_then(|value| word(value, 0)));
         })?;
         if former.is_some_and(|former| former.cast_unsigned() >= mtu) {
             return Ok(());
@@ -160,29 +159,33 @@ impl Netlink {
     /// All network devices, without their addresses.
     pub(crate) fn devices(&mut self) -> io::Result<Vec<NetworkDevice>> {
         let request = Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &link(0, 0, 0));
-        let mut found = Vec::new();
-        self.exchange(request, |kind, message| {
-            found.extend(device(message).filter(|_| kind == libc::RTM_NEWLINK));
-        })?;
-        Ok(found)
+        self.dump(request, libc::RTM_NEWLINK, device)
     }
 
     /// The addresses of all devices, with the numbers of these, without link-local ones.
     pub(crate) fn addresses(&mut self) -> io::Result<Vec<(i32, IpNetwork)>> {
         let request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]);
-        let mut found = Vec::new();
-        self.exchange(request, |kind, message| {
-            found.extend(address(message).filter(|_| kind == libc::RTM_NEWADDR));
-        })?;
-        Ok(found)
+        self.dump(request, libc::RTM_NEWADDR, address)
     }
 
     /// The unicast routes of the main table.
     pub(crate) fn routes(&mut self) -> io::Result<Vec<HostRoute>> {
         let request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
+        self.dump(request, libc::RTM_NEWROUTE, route)
+    }
+
+    /// All answers of a kind to `request`, as far as `read` wants them.
+    fn dump<T>(
+        &mut self,
+        request: Request,
+        kind: u16,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> io::Result<Vec<T>> {
         let mut found = Vec::new();
-        self.exchange(request, |kind, message| {
-            found.extend(route(message).filter(|_| kind == libc::RTM_NEWROUTE));
+        self.exchange(request, |of, message| {
+            if of == kind {
+                found.extend(read(message));
+            }
         })?;
         Ok(found)
     }
