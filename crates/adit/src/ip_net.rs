@@ -1,7 +1,8 @@
 //! Addresses with the lengths of their prefixes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use adit_kernel::IpNetwork;
 use adit_types::{Ipv4Prefix, Ipv6Prefix};
 
 /// An address with a prefix length. Interface addresses have host bits set.
@@ -15,6 +16,19 @@ impl IpNet {
     /// All IPv4 addresses.
     pub(crate) const ANY: Self = Self { addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 };
 
+    /// One address.
+    pub(crate) const fn host(addr: IpAddr) -> Self {
+        Self { addr, len: width(addr) }
+    }
+
+    /// The address that follows the first one of its prefix by `offset`.
+    pub(crate) fn nth(self, offset: u8) -> IpAddr {
+        match self.to_prefix().addr {
+            IpAddr::V4(addr) => Ipv4Addr::from_bits(addr.to_bits() | u32::from(offset)).into(),
+            IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() | u128::from(offset)).into(),
+        }
+    }
+
     /// True if no host bit is set.
     pub(crate) fn is_prefix(&self) -> bool {
         network(*self) == Some(self.addr)
@@ -23,6 +37,11 @@ impl IpNet {
     /// The prefix that contains it.
     pub(crate) fn to_prefix(self) -> Self {
         Self { addr: network(self).unwrap_or(self.addr), ..self }
+    }
+
+    /// True if all addresses of `inner` are addresses of this one.
+    pub(crate) fn contains(self, inner: Self) -> bool {
+        self.len <= inner.len && self.overlaps(inner)
     }
 
     /// True if the two have an address in common.
@@ -40,8 +59,7 @@ impl std::str::FromStr for IpNet {
         let (addr, len) = text.split_once('/').ok_or(())?;
         let addr: IpAddr = addr.parse().map_err(|_| ())?;
         let len: u8 = len.parse().map_err(|_| ())?;
-        let width = if addr.is_ipv4() { 32 } else { 128 };
-        if len <= width { Ok(Self { addr, len }) } else { Err(()) }
+        if len <= width(addr) { Ok(Self { addr, len }) } else { Err(()) }
     }
 }
 
@@ -51,8 +69,25 @@ impl std::fmt::Display for IpNet {
     }
 }
 
+impl From<IpNetwork> for IpNet {
+    fn from(IpNetwork { addr, len }: IpNetwork) -> Self {
+        Self { addr, len }
+    }
+}
+
+impl From<IpNet> for IpNetwork {
+    fn from(IpNet { addr, len }: IpNet) -> Self {
+        Self { addr, len }
+    }
+}
+
+/// Bits of an address.
+const fn width(addr: IpAddr) -> u8 {
+    if addr.is_ipv4() { 32 } else { 128 }
+}
+
 /// The first address of the prefix.
-pub(crate) fn network(net: IpNet) -> Option<IpAddr> {
+fn network(net: IpNet) -> Option<IpAddr> {
     Some(match net.addr {
         IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),
         IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len)?.addr().into(),

@@ -226,9 +226,8 @@ fn interface_item(interface: &InterfaceSettings) -> Option<InterfaceUpfInfoItem>
         InterfaceRole::N9 => UpInterfaceType::N9,
         InterfaceRole::N4u => return None,
     };
-    let addresses = [interface.v4.map(|of| of.0.into()), interface.v6.map(|of| of.0.into())];
     let (ipv4_endpoint_addresses, ipv6_endpoint_addresses) =
-        by_family(addresses.into_iter().flatten());
+        by_family(interface.links().map(|link| link.addr));
     let has_any = !ipv4_endpoint_addresses.is_empty() || !ipv6_endpoint_addresses.is_empty();
     has_any.then(|| InterfaceUpfInfoItem {
         interface_type,

@@ -102,11 +102,8 @@ fn provisioning(config: &Config) -> Provisioning {
 /// The links of GTP-U interfaces, and the routes through them.
 fn tunnel_routes(config: &Config) -> TunnelRoutes {
     let interfaces = || (0..).map(InterfaceId).zip(&config.interfaces);
-    let links = interfaces().flat_map(|(id, of)| {
-        let v4 = of.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
-        let v6 = of.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
-        v4.into_iter().chain(v6).filter_map(move |net| Some((prefix(net)?, id)))
-    });
+    let links = interfaces()
+        .flat_map(|(id, of)| of.links().filter_map(move |net| Some((prefix(net)?, id))));
     let routes = routes(config).into_iter().map(|route| (route.prefix, route.interface));
     let is_gtpu =
         |id: InterfaceId| interfaces().any(|(of, known)| of == id && known.role.is_gtpu());

@@ -122,8 +122,7 @@ impl FromStr for EndpointText {
 }
 
 fn address(text: &str) -> Result<IpNet, String> {
-    let host = |addr: IpAddr| IpNet { addr, len: if addr.is_ipv4() { 32 } else { 128 } };
-    let read = text.parse().map(host).ok().or_else(|| text.parse().ok());
+    let read = text.parse().map(IpNet::host).ok().or_else(|| text.parse().ok());
     read.ok_or_else(|| format!("\"{text}\" is no address such as 10.0.3.2/24"))
 }
 

@@ -1,6 +1,6 @@
 //! Values that occur in several sections.
 
-pub(super) use crate::ip_net::{IpNet, network};
+pub(super) use crate::ip_net::IpNet;
 
 /// The form of network instances.
 pub(super) const NETWORK_INSTANCE: &str = "a name such as \"internet\"";

@@ -8,7 +8,7 @@ use adit_types::{DomainId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, PortId, TcpMss
 
 use super::comparison::{NOW, OnReload};
 use super::declare::section;
-use super::fields::{IpNet, NETWORK_INSTANCE, name, network, network_instance};
+use super::fields::{IpNet, NETWORK_INSTANCE, name, network_instance};
 use super::keys::IntoKey as _;
 use super::kinds::{Flag, integer, text, words};
 use super::ports::{PortSettings, XdpMode};
@@ -110,7 +110,7 @@ pub(crate) struct InterfaceSettings {
 
 impl InterfaceSettings {
     /// The links of its addresses.
-    pub(super) fn links(&self) -> impl Iterator<Item = IpNet> {
+    pub(crate) fn links(&self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
         let v6 = self.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
         v4.into_iter().chain(v6)
@@ -369,7 +369,7 @@ impl RouteSection {
         }
         let index = found.filter(|_| document.is_read(&format!("{path}.prefix")))?;
         let interface = &interfaces[index];
-        if network(*prefix) != Some(prefix.addr) {
+        if !prefix.is_prefix() {
             problem("prefix", &format!("{prefix} has host bits set; clear them"));
         }
         if interface.is_kernel {
@@ -410,7 +410,7 @@ fn is_taken(
     };
     let is_link = |interface: &InterfaceSettings| {
         let mut links = interface.links().filter(|_| !interface.is_kernel);
-        links.any(|net| net.len == prefix.len && network(net) == Some(prefix.addr))
+        links.any(|net| net.to_prefix() == prefix)
     };
     routes.iter().any(|route| route.prefix == prefix && kind(route.interface) == kind(index))
         || (0..interfaces.len()).any(|at| kind(at) == kind(index) && is_link(&interfaces[at]))

@@ -128,6 +128,18 @@ impl PortDevice {
         }
     }
 
+    /// The network device of the kernel behind it.
+    pub(crate) fn network_device(&self) -> Option<&str> {
+        let shares = |device: &Device| {
+            ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver))
+        };
+        match self {
+            Self::Kernel(KernelDevice::Packet { iface }) => Some(iface),
+            Self::Dpdk(device) => device.argument("iface").filter(|_| shares(device)),
+            Self::Kernel(_) => None,
+        }
+    }
+
     /// The device, if it is one of DPDK.
     pub(crate) const fn dpdk(&self) -> Option<&Device> {
         match self {

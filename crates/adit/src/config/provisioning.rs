@@ -8,7 +8,7 @@ use adit_types::limits::{ANNOUNCED_POOLS_MAX, SDF_FILTERS_PER_PDR_MAX};
 
 use super::comparison::{NOW, OnReload, RULES};
 use super::declare::section;
-use super::fields::{IpNet, NETWORK_INSTANCE, network, network_instance};
+use super::fields::{IpNet, NETWORK_INSTANCE, network_instance};
 use super::interfaces::{InterfaceSettings, domains_of};
 use super::keys::IntoKey as _;
 use super::kinds::{Flag, integer, text};
@@ -159,7 +159,7 @@ pub(super) fn check_policies(
         let reaches = |addr: IpAddr| {
             let n6 = interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
             let mut links = n6.filter(|known| known.serves(name) && !known.is_kernel);
-            let host = IpNet { addr, len: if addr.is_ipv4() { 32 } else { 128 } };
+            let host = IpNet::host(addr);
             links.any(|known| known.links().any(|link| link.addr != addr && link.overlaps(host)))
         };
         for (key, addr) in [
@@ -201,7 +201,7 @@ impl UePoolSettings {
     /// Checks its prefix. `before`: the pools before it.
     fn check(&self, problem: &dyn Fn(&str), interfaces: &[InterfaceSettings], before: &[Self]) {
         let prefix = self.prefix;
-        if network(prefix) != Some(prefix.addr) {
+        if !prefix.is_prefix() {
             problem(&format!("{prefix} has host bits set; clear them"));
         }
         let special = prefix.addr.is_multicast() || prefix.addr.is_loopback();

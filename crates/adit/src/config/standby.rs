@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_kernel::{DeviceAddress, IpNetwork};
+use adit_kernel::DeviceAddress;
 
 use super::comparison::OnReload;
 use super::declare::section;
@@ -123,9 +123,9 @@ pub(super) fn check(
         document.problem("store.acknowledge_replicas", what);
     }
     let StandbySection { accepts_two_active, when_isolated, .. } = *standby;
-    let address = |of: &StandbyAddress| {
-        let IpNet { addr, len } = of.address;
-        DeviceAddress { device: of.device.clone(), network: IpNetwork { addr, len } }
+    let address = |of: &StandbyAddress| DeviceAddress {
+        device: of.device.clone(),
+        network: of.address.into(),
     };
     let addresses = standby.addresses.iter().map(address).collect();
     Some(StandbySettings { addresses, accepts_two_active, when_isolated })

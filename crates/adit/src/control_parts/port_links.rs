@@ -98,9 +98,7 @@ fn is_up(port: &ControlPort) -> Option<bool> {
         return Some(has_carrier(iface));
     }
     let ControlPortDevice::Dpdk { port: dpdk, .. } = &port.device else { return None };
-    let device = port.config.device.dpdk()?;
-    let of_kernel = ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver));
-    let carrier = device.argument("iface").filter(|_| of_kernel).is_none_or(has_carrier);
+    let carrier = port.config.device.network_device().is_none_or(has_carrier);
     Some(dpdk.link_is_up().unwrap_or(false) && carrier)
 }
 

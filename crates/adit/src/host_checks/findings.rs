@@ -1,7 +1,6 @@
 //! Compares a configuration with the facts about this host.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use adit_dpdk::{Device, DeviceKind, HugepageMode};
 use adit_kernel::{KernelDevice, NetworkDevice};
@@ -14,7 +13,7 @@ use crate::host_command::placement_notice;
 
 /// Octets around a user's packet in a tunnel over IPv4: IPv4, UDP, and GTP-U headers with a PDU
 /// Session Container; over IPv6 20 more.
-const TUNNEL_BYTES: u32 = 44;
+pub(crate) const TUNNEL_BYTES: u32 = 44;
 
 /// One fact about the host and this configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,19 +51,6 @@ pub(crate) fn findings(config: &Config, host: &CheckedHost) -> Vec<HostFinding> 
     checks.note_if_none("mtu", HostChecks::mtu);
     checks.rights();
     checks.found
-}
-
-/// The network device of the kernel that a port is on, and the driver's name.
-fn network_device(port: &PortSettings) -> Option<&str> {
-    match &port.device {
-        PortDevice::Kernel(KernelDevice::Packet { iface }) => Some(iface),
-        PortDevice::Dpdk(device) => device.argument("iface").filter(|_| has_network_device(device)),
-        PortDevice::Kernel(_) => None,
-    }
-}
-
-fn has_network_device(device: &Device) -> bool {
-    ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver))
 }
 
 impl HostChecks<'_> {
@@ -129,7 +115,7 @@ impl HostChecks<'_> {
     fn offloads(&mut self) {
         let workers = self.config.datapath.roles().receiving().len();
         for port in &self.config.ports {
-            let Some(name) = network_device(port) else { continue };
+            let Some(name) = port.device.network_device() else { continue };
             let Some(facts) = self.host.devices.get(name) else { continue };
             let dpdk = |driver| port.device.dpdk().is_some_and(|of| of.is_driver(driver));
             if facts.offloads.gro && dpdk("net_af_packet") {
@@ -184,7 +170,7 @@ impl HostChecks<'_> {
     }
 
     fn udp_addresses(&mut self, interface: &InterfaceSettings) {
-        for addr in addresses(interface) {
+        for addr in interface.links().map(|link| link.addr) {
             if self.host.network.owner(addr).is_none() {
                 let found = format!("no network device has {addr} of {}", interface.name);
                 self.fault("routes", found, format!("run ip address add {addr}/24 dev DEVICE"));
@@ -221,7 +207,7 @@ impl HostChecks<'_> {
 
     /// The kernel must not answer for an address of adit.
     fn own_addresses(&mut self, interface: &InterfaceSettings, port: &PortSettings) {
-        let Some(name) = network_device(port) else { return };
+        let Some(name) = port.device.network_device() else { return };
         let Some(device) = self.host.network.device(name) else {
             let found = format!("this host has no network device {name} of port {}", port.name);
             return self.fault("routes", found, "ip link lists the devices".to_owned());
@@ -230,7 +216,7 @@ impl HostChecks<'_> {
             let found = format!("{name} of port {} is down", port.name);
             self.fault("routes", found, format!("run ip link set {name} up"));
         }
-        for addr in addresses(interface) {
+        for addr in interface.links().map(|link| link.addr) {
             if let Some((owner, network)) = self.host.network.owner(addr) {
                 let (of, len) = (&owner.name, network.len);
                 self.fault(
@@ -244,7 +230,8 @@ impl HostChecks<'_> {
 
     fn mtu(&mut self) {
         for port in &self.config.ports {
-            let device = network_device(port).and_then(|name| self.host.network.device(name));
+            let device =
+                port.device.network_device().and_then(|name| self.host.network.device(name));
             let short = |device: &&NetworkDevice| device.mtu_bytes < port.mtu_bytes.into();
             if let Some(device) = device.filter(short) {
                 let (name, mtu) = (&device.name, port.mtu_bytes);
@@ -289,9 +276,4 @@ impl HostChecks<'_> {
             self.note("rights", format!("this user has {}", needed.join(", ")), None);
         }
     }
-}
-
-fn addresses(interface: &InterfaceSettings) -> impl Iterator<Item = IpAddr> {
-    let v4 = interface.v4.map(|(addr, _)| IpAddr::V4(addr));
-    v4.into_iter().chain(interface.v6.map(|(addr, _)| IpAddr::V6(addr)))
 }

@@ -7,4 +7,4 @@ mod findings;
 pub(crate) use facts::CheckedHost;
 #[cfg(test)]
 pub(crate) use facts::DeviceFacts;
-pub(crate) use findings::{HostFinding, findings};
+pub(crate) use findings::{HostFinding, TUNNEL_BYTES, findings};

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use super::plan::InitPlan;
 use crate::cli::{CoreKind, PoolText};
-use crate::config::IpNet;
 
 /// A file for an SMF.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,14 +51,6 @@ fn smf(plan: &InitPlan) -> String {
     plan.smf.map_or_else(|| "SMF-ADDRESS".to_owned(), |smf| smf.to_string())
 }
 
-/// The first address of a pool that is no address of the network itself.
-fn gateway(prefix: IpNet) -> std::net::IpAddr {
-    match prefix.addr {
-        std::net::IpAddr::V4(addr) => std::net::Ipv4Addr::from_bits(addr.to_bits() | 1).into(),
-        std::net::IpAddr::V6(addr) => std::net::Ipv6Addr::from_bits(addr.to_bits() | 1).into(),
-    }
-}
-
 fn open5gs(plan: &InitPlan) -> String {
     let (smf, upf, dnns) = (smf(plan), plan.n4.addr, plan.dnns().join(", "));
     let mut text = format!(
@@ -78,7 +69,7 @@ fn open5gs(plan: &InitPlan) -> String {
 "
     );
     for PoolText { dnn, prefix } in &plan.pools {
-        let gateway = gateway(*prefix);
+        let gateway = prefix.nth(1);
         let lines = ["- subnet: ", "  gateway: ", "  dnn: "];
         for (line, value) in
             lines.iter().zip([prefix.to_string(), gateway.to_string(), dnn.clone()])

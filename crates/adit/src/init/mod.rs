@@ -11,7 +11,7 @@ mod tests;
 mod write;
 
 use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use adit_kernel::NetworkDevice;
@@ -182,13 +182,7 @@ fn gateways(
 
 /// The first address of a link, or the second one if adit has the first.
 fn proposed_gateway(link: IpNet) -> IpAddr {
-    let first = |offset: u8| -> IpAddr {
-        match link.to_prefix().addr {
-            IpAddr::V4(addr) => Ipv4Addr::from_bits(addr.to_bits() | u32::from(offset)).into(),
-            IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() | u128::from(offset)).into(),
-        }
-    };
-    if first(1) == link.addr { first(2) } else { first(1) }
+    if link.nth(1) == link.addr { link.nth(2) } else { link.nth(1) }
 }
 
 /// Addresses of this host for an interface, one of each family: those of the device with this

@@ -5,12 +5,10 @@ use std::net::IpAddr;
 use super::ports::ChosenPort;
 use crate::cli::{CoreKind, PoolText, PortChoice};
 use crate::config::IpNet;
+use crate::host_checks::TUNNEL_BYTES;
 
 /// Network instance of N6 that OAI's SMF names unless it is configured otherwise.
 const OAI_INSTANCE: &str = "core.oai.org";
-
-/// Octets of a tunnel over IPv4 around a user's packet, with a PDU Session Container.
-const TUNNEL_BYTES: u32 = 44;
 
 /// All answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +56,7 @@ impl InitPlan {
     /// The prefixes of peers on N4: its link, and the SMF behind a router.
     pub(super) fn allowed(&self) -> Vec<IpNet> {
         let link = self.n4.to_prefix();
-        let smf = self.smf.map(|addr| IpNet { addr, len: if addr.is_ipv4() { 32 } else { 128 } });
+        let smf = self.smf.map(IpNet::host);
         let smf = smf.filter(|smf| !smf.overlaps(link));
         std::iter::once(link).chain(smf).collect()
     }

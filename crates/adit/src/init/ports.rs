@@ -1,7 +1,5 @@
 //! Chooses the kind of a port from what the host has, and says why.
 
-use std::net::IpAddr;
-
 use adit_kernel::NetworkDevice;
 use serde::Serialize;
 
@@ -88,7 +86,7 @@ impl<'a> PortChooser<'a> {
         let known = known.ok_or_else(|| {
             format!("this host does not have {what}, which --n4 names: run ip address add first")
         })?;
-        Ok(IpNet { addr: known.addr, len: known.len })
+        Ok(known.into())
     }
 
     /// The port of one side.
@@ -125,11 +123,9 @@ impl<'a> PortChooser<'a> {
         };
         let mtu_bytes = if kind == PortChoice::Xdp { mtu.min(XDP_MTU_BYTES_MAX) } else { mtu };
         let is_tun = kind == PortChoice::Kernel && side == Side::N6;
-        let written = links.iter().map(|link| match (is_tun, link.addr) {
-            (false, _) => link.to_string(),
-            (true, IpAddr::V4(addr)) => format!("{addr}/32"),
-            (true, IpAddr::V6(addr)) => format!("{addr}/128"),
-        });
+        let written = links
+            .iter()
+            .map(|link| if is_tun { IpNet::host(link.addr) } else { *link }.to_string());
         Ok(ChosenPort { kind, device, addresses: written.collect(), links, mtu_bytes, why })
     }
 
@@ -171,7 +167,7 @@ impl<'a> PortChooser<'a> {
     ) -> Result<Vec<IpNet>, String> {
         let link = |net: &IpNet| {
             let known = self.host.network.owner(net.addr).map(|(_, of)| of.len);
-            let is_host = known.is_none() && net.len == if net.addr.is_ipv4() { 32 } else { 128 };
+            let is_host = known.is_none() && *net == IpNet::host(net.addr);
             let (addr, option) = (net.addr, side.option());
             match is_host {
                 false => Ok(IpNet { addr, len: known.unwrap_or(net.len) }),
@@ -184,7 +180,7 @@ impl<'a> PortChooser<'a> {
         if let (true, EndpointHardware::Device(device)) = (links.is_empty(), behind) {
             for is_v4 in [true, false] {
                 let of = device.addresses.iter().find(|of| of.addr.is_ipv4() == is_v4);
-                links.extend(of.map(|of| IpNet { addr: of.addr, len: of.len }));
+                links.extend(of.copied().map(IpNet::from));
             }
         }
         if links.is_empty() {

@@ -343,16 +343,10 @@ impl PortShares<'_> {
         queues: usize,
     ) -> anyhow::Result<Vec<KernelPort>> {
         let interfaces = || self.config.interfaces.iter().filter(|known| known.port == id);
-        let addresses: Vec<IpNetwork> = interfaces()
-            .flat_map(|known| {
-                let v4 = known.v4.map(|(addr, len)| IpNetwork { addr: addr.into(), len });
-                let v6 = known.v6.map(|(addr, len)| IpNetwork { addr: addr.into(), len });
-                v4.into_iter().chain(v6)
-            })
-            .collect();
+        let addresses: Vec<IpNetwork> =
+            interfaces().flat_map(|known| known.links().map(Into::into)).collect();
         let pools = interfaces().flat_map(|known| steering::pools(self.config, known));
-        let mut routes: Vec<IpNetwork> =
-            pools.map(|pool| IpNetwork { addr: pool.addr, len: pool.len }).collect();
+        let mut routes: Vec<IpNetwork> = pools.map(Into::into).collect();
         routes.sort_unstable_by_key(|route| (route.addr, route.len));
         routes.dedup();
         let config = TunConfig {

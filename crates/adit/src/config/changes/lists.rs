@@ -7,7 +7,7 @@ use super::{ChangeEffect, ConfigComparison, RunningParts};
 use crate::config::comparison::{ComparedKey, PACKET_PATH};
 use crate::config::table::Section;
 use crate::config::{
-    Config, ForwardingPolicySettings, InterfaceSettings, IpNet, PortSettings, RouteSettings,
+    Config, ForwardingPolicySettings, InterfaceSettings, PortSettings, RouteSettings,
     UePoolSettings, domains, switched_domains,
 };
 
@@ -117,7 +117,7 @@ impl ConfigComparison {
             let is_alike = *network_instance == other.network_instance
                 && *identity == other.identity
                 && *s_nssai == other.s_nssai;
-            is_alike && contains(other.prefix, *prefix)
+            is_alike && other.prefix.contains(*prefix)
         };
         for pool in old.iter().filter(|pool| !new.iter().any(|other| is_in(pool, other))) {
             let why = "UEs may have its addresses: a running adit adds pools and lets them grow; restart it to remove, \
@@ -238,12 +238,4 @@ struct ChangedList<'a, T> {
     effect: ChangeEffect,
     old: &'a [T],
     new: &'a [T],
-}
-
-/// True if all addresses of `inner` are addresses of `outer`.
-fn contains(outer: IpNet, inner: IpNet) -> bool {
-    let first = crate::config::fields::network(IpNet { addr: inner.addr, len: outer.len });
-    outer.len <= inner.len
-        && outer.addr.is_ipv4() == inner.addr.is_ipv4()
-        && first == crate::config::fields::network(outer)
 }
