@@ -53,6 +53,18 @@ pub fn is_root() -> bool {
     may
 }
 
+/// Waits until another process has made a file.
+///
+/// # Panics
+/// When it does not appear within `limit`.
+pub fn wait_for_file(file: &Path, limit: Duration) {
+    let end = Instant::now() + limit;
+    while !file.exists() {
+        assert!(Instant::now() < end, "{} does not appear", file.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Runs a command to its end. After `limit` kills it and fails the test.
 ///
 /// # Panics

@@ -273,7 +273,7 @@ struct TtiReleases<'e> {
     stop: &'e Stop,
 }
 
-/// TtiReleases each TTI in time. After a delay of more than a TTI it goes on with the current one.
+/// Releases each TTI in time. After a delay of more than a TTI it goes on with the current one.
 fn io_thread(
     setup: ThreadSetup,
     start: &Receiver<TtiGrid>,

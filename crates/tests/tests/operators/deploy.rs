@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::associated_smf::{self, TestSmf};
+use crate::metrics::deployed;
 use crate::smf::{self, SessionScript};
 use adit_pfcp::ie::{Cause, NodeId};
 use adit_pfcp::message::AssociationUpdateResponse;
@@ -52,10 +53,6 @@ const SCRIPTED: &str = r#"{"workers": 1, "stop": {"sessions": "end", "drainSecon
     {"name": "n6", "role": "n6", "networkInstance": "internet", "addresses": ["10.0.6.10/24"], "config": {"type": "bridge"},
      "routes": [{"prefix": "0.0.0.0/0", "nextHop": "10.0.6.1"}]}],
     "config": {"dpdk": {"memory_mib": 128, "mempool_mbufs": 12288, "rx_descriptors": 256, "tx_descriptors": 256}}}"#;
-
-fn deployed(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
-}
 
 /// The tools that `scripts/install.sh test` puts into `target/kubernetes`.
 struct KubernetesTools {
@@ -440,14 +437,11 @@ fn write_volumes(manifests: &[Value], dir: &Path) {
         write(&name, own.as_bytes());
     }
     let secret = &of_kind(manifests, "Secret", "adit-api")["data"];
+    let encoded = dir.join("encoded");
     for name in ["tls.crt", "tls.key", "tokens"] {
-        let mut decode = ChildProcess::start(Command::new("base64").args(["-d", "-i"]).arg({
-            let encoded = dir.join("encoded");
-            fs::write(&encoded, secret[name].as_str().unwrap()).unwrap();
-            encoded
-        }))
-        .finish(LIMIT);
-        write(name, &std::mem::take(&mut decode.stdout));
+        fs::write(&encoded, secret[name].as_str().unwrap()).unwrap();
+        let decoded = run(Command::new("base64").args(["-d", "-i"]).arg(&encoded), LIMIT);
+        write(name, &decoded.stdout);
     }
 }
 

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 const PATIENCE: Duration = Duration::from_secs(60);
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 
-fn deployed(file: &str) -> PathBuf {
+pub(crate) fn deployed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file)
 }
 

@@ -1,10 +1,10 @@
 //! `apt install` of another version while users' traffic flows, forth and back.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adit_tests::daemon;
-use adit_tests::process::ChildProcess;
+use adit_tests::process::{ChildProcess, wait_for_file};
 use adit_tests::release::former_release;
 
 use crate::associated_smf::TestSmf;
@@ -47,7 +47,7 @@ fn update_and_roll_back_lose_no_session_and_a_second_of_packets_at_most() {
     let users = ChildProcess::start(namespace.this_test(test).env(INSIDE, folder.path()));
     for (phase, package, version) in [("update", &present, VERSION), ("roll-back", &former, FORMER)]
     {
-        wait_for(&file(folder.path(), phase, "begun"));
+        wait_for_file(&file(folder.path(), phase, "begun"), LIMIT);
         std::thread::sleep(AROUND);
         let install = ["apt-get", "install", "--yes", "-qq", "--allow-downgrades", package];
         let restarts = service.during(&install);
@@ -76,7 +76,7 @@ fn exchange_packets(folder: &Path) {
     for phase in ["update", "roll-back"] {
         let load = ReloadTraffic::start(sessions.clone());
         std::fs::write(file(folder, phase, "begun"), "").unwrap();
-        wait_for(&file(folder, phase, "over"));
+        wait_for_file(&file(folder, phase, "over"), LIMIT);
         let arrived = load.stop();
         println!("{phase}: packets lost up and down {:?}", arrived.lost);
         let (up, down) = arrived.lost;
@@ -95,12 +95,4 @@ fn configuration() -> String {
 
 fn file(folder: &Path, phase: &str, word: &str) -> PathBuf {
     folder.join(format!("{phase}-{word}"))
-}
-
-fn wait_for(file: &Path) {
-    let end = Instant::now() + LIMIT;
-    while !file.exists() {
-        assert!(Instant::now() < end, "{} does not appear", file.display());
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

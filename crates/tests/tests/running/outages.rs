@@ -12,7 +12,7 @@ use adit_pfcp::ie::{Cause, NodeId, RecoveryTimeStamp};
 use adit_pfcp::message::AssociationSetupResponse;
 use adit_pfcp::{Message, MessageType};
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, TestNamespace, is_root};
+use adit_tests::process::{ChildProcess, TestNamespace, is_root, wait_for_file};
 
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
@@ -34,7 +34,7 @@ fn pings_go_on_through_a_cut_of_n4_and_after_it() {
         let load = ReloadTraffic::start(sessions(&mut smf));
         mark(&dir, RUNNING);
         // It answers no heartbeats.
-        wait_for(&dir.join(OVER));
+        wait_for_file(&dir.join(OVER), LIMIT);
         set_up_again(&mut smf);
         std::thread::sleep(AFTERWARDS);
         let arrived = load.stop();
@@ -65,7 +65,7 @@ fn pings_go_on_after_an_outage_of_adit_that_the_smf_noticed() {
         let mut smf = TestSmf::associated();
         let sessions = sessions(&mut smf);
         mark(&dir, RUNNING);
-        wait_for(&dir.join(OVER));
+        wait_for_file(&dir.join(OVER), LIMIT);
         set_up_again(&mut smf);
         let load = ReloadTraffic::start(sessions);
         std::thread::sleep(AFTERWARDS);
@@ -184,7 +184,7 @@ fn start_with(purpose: &str, store: impl Fn(&Path) -> String) -> Option<Daemon> 
 /// Begins the run inside the daemon's namespace, and waits until its sessions run.
 fn begin(daemon: &Daemon, test: &str) -> ChildProcess {
     let child = ChildProcess::start(daemon.this_test(test).env(INSIDE, daemon.dir()));
-    wait_for(&daemon.dir().join(RUNNING));
+    wait_for_file(&daemon.dir().join(RUNNING), LIMIT);
     child
 }
 
@@ -196,14 +196,6 @@ fn finish(child: ChildProcess) {
 
 fn mark(dir: &Path, file: &str) {
     std::fs::write(dir.join(file), "").unwrap();
-}
-
-fn wait_for(file: &Path) {
-    let end = Instant::now() + LIMIT;
-    while !file.exists() {
-        assert!(Instant::now() < end, "{} does not appear", file.display());
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn sessions(smf: &mut TestSmf) -> Vec<LoadSession> {

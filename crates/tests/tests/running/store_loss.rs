@@ -9,7 +9,7 @@ use crate::load::{LoadSession, ReloadTraffic};
 use crate::smf;
 use adit_pfcp::ie::Cause;
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, is_root};
+use adit_tests::process::{ChildProcess, is_root, wait_for_file};
 use adit_tests::redis::RedisProcess;
 
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
@@ -36,7 +36,7 @@ fn packets_pass_while_the_primary_of_the_store_is_killed() {
     replica.replicate(&primary);
     let Some(daemon) = Daemon::start_in(namespace, configuration) else { return };
     let child = ChildProcess::start(daemon.this_test(TEST).env(INSIDE, daemon.dir()));
-    wait_for(&daemon.dir().join(RUNNING));
+    wait_for_file(&daemon.dir().join(RUNNING), LIMIT);
     std::thread::sleep(Duration::from_millis(500));
     primary.kill();
     std::thread::sleep(Duration::from_secs(2));
@@ -65,14 +65,6 @@ fn configuration(dir: &Path) -> String {
         "kind = \"redis\"\nservers = [\"127.0.0.1:6379\", \"127.0.0.1:6380\"]\nname = \"upf-1\"";
     let node = daemon::node(4096, &daemon::cores()[..1], dir);
     node.replace("kind = \"none\"", store) + &ports
-}
-
-fn wait_for(file: &Path) {
-    let end = Instant::now() + LIMIT;
-    while !file.exists() {
-        assert!(Instant::now() < end, "{} does not appear", file.display());
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Sends packets of sessions, and establishes others, until the primary is replaced.
