@@ -1,7 +1,7 @@
 //! The files of `/deploy` for containers: the Helm chart, rendered and checked against the schemas
 //! of Kubernetes and by `adit check`, its scripts with a running `adit`, and the files of compose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -510,4 +510,19 @@ fn compose_files_are_correct_and_agree() {
     for key in [imsi, ue["key"].as_str().unwrap(), ue["op"].as_str().unwrap()] {
         assert!(subscriber.contains(key), "{subscriber}");
     }
+}
+
+/// Podman's unit starts adit again when the package's unit does: a pair needs both adits to come
+/// back.
+#[test]
+fn container_of_podman_restarts_as_the_service_does() {
+    let lines = |path: &str| fs::read_to_string(deployed(path)).unwrap();
+    let (container, service) = (lines("compose/adit.container"), lines("systemd/adit.service"));
+    let prefixes = ["Restart", "StartLimit", "TimeoutSt"];
+    let restarts = |text: &str| {
+        let kept = text.lines().filter(|line| prefixes.iter().any(|one| line.starts_with(one)));
+        kept.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(restarts(&container), restarts(&service));
+    assert!(restarts(&service).contains("Restart=always"), "{service}");
 }
