@@ -370,12 +370,12 @@ fn run_twice_is_refused_and_sigterm_ends_cleanly() {
 
 /// Who builds without `make` needs the packages that `make` installs.
 #[test]
-fn readme_names_the_packages_of_the_build() {
+fn document_of_installation_names_the_packages_of_the_build() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let script = fs::read_to_string(root.join("scripts/install.sh")).unwrap();
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let document = fs::read_to_string(root.join("docs/install.md")).unwrap();
     let packages = script.lines().find_map(|line| line.strip_prefix("build=\"")).unwrap();
     let packages = packages.strip_suffix('"').unwrap();
     assert!(packages.contains("clang libelf-dev zlib1g-dev"), "{packages}");
-    assert!(readme.contains(&format!("apt-get install {packages}\n")), "{packages}");
+    assert!(document.contains(&format!("apt-get install {packages}\n")), "{packages}");
 }
