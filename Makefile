@@ -3,7 +3,7 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run check test test-all fuzz build bench bench-memif bench-journal lab coverage deb image release clean
+.PHONY: help run check test test-all fuzz build bench bench-memif bench-journal lab coverage docs deb image release clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-journal  the journal beside fjall (FOLDER=... on the disk to be measured)"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
+	@echo "make docs   the documents as a site with a search, in target/site"
 	@echo "make deb    the Debian packages adit and adit-lab in target/packages; make image: an OCI image from them (root)"
 	@echo "make release RELEASE=VERSION  all that is published of a release of releases.toml (root)"
 	@echo "make build  release binaries in target/release"
@@ -51,6 +52,7 @@ test:
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
 	cargo build --quiet --workspace --bins
 	$(XTASK) tidy
+	$(XTASK) docs
 	$(XTASK) commits
 	$(XTASK) test
 	cargo test --quiet --workspace --doc
@@ -98,6 +100,10 @@ lab: build
 
 coverage:
 	cargo llvm-cov --package adit-pfcp --package adit-n4 --summary-only
+
+docs:
+	@scripts/install.sh docs
+	cargo xtask docs
 
 # Release builds whose octets do not depend on the folders of sources, in a build folder of their own: the flags differ.
 PACKAGES ?= target/packages

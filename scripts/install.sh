@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the distribution packages that Adit needs. Quick when nothing is missing.
-# Usage: scripts/install.sh run|test|package|lab|bench
+# Usage: scripts/install.sh run|test|package|lab|bench|docs
 set -eu
 
 build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib1g-dev libhwloc-dev"
@@ -20,7 +20,8 @@ case "${1:-}" in
     package) wanted="$build $package" ;;
     lab) wanted="$build $lab" ;;
     bench) wanted="$build $lab $bench" ;;
-    *) echo "usage: scripts/install.sh run|test|package|lab|bench" >&2; exit 2 ;;
+    docs) wanted="" ;;
+    *) echo "usage: scripts/install.sh run|test|package|lab|bench|docs" >&2; exit 2 ;;
 esac
 
 missing=""
@@ -82,6 +83,13 @@ if [ "${1:-}" = test ]; then
     if command -v rustup >/dev/null 2>&1; then
         rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1 || true
     fi
+fi
+
+# What renders the documents. Without a network `make test` leaves the site out.
+if [ "${1:-}" = docs ] || [ "${1:-}" = test ]; then
+    mdbook --version >/dev/null 2>&1 ||
+        cargo install --quiet --locked mdbook@0.5.4 --no-default-features --features search ||
+        [ "$1" = test ]
 fi
 
 # Miri needs a nightly toolchain. Without rustup, or without a network, its tests are skipped.

@@ -1,5 +1,5 @@
 //! Chores of the workspace: `cargo xtask tidy`, `commits`, `test`, `fuzz`, `miri`, `spec`,
-//! `aarch64`.
+//! `docs`, `aarch64`.
 
 mod aarch64;
 mod commits;
@@ -7,6 +7,7 @@ mod fuzz;
 mod miri;
 mod parallel;
 mod programs;
+mod site;
 mod spec;
 mod tidy;
 
@@ -38,6 +39,8 @@ enum Chore {
     Miri,
     /// Check that every room compiles for aarch64, with Debian's DPDK headers for it.
     Aarch64,
+    /// Render the documents as a site in target/site.
+    Docs,
     /// Write docs/spec from the tables in code.
     Spec {
         /// Write nothing; fail if a document is out of date.
@@ -54,6 +57,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Fuzz { options, targets } => fuzz::run(options, &targets),
         Chore::Miri => miri::run(),
         Chore::Aarch64 => aarch64::run(),
+        Chore::Docs => site::run(),
         Chore::Spec { check } => spec::run(check),
     }
 }

@@ -2,10 +2,11 @@
 
 mod benches;
 mod comment_width;
-mod documents;
+pub(crate) mod documents;
 mod functions;
 mod loops;
 mod modules;
+pub(crate) mod pages;
 mod promises;
 mod regions;
 mod rooms;
@@ -34,7 +35,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     shared_text::check(&files, &mut findings)?;
     promises::check(&metadata, &files, &mut findings)?;
     words::check(&metadata, &files, &mut findings)?;
-    documents::check(&metadata, &mut findings)?;
+    let root = metadata.workspace_root.as_std_path();
+    let documents = documents::read(root, &mut findings)?;
+    documents::check(&documents, |path| root.join(path).exists(), &mut findings);
+    pages::check(&documents, |path| root.join(path).is_dir(), &mut findings);
     if findings.is_empty() {
         println!("tidy: {} rooms in order", rooms::count());
         return Ok(());

@@ -1,37 +1,41 @@
 //! Documents in Markdown: code blocks end, links lead to files that exist, and anchors are
 //! headings.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 use anyhow::Context;
-use cargo_metadata::Metadata;
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::source::with_extension;
 
-/// Adds a finding for each code block without an end and for each link of a document that leads
-/// nowhere.
+/// The documents by their paths from the root.
+pub(crate) type Documents = BTreeMap<String, Document>;
+
+/// Reads all documents below `root`. Adds a finding for each code block without an end.
 ///
 /// # Errors
 /// When a document cannot be read.
-pub(super) fn check(metadata: &Metadata, findings: &mut Vec<String>) -> anyhow::Result<()> {
-    let root = metadata.workspace_root.as_std_path();
-    let mut documents = HashMap::new();
+pub(crate) fn read(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<Documents> {
+    let mut documents = Documents::new();
     for path in with_extension(root, "md")? {
         let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path).with_context(|| shown.clone())?;
         let document = Document::new(&shown, &text, findings);
         documents.insert(shown, document);
     }
-    check_links(&documents, |path| root.join(path).exists(), findings);
-    Ok(())
+    Ok(documents)
 }
 
 /// A document's side of links.
 #[derive(Default)]
-struct Document {
+pub(crate) struct Document {
+    /// Its first heading.
+    pub title: String,
+    /// Lines and texts of its headings of level 2.
+    pub parts: Vec<(usize, String)>,
     /// Anchors of its headings.
     anchors: HashSet<String>,
     /// The links in it: line and destination.
@@ -40,7 +44,7 @@ struct Document {
 
 impl Document {
     /// Reads the document at `path`. Adds a finding for each code block without an end.
-    fn new(path: &str, text: &str, findings: &mut Vec<String>) -> Self {
+    pub(crate) fn new(path: &str, text: &str, findings: &mut Vec<String>) -> Self {
         let line_at = |offset: usize| 1 + text.bytes().take(offset).filter(|&o| o == b'\n').count();
         let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES;
         let mut document = Self::default();
@@ -48,8 +52,9 @@ impl Document {
         for (event, Range { start, end }) in Parser::new_ext(text, options).into_offset_iter() {
             match event {
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
-                Event::End(TagEnd::Heading(_)) => {
-                    document.add_anchor(&heading.take().unwrap_or_default());
+                Event::End(TagEnd::Heading(level)) => {
+                    let heading = heading.take().unwrap_or_default();
+                    document.add_heading(level, line_at(start), heading.trim());
                 }
                 Event::Text(part) | Event::Code(part) => {
                     heading.iter_mut().for_each(|heading| heading.push_str(&part));
@@ -68,10 +73,16 @@ impl Document {
         document
     }
 
-    /// Adds the anchor that GitHub gives to a heading.
-    fn add_anchor(&mut self, heading: &str) {
+    /// Adds a heading with the anchor that GitHub gives to it.
+    fn add_heading(&mut self, level: HeadingLevel, line: usize, heading: &str) {
+        if self.title.is_empty() {
+            heading.clone_into(&mut self.title);
+        }
+        if level == HeadingLevel::H2 {
+            self.parts.push((line, heading.to_owned()));
+        }
         let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
-        let anchor = heading.trim().to_lowercase().chars().filter(kept).collect::<String>();
+        let anchor = heading.to_lowercase().chars().filter(kept).collect::<String>();
         let anchor = anchor.replace(' ', "-");
         if self.anchors.insert(anchor.clone()) {
             return;
@@ -81,6 +92,26 @@ impl Document {
             number += 1;
         }
     }
+
+    /// Its links to files and headings. `path` is its own.
+    pub(crate) fn file_links(&self, path: &str) -> impl Iterator<Item = FileLink<'_>> {
+        let is_file = |link: &str| !link.contains("://") && !link.starts_with("mailto:");
+        self.links.iter().filter(move |(_, link)| is_file(link)).map(move |(line, link)| {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            FileLink { line: *line, link, target: resolved(path, file), anchor }
+        })
+    }
+}
+
+/// A link to a file or a heading.
+pub(crate) struct FileLink<'a> {
+    pub line: usize,
+    /// As it is written.
+    pub link: &'a str,
+    /// The path of the file from the root. `None` outside the root.
+    pub target: Option<String>,
+    /// Empty without one.
+    pub anchor: &'a str,
 }
 
 /// Checks a fenced code block that begins in `line`. A fence with a language never ends a block, so
@@ -108,20 +139,17 @@ fn check_fences(path: &str, line: usize, block: &str, findings: &mut Vec<String>
     }
 }
 
-/// Adds a finding for each link between `documents`, which have their paths from the root as keys,
-/// to a missing file or heading. `exists`: whether the root has a file or folder.
-fn check_links(
-    documents: &HashMap<String, Document>,
+/// Adds a finding for each link between `documents` to a missing file or heading. `exists`: whether
+/// the root has a file or folder.
+pub(super) fn check(
+    documents: &Documents,
     exists: impl Fn(&str) -> bool,
     findings: &mut Vec<String>,
 ) {
     for (path, document) in documents {
-        for (line, link) in &document.links {
-            if link.contains("://") || link.starts_with("mailto:") {
-                continue;
-            }
-            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let Some(target) = resolved(path, file).filter(|target| exists(target)) else {
+        for FileLink { line, link, target, anchor } in document.file_links(path) {
+            let Some(target) = target.filter(|target| exists(target)) else {
+                let file = link.split('#').next().unwrap_or_default();
                 findings.push(format!("{path}:{line}: there is no file {file}"));
                 continue;
             };
@@ -135,7 +163,7 @@ fn check_links(
 }
 
 /// The path from the root of what the document at `path` calls `file`. `None` outside the root.
-fn resolved(path: &str, file: &str) -> Option<String> {
+pub(crate) fn resolved(path: &str, file: &str) -> Option<String> {
     if file.is_empty() {
         return Some(path.to_owned());
     }
@@ -161,11 +189,11 @@ mod tests {
     /// The findings in documents, which are all files that there are.
     fn found(texts: &[(&str, &str)]) -> Vec<String> {
         let mut findings = Vec::new();
-        let mut documents = HashMap::new();
-        for (path, text) in texts {
-            documents.insert((*path).to_owned(), Document::new(path, text, &mut findings));
-        }
-        check_links(&documents, |path| documents.contains_key(path), &mut findings);
+        let read = |(path, text): &(&str, &str)| {
+            ((*path).to_owned(), Document::new(path, text, &mut findings))
+        };
+        let documents = texts.iter().map(read).collect::<Documents>();
+        check(&documents, |path| documents.contains_key(path), &mut findings);
         findings
     }
 
