@@ -58,9 +58,10 @@ fn main() -> ExitCode {
     }
     let Err(error) = dispatch(cli) else { return ExitCode::SUCCESS };
     eprintln!("adit: {error:#}");
-    match is_daemon {
-        true => run::service_manager::report_failure(&error),
-        false => ExitCode::FAILURE,
+    match error.downcast_ref::<init::InterruptedInit>() {
+        Some(interrupted) => ExitCode::from(interrupted.status()),
+        None if is_daemon => run::service_manager::report_failure(&error),
+        None => ExitCode::FAILURE,
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod cores;
 mod file;
+mod interruption;
 mod plan;
 mod ports;
 mod questions;
@@ -24,6 +25,8 @@ use crate::config::{Config, IpNet};
 use crate::host_checks::{CheckedHost, HostFinding, findings};
 use crate::this_machine::this_machine;
 use cores::CoreFile;
+pub(crate) use interruption::InterruptedInit;
+use interruption::Interruption;
 use plan::InitPlan;
 use ports::{ChosenPort, PortChooser, Side};
 use questions::{AnswerSource, Question, Questions};
@@ -31,19 +34,23 @@ use questions::{AnswerSource, Question, Questions};
 /// Asks, and writes the files.
 ///
 /// # Errors
-/// An answer is wrong or missing, or a file cannot be written; no file is then changed.
+/// An answer is wrong or missing, a signal arrives ([`InterruptedInit`]), or a file cannot be
+/// written; no file is then changed.
 pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<()> {
     if !arguments.dry_run {
         write::check_absent(&arguments.output, arguments.force)?;
         write::check_writable(&arguments.output)?;
     }
+    let interruption = Interruption::new()?;
     let host = CheckedHost::read()?;
-    let (stdin, mut stdout) = (std::io::stdin(), std::io::stdout());
+    // Standard output has the report, which may go elsewhere.
+    let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     let mut input = stdin.lock();
+    let wait = || interruption.wait_for(&stdin);
     let answers = match arguments.yes {
         true => AnswerSource::Proposed,
         false if arguments.json || !stdin.is_terminal() => AnswerSource::Missing,
-        false => AnswerSource::Terminal { input: &mut input, output: &mut stdout },
+        false => AnswerSource::Terminal { input: &mut input, output: &mut stderr, wait: &wait },
     };
     let plan = plan(arguments, &host, answers)?;
     let text = file::text(&plan);
@@ -60,7 +67,7 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<()> {
         }
         let texts = places.iter().cloned().zip(files.iter().map(|file| file.text.clone()));
         let texts: Vec<_> = texts.chain([(arguments.output.clone(), text.clone())]).collect();
-        write::write(&texts)?;
+        write::write(&texts, &interruption)?;
     }
     let report =
         InitReport { arguments, plan: &plan, text, files, findings: findings(&config, &host) };

@@ -6,8 +6,12 @@ use anyhow::bail;
 
 /// Who answers.
 pub(super) enum AnswerSource<'a> {
-    /// Somebody at a terminal.
-    Terminal { input: &'a mut dyn BufRead, output: &'a mut dyn Write },
+    /// Somebody at a terminal. `wait` returns when it has a line, or an error to end with.
+    Terminal {
+        input: &'a mut dyn BufRead,
+        output: &'a mut dyn Write,
+        wait: &'a dyn Fn() -> anyhow::Result<()>,
+    },
     /// Nobody: the proposed answers count.
     Proposed,
     /// Nobody.
@@ -37,15 +41,15 @@ impl<'a> Questions<'a> {
     /// terminal is asked for again. `None`: there is no answer, which [`Self::finish`] refuses.
     ///
     /// # Errors
-    /// The input ends, or the proposed answer is wrong.
+    /// The input ends, a signal arrives, or the proposed answer is wrong.
     pub(super) fn ask<T>(
         &mut self,
         question: &Question<'_>,
         read: impl Fn(&str) -> Result<T, String>,
     ) -> anyhow::Result<Option<T>> {
         let Question { option, text, proposed } = question;
-        let (input, output) = match (&mut self.answers, proposed) {
-            (AnswerSource::Terminal { input, output }, _) => (input, output),
+        let (input, output, wait) = match (&mut self.answers, proposed) {
+            (AnswerSource::Terminal { input, output, wait }, _) => (input, output, wait),
             (AnswerSource::Proposed, Some(proposed)) => {
                 let read = read(proposed).map_err(|what| anyhow::anyhow!("{what} ({option})"));
                 return read.map(Some);
@@ -60,7 +64,12 @@ impl<'a> Questions<'a> {
             write!(output, "{text}{shown}: ")?;
             output.flush()?;
             let mut line = String::new();
+            if let Err(error) = wait() {
+                writeln!(output)?;
+                return Err(error);
+            }
             if input.read_line(&mut line)? == 0 {
+                writeln!(output)?;
                 bail!("the answers ended before {option}; nothing was written");
             }
             let line = match (line.trim(), proposed) {
@@ -105,7 +114,8 @@ mod tests {
     /// The answer to a question at a terminal, and the text that appears there.
     fn at_terminal(lines: &str, proposed: Option<&str>) -> (Result<Option<u8>, String>, String) {
         let (mut input, mut output) = (lines.as_bytes(), Vec::new());
-        let answers = AnswerSource::Terminal { input: &mut input, output: &mut output };
+        let (input, output) = (&mut input, &mut output);
+        let answers = AnswerSource::Terminal { input, output, wait: &|| Ok(()) };
         let answer = Questions::new(answers).ask(&question(proposed), number);
         (answer.map_err(|error| error.to_string()), String::from_utf8(output).unwrap())
     }

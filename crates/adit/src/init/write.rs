@@ -1,15 +1,14 @@
 //! Writes files as a whole: all of them, or none.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use rustix::fs::{Access, access};
-use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::interruption::Interruption;
 
 /// # Errors
 /// A file exists and is not to be replaced.
@@ -43,10 +42,26 @@ pub(super) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Files on their way: dropped, they are gone.
+/// Files on their way: dropped, they are gone, and so are the folders that were made for them.
+#[derive(Default)]
 struct Written {
     /// The temporary name, and the name of the file.
     files: Vec<(PathBuf, PathBuf)>,
+    /// The innermost last.
+    folders: Vec<PathBuf>,
+}
+
+impl Written {
+    /// Makes a folder and those around it.
+    fn make_folder(&mut self, folder: &Path) -> io::Result<()> {
+        let is_missing = |of: &&Path| !of.as_os_str().is_empty() && !of.exists();
+        let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
+        for of in missing.into_iter().rev() {
+            fs::create_dir(of)?;
+            self.folders.push(of.to_owned());
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Written {
@@ -54,23 +69,26 @@ impl Drop for Written {
         for (temporary, _) in &self.files {
             let _ = fs::remove_file(temporary);
         }
+        // Folders with files of this or another process stay.
+        for folder in self.folders.iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 
 /// Writes all files, and replaces those that exist. A signal leaves none half-written.
 ///
 /// # Errors
-/// A file cannot be written; none is then changed.
-pub(super) fn write(files: &[(PathBuf, String)]) -> anyhow::Result<()> {
-    let stops = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stops))?;
-    }
-    let mut written = Written { files: Vec::new() };
+/// A file cannot be written, or a signal has arrived; none is then changed.
+pub(super) fn write(
+    files: &[(PathBuf, String)],
+    interruption: &Interruption,
+) -> anyhow::Result<()> {
+    let mut written = Written::default();
     for (path, text) in files {
         let cannot = || format!("cannot write {}", path.display());
         let folder = folder(path);
-        fs::create_dir_all(folder).with_context(cannot)?;
+        written.make_folder(folder).with_context(cannot)?;
         let name = path.file_name().with_context(cannot)?.to_string_lossy();
         let temporary = folder.join(format!(".{name}.{}", std::process::id()));
         written.files.push((temporary.clone(), path.clone()));
@@ -84,9 +102,7 @@ pub(super) fn write(files: &[(PathBuf, String)]) -> anyhow::Result<()> {
         file.write_all(text.as_bytes()).with_context(cannot)?;
         file.sync_all().with_context(cannot)?;
     }
-    if stops.load(Ordering::Relaxed) {
-        bail!("stopped by a signal; nothing was written");
-    }
+    interruption.check()?;
     // The last one is adit's: with it the others are there.
     for (temporary, path) in &written.files {
         fs::rename(temporary, path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -103,10 +119,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let file = |name: &str| (path(name), format!("text of {name}"));
-        write(&[file("a"), file("new/b")]).unwrap();
+        let interruption = Interruption::new().unwrap();
+        write(&[file("a"), file("new/b")], &interruption).unwrap();
         assert_eq!(fs::read_to_string(path("new/b")).unwrap(), "text of new/b");
         // A file is no folder.
-        assert!(write(&[file("c"), file("a/d")]).is_err());
+        assert!(write(&[file("c"), file("other/deep/c"), file("a/d")], &interruption).is_err());
         let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();

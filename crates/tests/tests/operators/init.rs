@@ -1,10 +1,12 @@
 //! `adit init`: what it writes passes `adit check` and forwards; wrong input changes nothing.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Child, ExitStatus, Output};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use adit_pfcp::Message;
@@ -16,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::associated_smf::TestSmf;
 use crate::smf::{self, SessionScript};
+use crate::terminal::{pseudo_terminal, screen, wait_until};
 
 /// Environment variable of the run in the namespace around adit.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
@@ -275,6 +278,83 @@ fn user_without_rights_is_refused_before_any_question() {
     command.args(["init", "--output"]).arg(setup.file());
     assert_refused(&run(&mut command, PATIENCE), &["may not write", "root", "--output"]);
     assert_eq!(setup.written(), ["adit"]);
+}
+
+/// `adit init` with questions at a pseudo terminal of its own.
+struct Dialogue {
+    adit: Child,
+    keys: File,
+    seen: Arc<Mutex<String>>,
+}
+
+impl Dialogue {
+    fn start(setup: &InitSetup, file: &Path, options: &str) -> Self {
+        let (near, far) = pseudo_terminal();
+        let seen = screen(&near);
+        let mut command = setup.upf.command(Path::new("setsid"));
+        command.arg("--ctty").arg(&setup.adit).arg("init").arg("--output").arg(file);
+        command.args(options.split_whitespace());
+        command.stdin(far.try_clone().unwrap()).stdout(far.try_clone().unwrap()).stderr(far);
+        Self { adit: command.spawn().unwrap(), keys: File::from(near), seen }
+    }
+
+    /// Types an answer to a question, or a key.
+    #[track_caller]
+    fn answer(&mut self, question: &str, keys: &str) {
+        wait_until(question, &self.seen, || self.seen.lock().unwrap().ends_with(": "));
+        assert!(self.seen.lock().unwrap().lines().last().unwrap().contains(question));
+        self.seen.lock().unwrap().push('\n');
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Its status, and the last line on the terminal.
+    #[track_caller]
+    fn end(mut self) -> (ExitStatus, String) {
+        wait_until("its end", &self.seen, || self.adit.try_wait().unwrap().is_some());
+        let status = self.adit.wait().unwrap();
+        drop(self.keys);
+        wait_until("all output", &self.seen, || Arc::strong_count(&self.seen) == 1);
+        let seen = self.seen.lock().unwrap();
+        (status, seen.trim_end().lines().last().unwrap().to_owned())
+    }
+}
+
+#[test]
+fn dialogue_writes_at_its_end_and_nothing_if_it_is_interrupted() {
+    let Some(setup) = InitSetup::new("init-dialogue") else { return };
+    let setup = setup.with_addresses();
+    let file = setup.dir.path().join("made/by/init/adit.toml");
+    let interrupted = "adit: interrupted; nothing was written";
+    for (key, status, line) in [
+        ("\u{3}", 130, interrupted),
+        ("\u{4}", 1, "adit: the answers ended before --n3; nothing was written"),
+    ] {
+        let mut dialogue = Dialogue::start(&setup, &file, "--core other");
+        dialogue.answer("N4", "nobody\n");
+        dialogue.answer("N4", &format!("{N4}\n"));
+        dialogue.answer("N3", key);
+        let (ended, last) = dialogue.end();
+        assert_eq!((ended.code(), last.as_str()), (Some(status), line));
+        assert!(setup.written().is_empty(), "{:?}", setup.written());
+    }
+    let mut dialogue = Dialogue::start(&setup, &file, "");
+    dialogue.answer("Core", "");
+    // setsid and ip become adit.
+    let pid = i32::try_from(dialogue.adit.id()).unwrap();
+    // SAFETY: the child was not waited for, so the pid is its own.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    let (ended, last) = dialogue.end();
+    assert_eq!((ended.code(), last.as_str()), (Some(143), interrupted));
+    assert!(setup.written().is_empty());
+
+    let mut dialogue = Dialogue::start(&setup, &file, "--n6 10.0.6.2");
+    for question in ["Core", "N4", "N3", "UE addresses"] {
+        dialogue.answer(question, "\n");
+    }
+    let (ended, last) = dialogue.end();
+    assert!(ended.success() && last.contains("adit run"), "{ended}: {last}");
+    let check = setup.adit(&format!("check {}", file.display()));
+    assert!(check.status.success(), "{}", text(&check.stderr));
 }
 
 #[track_caller]

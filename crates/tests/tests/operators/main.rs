@@ -20,4 +20,5 @@ mod smf;
 #[allow(dead_code, reason = "this program lets no NRF misbehave")]
 mod strict_nrf;
 mod taps;
+mod terminal;
 mod top;

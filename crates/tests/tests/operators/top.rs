@@ -1,44 +1,19 @@
 //! `adit top` in a pseudo terminal: SIGTERM ends it, and the terminal is as before.
 
 use std::fs::File;
-use std::io::Read;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use adit_tests::daemon::Daemon;
 use adit_tests::process::binary;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::terminal::{pseudo_terminal, screen, wait_until};
 
 /// Enters and leaves the other screen, and shows the cursor.
 const ENTERS: &str = "\u{1b}[?1049h";
 const LEAVES: &str = "\u{1b}[?1049l";
 const CURSOR: &str = "\u{1b}[?25h";
-
-/// Both ends of a pseudo terminal of 100 columns and 30 rows.
-fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
-    let (mut near, mut far) = (-1, -1);
-    let size = libc::winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: both descriptors are written, the name and the modes are absent, and the size is
-    // read.
-    let opened = unsafe {
-        libc::openpty(
-            &raw mut near,
-            &raw mut far,
-            std::ptr::null_mut(),
-            std::ptr::null(),
-            &raw const size,
-        )
-    };
-    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: openpty returned it, and nobody else has it.
-    let near = unsafe { OwnedFd::from_raw_fd(near) };
-    // SAFETY: the same.
-    (near, unsafe { OwnedFd::from_raw_fd(far) })
-}
 
 /// The modes of a terminal.
 fn modes(terminal: &impl AsRawFd) -> [u32; 4] {
@@ -49,28 +24,6 @@ fn modes(terminal: &impl AsRawFd) -> [u32; 4] {
     // SAFETY: tcgetattr wrote them.
     let modes = unsafe { modes.assume_init() };
     [modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag]
-}
-
-/// The contents of a terminal, in a thread that ends with it.
-fn screen(near: &OwnedFd) -> Arc<Mutex<String>> {
-    let seen = Arc::new(Mutex::new(String::new()));
-    let (mut terminal, writes) = (File::from(near.try_clone().unwrap()), Arc::clone(&seen));
-    std::thread::spawn(move || {
-        let mut octets = [0; 4096];
-        while let Ok(len @ 1..) = terminal.read(&mut octets) {
-            writes.lock().unwrap().push_str(&String::from_utf8_lossy(&octets[..len]));
-        }
-    });
-    seen
-}
-
-#[track_caller]
-fn wait_until(what: &str, seen: &Mutex<String>, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}: {:?}", seen.lock().unwrap());
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Ends the process if the test fails.
