@@ -5,10 +5,10 @@
 //! whole or not at all. Without a tap none of this runs.
 
 use adit_rules::{
-    DropReason, DroppedFor, PublishedPdr, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey,
-    TapOutcome, TapPacket, TapRequest, TapSet, TapStage, TapWait,
+    DropReason, DroppedFor, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOutcome, TapPacket,
+    TapRequest, TapSet, TapStage, TapWait,
 };
-use adit_types::limits::{TAP_PDRS_MAX, TAP_RECORD_LEN, TAPS_MAX, URRS_PER_PDR_MAX};
+use adit_types::limits::{TAP_RECORD_LEN, TAPS_MAX, URRS_PER_PDR_MAX};
 use adit_types::{InterfaceId, InterfaceSet, Nanos, UrrId, UsageSlot, WorkerId};
 use arrayvec::ArrayVec;
 use rtrb::Producer;
@@ -261,7 +261,6 @@ pub(crate) struct TapRecord {
     /// The trial of the fast path with the packet.
     pub path: PathRecord,
     stage_began: Nanos,
-    tried: usize,
     /// The URRs of the packet's PDR, with their counts before the packet.
     pub urrs: ArrayVec<(UrrId, UsageSlot, u64), { URRS_PER_PDR_MAX + 1 }>,
 }
@@ -279,7 +278,6 @@ impl TapRecord {
             has_path: false,
             path: PathRecord::new(),
             stage_began: Nanos(0),
-            tried: 0,
             urrs: ArrayVec::new(),
         }
     }
@@ -288,7 +286,6 @@ impl TapRecord {
         self.items.clear();
         self.urrs.clear();
         self.path.clear();
-        self.tried = 0;
         self.has_waited = false;
         self.taps = packet.taps;
         self.interfaces = packet.interface.map_or(InterfaceSet::NONE, InterfaceSet::only);
@@ -347,18 +344,6 @@ impl TapRecord {
     pub(crate) fn restart_stage(&mut self) {
         if self.has_stages {
             self.stage_began = (self.clock)();
-        }
-    }
-
-    /// A PDR was compared with the packet.
-    pub(crate) fn note_tried(
-        &mut self,
-        pdr: &PublishedPdr,
-        mismatch: Option<adit_rules::PdrMismatch>,
-    ) {
-        if self.has_stages && self.tried < TAP_PDRS_MAX {
-            self.tried += 1;
-            self.push(TapItem::Tried { pdr: pdr.id, precedence: pdr.precedence, mismatch });
         }
     }
 

@@ -213,6 +213,8 @@ pub enum TapItem {
         mac: Option<MacAddr>,
         /// It is switched to another UE instead.
         is_switched: bool,
+        /// DSCP that the rules give to the user's packet.
+        dscp: Option<u8>,
     },
     /// The result of a trial of the fast path with the packet.
     FastPath(FastPathAnswer),
@@ -336,8 +338,7 @@ pub struct TapSession {
     pub teid: Option<Teid>,
     /// Its PDRs of the packet's direction.
     pub pdrs: u16,
-    /// Its SDF filters are compiled: PDRs whose filters the packet does not match are not compared
-    /// one by one.
+    /// Its SDF filters are compiled into a matcher.
     pub has_matcher: bool,
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use adit_n4::SessionInformation;
 use adit_rules::{ApplyAction, Redirect};
-use adit_session::{OwnerId, Records, RunningUsage, Session, SliceIdentity};
+use adit_session::{OwnerId, Records, RunningUsage, SdfSpec, Session, SliceIdentity};
 use adit_tables::SessionTraffic;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid};
@@ -265,6 +265,7 @@ row! {
             .filter_map(|sdf| sdf.spec.flow_description.as_deref())
             .map(str::to_owned)
             .collect();
+        filters: Vec<String> = pdr.pdi.sdf.iter().map(|sdf| filter_words(&sdf.spec)).collect();
         application: Option<String> = pdr.pdi.application.as_deref().map(str::to_owned);
         predefined_rules: Vec<String> =
             pdr.predefined.iter().map(|name| name.to_string()).collect();
@@ -272,6 +273,18 @@ row! {
         qers: Vec<u32> = pdr.qers.iter().map(|id| id.0).collect();
         urrs: Vec<u32> = pdr.urrs.iter().map(|id| id.0).collect();
     }
+}
+
+/// All parts of an SDF filter.
+fn filter_words(spec: &SdfSpec) -> String {
+    let parts = [
+        spec.flow_description.as_deref().map(str::to_owned),
+        spec.tos.map(|(value, mask)| format!("ToS 0x{value:02x}/0x{mask:02x}")),
+        spec.spi.map(|spi| format!("SPI 0x{spi:08x}")),
+        spec.flow_label.map(|label| format!("flow label 0x{label:05x}")),
+        spec.filter_id.map(|id| format!("filter ID {id}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 row! {

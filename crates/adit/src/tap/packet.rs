@@ -73,7 +73,7 @@ pub(crate) struct TracedPacket {
     pub stages_ns: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<TracedSession>,
-    /// PDRs in the order of comparison.
+    /// PDRs by precedence, up to the one that matched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pdrs_tried: Vec<TriedPdr>,
     /// The PDR that matched.
@@ -117,7 +117,7 @@ pub(crate) struct TracedSession {
     pub by: String,
     /// PDRs of the direction.
     pub pdrs: u64,
-    /// PDRs whose filters do not match are not compared one by one.
+    /// The SDF filters are compiled into a matcher.
     pub compiled_filters: bool,
 }
 
@@ -165,6 +165,9 @@ pub(crate) struct TracedEgress {
     pub mac: Option<String>,
     /// It goes to another UE instead.
     pub switched_locally: bool,
+    /// DSCP that the rules give to the user's packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

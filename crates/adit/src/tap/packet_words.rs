@@ -87,9 +87,8 @@ impl PacketLines {
         }
         let Some(session) = &packet.session else { return };
         let others = session.pdrs.saturating_sub(packet.pdrs_tried.len() as u64);
-        if session.compiled_filters && others > 0 && packet.pdr.is_none() {
-            let what = format!("{others} others: their SDF filters do not match");
-            self.add("", &what);
+        if others > 0 && packet.pdr.is_none() && !packet.pdrs_tried.is_empty() {
+            self.add("", &format!("{others} others: no match"));
         } else if session.pdrs == 0 {
             self.add("", "the session has no PDR for this direction");
         }
@@ -159,13 +158,17 @@ fn fast_path_words(path: &TracedFastPath) -> String {
 }
 
 fn egress_words(egress: &TracedEgress) -> String {
-    let TracedEgress { interface, next_hop, mac, switched_locally } = egress;
-    match (mac, switched_locally) {
+    let TracedEgress { interface, next_hop, mac, switched_locally, dscp } = egress;
+    let hop = match (mac, switched_locally) {
         (_, true) => format!("{next_hop}: another UE of this UPF"),
         (Some(mac), _) => format!("{next_hop} at {mac}, through {interface}"),
         (None, _) => {
             format!("{next_hop} whose link-layer address is unknown, through {interface}")
         }
+    };
+    match dscp {
+        Some(dscp) => format!("{hop}; the user's packet gets DSCP {dscp}"),
+        None => hop,
     }
 }
 

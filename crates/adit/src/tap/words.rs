@@ -168,12 +168,13 @@ impl RecordWords<'_> {
                     waits_for_rate: *must_queue,
                 });
             }
-            TapItem::Egress { interface, station, mac, is_switched } => {
+            TapItem::Egress { interface, station, mac, is_switched, dscp } => {
                 document.egress = Some(TracedEgress {
                     interface: self.names.interface(*interface),
                     next_hop: station.to_string(),
                     mac: mac.map(|mac| mac.to_string()),
                     switched_locally: *is_switched,
+                    dscp: *dscp,
                 });
             }
             _ => {}

@@ -87,7 +87,7 @@ impl ForwardPlan<'_> {
     /// The DSCP that the user's packet gets: a forwarding policy marks it only without an outer
     /// header.
     #[inline]
-    fn dscp(&self, matched: &Matched<'_>) -> Option<u8> {
+    pub(crate) fn dscp(&self, matched: &Matched<'_>) -> Option<u8> {
         self.flow_dscp.or(matched.far.dscp.filter(|_| self.outer.is_none()))
     }
 }

@@ -7,6 +7,7 @@ use adit_pktio::PacketBuf;
 use adit_rules::{
     PdrMismatch, PublishedPdr, QerEntry, RateLimit, TapItem, TapQer, TapSession, TapStage,
 };
+use adit_types::limits::TAP_PDRS_MAX;
 
 use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict};
 use crate::context::StepContext;
@@ -28,9 +29,15 @@ pub(crate) trait StageObserver {
     ) {
     }
 
-    /// A PDR is compared with the packet.
+    /// The packet matches the PDR at `found`, or none; `mismatch` says why not another one.
     #[inline(always)] // PERF (adit-bench kinds): as above.
-    fn tried(&mut self, _pdr: &PublishedPdr, _mismatch: Option<PdrMismatch>) {}
+    fn compared(
+        &mut self,
+        _pdrs: &[PublishedPdr],
+        _found: Option<usize>,
+        _mismatch: impl Fn(&PublishedPdr) -> PdrMismatch,
+    ) {
+    }
 
     /// PDRs are found.
     #[inline(always)] // PERF (adit-bench kinds): as above.
@@ -89,8 +96,21 @@ impl StageObserver for TapRecord {
         self.push_detail(|| TapItem::Session(TapSession { seid, teid, pdrs, has_matcher }));
     }
 
-    fn tried(&mut self, pdr: &PublishedPdr, mismatch: Option<PdrMismatch>) {
-        self.note_tried(pdr, mismatch);
+    fn compared(
+        &mut self,
+        pdrs: &[PublishedPdr],
+        found: Option<usize>,
+        mismatch: impl Fn(&PublishedPdr) -> PdrMismatch,
+    ) {
+        let (before, rest) = pdrs.split_at(found.unwrap_or(pdrs.len()));
+        let before = before.iter().take(TAP_PDRS_MAX - 1).map(|pdr| (pdr, Some(&mismatch)));
+        for (pdr, mismatch) in before.chain(rest.first().map(|pdr| (pdr, None))) {
+            self.push_detail(|| TapItem::Tried {
+                pdr: pdr.id,
+                precedence: pdr.precedence,
+                mismatch: mismatch.map(|mismatch| mismatch(pdr)),
+            });
+        }
     }
 
     fn classified<B: PacketBuf, K: LaneKind>(
@@ -168,8 +188,8 @@ impl StageObserver for TapRecord {
             let (egress, is_switched) = (plan.egress, plan.is_switched);
             let interface = egress.interface.id;
             self.note_egress(interface);
-            let (station, mac) = (egress.station, egress.mac);
-            self.push(TapItem::Egress { interface, station, mac, is_switched });
+            let (station, mac, dscp) = (egress.station, egress.mac, plan.dscp(matched));
+            self.push(TapItem::Egress { interface, station, mac, is_switched, dscp });
         }
         self.restart_stage();
     }

@@ -227,8 +227,7 @@ impl Ingress {
     }
 }
 
-/// The first PDR that `packet`, of which `ip` is the header, matches, with its FAR. `observer` sees
-/// those that are compared.
+/// The first PDR that `packet`, of which `ip` is the header, matches, with its FAR.
 ///
 /// # Errors
 /// `PdrUnmatched` without one.
@@ -243,33 +242,26 @@ pub(crate) fn find_pdr<'v>(
 ) -> Result<Matched<'v>, DropReason> {
     let direction = ingress.direction();
     let pdrs = rules.pdrs(direction);
-    let header_mismatch = |pdr| header_mismatch(rules, pdr, arrival, ip, ingress);
+    let header_mismatch = |pdr: &PublishedPdr| header_mismatch(rules, pdr, arrival, ip, ingress);
     let is_usual = ingress.is_usual() && !arrival.is_on_link;
-    let pdr = match rules.matcher(direction).filter(|_| is_usual) {
+    let found = match rules.matcher(direction).filter(|_| is_usual) {
         Some(matcher) => {
             let flow = selector(packet, arrival, ip);
             let is_match = |found: Candidate| {
-                let Some(pdr) = pdrs.get(found.pdr) else { return false };
-                let is_confirmed = || found.is_confirmed(&pdr.sdf, direction, &flow);
-                let mismatch = header_mismatch(pdr)
-                    .or_else(|| if is_confirmed() { None } else { Some(PdrMismatch::Sdf) });
-                observer.tried(pdr, mismatch);
-                mismatch.is_none()
+                let pdr = pdrs.get(found.pdr).filter(|pdr| header_mismatch(pdr).is_none());
+                pdr.is_some_and(|pdr| found.is_confirmed(&pdr.sdf, direction, &flow))
             };
-            let at = matcher.view().find(&FlowKey::new(direction, &flow), is_match);
-            at.and_then(|at| pdrs.get(at))
+            matcher.view().find(&FlowKey::new(direction, &flow), is_match)
         }
         // Without filters, with too many PDRs to compile them, and for packets that it leaves out.
-        None => pdrs.iter().find(|pdr| {
+        None => pdrs.iter().position(|pdr| {
             let is_flow =
                 || pdr.sdf.is_empty() || pdr.sdf.matches(direction, &selector(packet, arrival, ip));
-            let mismatch = header_mismatch(pdr)
-                .or_else(|| if is_flow() { None } else { Some(PdrMismatch::Sdf) });
-            observer.tried(pdr, mismatch);
-            mismatch.is_none()
+            header_mismatch(pdr).is_none() && is_flow()
         }),
     };
-    let pdr = pdr.ok_or(DropReason::PdrUnmatched)?;
+    observer.compared(pdrs, found, |pdr| header_mismatch(pdr).unwrap_or(PdrMismatch::Sdf));
+    let pdr = found.and_then(|at| pdrs.get(at)).ok_or(DropReason::PdrUnmatched)?;
     // A compiled PDR refers to a FAR of its own session.
     let far = rules.fars.get(usize::from(pdr.far)).ok_or(DropReason::PdrUnmatched)?;
     Ok(Matched { rules, pdr, far, direction, must_queue: false, is_guaranteed: false })

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use adit_rules::{
-    ApplyAction, DropReason, DroppedFor, Excess, Gate, PdrMismatch, QerMeter, RateLimit,
-    SourceInterface, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket,
-    TapRequest, TapStage, TapWait, WorkerCommand,
+    ApplyAction, DropReason, DroppedFor, Excess, Gate, PacketFilter, PdrMismatch, QerMeter,
+    RateLimit, SessionRules, SourceInterface, TapFilter, TapId, TapItem, TapKey, TapOrigin,
+    TapOutcome, TapPacket, TapRequest, TapStage, TapWait, WorkerCommand,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{BitRate, Nanos, PdrId, Precedence, Qfi, Seid, Teid};
@@ -95,6 +95,7 @@ fn forwarded_packet_is_reported_with_rules_stages_and_both_frames() {
         station: ip("10.6.0.254"),
         mac: Some(GATEWAY_MAC),
         is_switched: false,
+        dscp: None,
     });
     use TapStage::{Account, Apply, Classify, Enforce, Lookup, Parse, Transmit};
     let stages = record.iter().filter_map(|item| match item {
@@ -120,17 +121,28 @@ fn pdrs_that_do_not_match_say_why() {
     first.id = PdrId(8);
     first.source = SourceInterface::CpFunction;
     two.uplink.insert(0, first);
-    let mut scene = tapped(PipelineFixture::with(two), ALL);
+    let of_source = PdrMismatch::Source(SourceInterface::CpFunction);
+    assert_tried(two.clone(), &[(8, Some(of_source)), (9, Some(PdrMismatch::Qfi)), (1, None)]);
+    // A matcher does not offer PDRs whose filters cannot match; they are shown all the same.
+    let mut filtered = two.uplink[2].clone();
+    filtered.id = PdrId(7);
+    filtered.sdf = vec![PacketFilter { tos: Some((0xb8, 0xfc)), ..PacketFilter::ANY }].into();
+    two.uplink[2].sdf = filtered.sdf.clone();
+    two.uplink.insert(1, filtered);
+    let sdf = Some(PdrMismatch::Sdf);
+    let expected = [(8, Some(of_source)), (7, sdf), (9, Some(PdrMismatch::Qfi)), (1, sdf)];
+    assert_tried(two, &expected);
+}
+
+/// A packet of the UE is compared with these PDRs, in this order.
+#[track_caller]
+fn assert_tried(rules: SessionRules, expected: &[(u16, Option<PdrMismatch>)]) {
+    let mut scene = tapped(PipelineFixture::with(rules), ALL);
     let record = record(&mut scene, N3, &uplink().build());
     let tried = record.iter().filter_map(|item| match item {
         TapItem::Tried { pdr, mismatch, .. } => Some((pdr.0, *mismatch)),
         _ => None,
     });
-    let expected = [
-        (8, Some(PdrMismatch::Source(SourceInterface::CpFunction))),
-        (9, Some(PdrMismatch::Qfi)),
-        (1, None),
-    ];
     assert_eq!(tried.collect::<Vec<_>>(), expected);
 }
 

@@ -75,6 +75,7 @@ fn traces_and_captures_show_packets_and_end_with_their_clients() {
         let seid = smf.establish(1).unwrap().to_string();
         let pings = [UE, NO_UE].map(pings);
         sent_packets_are_traced(&seid);
+        fast_path_is_shown(dir);
         dropped_packets_are_traced();
         captures_are_files(dir);
         clients_that_go_away_free_their_places(dir);
@@ -134,6 +135,26 @@ fn sent_packets_are_traced(seid: &str) {
         let far = lines.iter().find(|line| line["name"] == "FAR 2").unwrap();
         assert!(far["text"].as_str().unwrap().contains("forward to Access, in GTP-U"), "{far}");
     }
+}
+
+/// The command says what the fast path would do, and so does the API.
+fn fast_path_is_shown(dir: &Path) {
+    let mut command = Command::new(adit_tests::process::binary("adit").unwrap());
+    command.args(["trace", "--ue", UE, "--path", "--packets", "1", "--duration", "20s"]);
+    let output = run(command.arg("--socket").arg(dir.join("admin.sock")), PATIENCE);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = said.lines().find_map(|line| line.trim().strip_prefix("fast path"));
+    let sent = "would send the same octets: port access (n3), ";
+    assert!(line.is_some_and(|line| line.trim().starts_with(sent)), "{said}");
+    for (ue, kind) in [(UE, "sends"), (NO_UE, "leaves")] {
+        let wish = json!({ "ue": ue, "path": true, "packets": 1, "duration_ms": 20_000 });
+        let packets = traced(&wish);
+        assert_eq!(packets[0]["fast_path"]["kind"], kind, "{packets:?}");
+        assert_eq!(packets[0]["fast_path"]["reason"].is_null(), kind == "sends", "{packets:?}");
+    }
+    let without = traced(&json!({ "ue": UE, "packets": 1, "duration_ms": 20_000 }));
+    assert!(without[0].get("fast_path").is_none_or(Value::is_null), "{without:?}");
 }
 
 fn dropped_packets_are_traced() {
