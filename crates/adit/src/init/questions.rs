@@ -114,8 +114,8 @@ mod tests {
     /// The answer to a question at a terminal, and the text that appears there.
     fn at_terminal(lines: &str, proposed: Option<&str>) -> (Result<Option<u8>, String>, String) {
         let (mut input, mut output) = (lines.as_bytes(), Vec::new());
-        let (input, output) = (&mut input, &mut output);
-        let answers = AnswerSource::Terminal { input, output, wait: &|| Ok(()) };
+        let wait = &|| Ok(());
+        let answers = AnswerSource::Terminal { input: &mut input, output: &mut output, wait };
         let answer = Questions::new(answers).ask(&question(proposed), number);
         (answer.map_err(|error| error.to_string()), String::from_utf8(output).unwrap())
     }
