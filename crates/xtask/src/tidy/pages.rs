@@ -5,6 +5,7 @@ use super::documents::{Documents, FileLink};
 
 /// The index: its links are the table of contents, its headings of level 2 the parts of that.
 const INDEX: &str = "docs/index.md";
+
 /// A page of the site.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
