@@ -177,7 +177,7 @@ impl ControlThread {
         match (&self.end, self.parts.keeps_at_stop) {
             (Some(ControlEnd::Failed(why)), _) => error!(why, "adit must not go on"),
             _ if !is_active => {}
-            (_, true) => self.keep(questions),
+            (_, true) => self.flush_usage(questions),
             (_, false) => self.release(questions),
         }
         if is_active && self.paused.is_none() && !matches!(self.end, Some(ControlEnd::Failed(_))) {
@@ -200,7 +200,7 @@ impl ControlThread {
     }
 
     /// Records the usage of sessions until now, and waits until the store has it.
-    fn keep(&mut self, questions: &Receiver<AdminQuery>) {
+    fn flush_usage(&mut self, questions: &Receiver<AdminQuery>) {
         let deadline = self.parts.clock.now() + KEEP_MAX;
         self.parts.node.record_all_usage(self.parts.clock.now());
         self.turn(questions);

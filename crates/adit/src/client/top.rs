@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<()> {
             }
         })
         .context("cannot start the thread that looks at adit")?;
-    show(&is_ended, |screen| take(screen, &seen))
+    show(&is_ended, |screen| receive_figures(screen, &seen))
 }
 
 /// Draws what `update` puts on the screen, until a key ends it, or a signal.
@@ -111,7 +111,7 @@ impl Drop for RestoredTerminal {
 ///
 /// # Errors
 /// That thread has panicked, which restored the terminal.
-fn take(
+fn receive_figures(
     screen: &mut TopScreen,
     seen: &Receiver<Result<Box<TopFigures>, String>>,
 ) -> anyhow::Result<()> {
@@ -288,16 +288,16 @@ mod tests {
         let mut screen = TopScreen::default();
         assert!(press(&mut screen, KeyCode::Char('p')));
         news.send(told()).unwrap();
-        take(&mut screen, &seen).unwrap();
+        receive_figures(&mut screen, &seen).unwrap();
         assert_eq!(screen.figures, None);
         assert!(press(&mut screen, KeyCode::Char('p')));
         news.send(told()).unwrap();
         news.send(Err("gone".to_owned())).unwrap();
-        take(&mut screen, &seen).unwrap();
+        receive_figures(&mut screen, &seen).unwrap();
         assert!(screen.figures.is_some() && screen.failure.as_deref() == Some("gone"));
         assert_eq!(screen.history, [16_800_000]);
         drop(news);
-        assert!(take(&mut screen, &seen).is_err(), "nobody looks at adit any more");
+        assert!(receive_figures(&mut screen, &seen).is_err(), "nobody looks at adit any more");
     }
 
     /// Variable of the run inside a pseudo terminal.

@@ -61,7 +61,7 @@ pub(super) fn apply_profile(
     eprintln!("the latency limit and the settings stay until SIGTERM or Ctrl-C");
     signals.forever().next();
     if !applied.written.is_empty() {
-        print_reverted(&mut files, arguments.place.json)?;
+        revert_and_print(&mut files, arguments.place.json)?;
     }
     Ok(())
 }
@@ -96,11 +96,11 @@ fn print_applied(arguments: &TuningArguments, applied: &AppliedTuning) -> anyhow
 /// # Errors
 /// When nothing is applied, or not everything could be taken back.
 pub(super) fn revert_profile(place: &TuningPlace) -> anyhow::Result<()> {
-    print_reverted(&mut RootedFiles::new(&place.root), place.json)
+    revert_and_print(&mut RootedFiles::new(&place.root), place.json)
 }
 
 /// Takes back what `apply` wrote, and frequencies that a crashed adit left low.
-fn print_reverted(files: &mut RootedFiles, is_json: bool) -> anyhow::Result<()> {
+fn revert_and_print(files: &mut RootedFiles, is_json: bool) -> anyhow::Result<()> {
     let mut reverted = revert_frequencies(files, std::process::id())?;
     match revert(files) {
         Ok(mut of_apply) => {

@@ -7,7 +7,7 @@ use adit_testkit::packet::PacketBuilder;
 use adit_types::{MacAddr, Qfi};
 
 use crate::fixture::*;
-use crate::local_switching::PEER;
+use crate::local_switching::OTHER_UE;
 
 #[test]
 fn downlink_ipv4_is_encapsulated_into_known_octets() {
@@ -110,15 +110,15 @@ fn fast_path_into_a_tunnel_over_ipv6_sends_the_octets_of_the_stages() {
         rules.fars[1].outer_tos = tos;
         for families in [&[0][..], &[1], &[0, 1]] {
             let run = |is_fast: bool| {
-                let mut scene = PipelineFixture::usual(rules.clone()).with_peer();
+                let mut scene = PipelineFixture::usual(rules.clone()).with_other_ue();
                 let mut count = 0;
                 scene.resolve(IF_N3, GNB_V6, GNB_MAC);
                 if !is_fast {
                     // Later packets of the session follow it.
                     scene.io.inject(N6, &unusual);
                 }
-                // The peer's tunnel is over IPv4.
-                scene.io.inject(N6, &from_gateway().ipv4(SERVER, PEER).udp(9, 9).build());
+                // The other UE's tunnel is over IPv4.
+                scene.io.inject(N6, &from_gateway().ipv4(SERVER, OTHER_UE).udp(9, 9).build());
                 for number in [0, 1, 2, 3, 64, 1000] {
                     for family in families {
                         scene.io.inject(N6, &frames(number)[*family]);
@@ -281,11 +281,11 @@ fn unusual_packets_among_usual_ones_keep_their_octets_and_their_places() {
 
 #[test]
 fn priority_tag_sends_only_later_packets_of_the_ue_to_the_stages() {
-    let mut scene = PipelineFixture::usual(rules()).with_peer();
+    let mut scene = PipelineFixture::usual(rules()).with_other_ue();
     let to = |ue, number| from_gateway().ipv4(SERVER, ue).udp(number, 4000).build();
     let mut tagged = to(UE, 2);
     tagged.splice(12..12, [0x81, 0, 5 << 5, 0]);
-    for frame in [to(UE, 0), to(PEER, 1), tagged, to(PEER, 3), to(UE, 4), to(PEER, 5)] {
+    for frame in [to(UE, 0), to(OTHER_UE, 1), tagged, to(OTHER_UE, 3), to(UE, 4), to(OTHER_UE, 5)] {
         scene.io.inject(N6, &frame);
     }
     scene.step();
@@ -294,7 +294,7 @@ fn priority_tag_sends_only_later_packets_of_the_ue_to_the_stages() {
         let inner = sent.iter().map(|frame| inner(frame));
         inner.filter(|ip| ip[16..20] == v4(ue).octets()).map(|ip| ip[20 + 1]).collect()
     };
-    assert_eq!((ports(UE), ports(PEER)), (vec![0, 2, 4], vec![1, 3, 5]));
+    assert_eq!((ports(UE), ports(OTHER_UE)), (vec![0, 2, 4], vec![1, 3, 5]));
     assert_eq!(scene.counts().express_pkts, 4, "one of the UE, and those of the other one");
 }
 

@@ -12,7 +12,7 @@ use crate::fixture::{
     GNB, GNB_MAC, GNB_TEID, IF_N3, N3, N6, PipelineFixture, SERVER, SESSION, UE, downlink,
     from_gateway, ip, rules, teid_of, tunneled, uplink,
 };
-use crate::local_switching::PEER;
+use crate::local_switching::OTHER_UE;
 
 /// Octets of the inner packet of [`uplink`], and of [`downlink`].
 const UPLINK_LEN: u64 = 20 + 8 + 8;
@@ -106,19 +106,20 @@ fn packets_of_other_sessions_in_the_burst_do_not_change_a_rate() {
     let of = |addr: &str| from_gateway().ipv4(SERVER, addr).udp(53, 4000).payload(b"answer");
     for second in [OPEN, half] {
         let shaped = [RateLimit::UNLIMITED, limit(8, Excess::Shaped)];
-        let mut scene = PipelineFixture::with(limited(half, second)).with_edited_peer(|peer| {
-            let udp = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };
-            peer.downlink[0].sdf = vec![udp].into();
-            // Its packets wait, so that bursts look for queues.
-            peer.qers = limited(shaped, OPEN).qers;
-            peer.downlink[0].qers = [0].into_iter().collect();
-        });
+        let mut scene =
+            PipelineFixture::with(limited(half, second)).with_edited_other_ue(|other| {
+                let udp = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };
+                other.downlink[0].sdf = vec![udp].into();
+                // Its packets wait, so that bursts look for queues.
+                other.qers = limited(shaped, OPEN).qers;
+                other.downlink[0].qers = [0].into_iter().collect();
+            });
         let mut sent = 0;
         for millisecond in 0..400 {
             // Bursts of the session alone, with the other one, and while packets of the other one
             // wait.
             if millisecond % 100 == 1 || millisecond % 2 == 1 && millisecond > 200 {
-                scene.io.inject(N6, &of(PEER).build());
+                scene.io.inject(N6, &of(OTHER_UE).build());
             }
             scene.io.inject(N6, &of(UE).build());
             scene.step();
@@ -200,7 +201,7 @@ fn dropped_excess_is_no_usage_unless_measured_before_qos() {
 }
 
 /// The same with two more QERs, and a PDR of uplink that names the last one alone.
-fn limited_by_a_third(rates: [RateLimit; 2]) -> SessionRules {
+fn limited_with_third_qer(rates: [RateLimit; 2]) -> SessionRules {
     let fast = [limit(1_000_000, Excess::Shaped); 2];
     let mut rules = limited(fast, fast);
     let mut third = rules.qers[1].clone();
@@ -216,7 +217,7 @@ fn limited_by_a_third(rates: [RateLimit; 2]) -> SessionRules {
 fn excess_that_waits_leaves_in_order_at_the_rate() {
     let slow = [limit(144, Excess::Shaped); 2];
     check_order_and_rate(limited(slow, OPEN), &[9, 0]);
-    check_order_and_rate(limited_by_a_third(slow), &[0, 0, 9]);
+    check_order_and_rate(limited_with_third_qer(slow), &[0, 0, 9]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, InterfaceId, Precedence, Qfi};
 
 use crate::fixture::*;
-use crate::local_switching::{PEER, PEER_TEID};
+use crate::local_switching::{OTHER_TEID, OTHER_UE};
 
 #[test]
 fn uplink_ipv4_is_stripped_decremented_and_sent_to_the_gateway() {
@@ -159,13 +159,13 @@ fn priority_tag_or_outer_options_send_only_later_packets_of_the_session_to_the_s
         let link = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
         link.gtpu(teid).psc_ul(9)
     };
-    let of_peer = |number| outer(PEER_TEID).ipv4(PEER, SERVER).udp(number, 1).build();
+    let of_other = |number| outer(OTHER_TEID).ipv4(OTHER_UE, SERVER).udp(number, 1).build();
     let of_ue = |number| outer(TEID).ipv4(UE, SERVER).udp(number, 1).build();
     let optional = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
     let optional = optional.options(&[1; 8]).gtpu(TEID).psc_ul(9).ipv4(UE, SERVER);
     for unusual in [with_priority_tag(of_ue(2)), optional.udp(2, 1).build()] {
-        let mut scene = PipelineFixture::usual(rules()).with_peer();
-        let frames = [of_ue(0), of_peer(1), unusual, of_peer(3), of_ue(4), of_peer(5), of_ue(6)];
+        let mut scene = PipelineFixture::usual(rules()).with_other_ue();
+        let frames = [of_ue(0), of_other(1), unusual, of_other(3), of_ue(4), of_other(5), of_ue(6)];
         for frame in &frames {
             scene.io.inject(N3, frame);
         }
@@ -175,7 +175,7 @@ fn priority_tag_or_outer_options_send_only_later_packets_of_the_session_to_the_s
             let of_ue = sent.iter().filter(|frame| frame[26..30] == v4(of).octets());
             of_ue.map(|frame| frame[14 + 20 + 1]).collect()
         };
-        assert_eq!((ports(UE), ports(PEER)), (vec![0, 2, 4, 6], vec![1, 3, 5]));
+        assert_eq!((ports(UE), ports(OTHER_UE)), (vec![0, 2, 4, 6], vec![1, 3, 5]));
         assert_eq!(scene.counts().express_pkts, 4, "one of the UE, and those of the other one");
     }
 }

@@ -88,7 +88,7 @@ fn difference(session: &BookedSession, row: &Value) -> Option<String> {
     let far = row.get("fars").and_then(Value::as_array).and_then(|fars| {
         fars.iter().find(|far| far.get("id").and_then(Value::as_u64) == Some(DOWNLINK_FAR.into()))
     });
-    let teid = far.and_then(|far| far.get("tunnel")?.get("teid")).map(plain);
+    let teid = far.and_then(|far| far.get("tunnel")?.get("teid")).map(unquoted);
     let is_possible = |one: &adit_types::Teid| teid.as_deref() == Some(&one.to_string());
     if !is_possible(&session.teid) && !session.possible_teids.iter().any(is_possible) {
         let teid = teid.unwrap_or_default();
@@ -97,7 +97,7 @@ fn difference(session: &BookedSession, row: &Value) -> Option<String> {
     None
 }
 
-fn plain(value: &Value) -> String {
+fn unquoted(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

@@ -417,11 +417,11 @@ impl Node {
             restoration.set_aside_before.push((up_seid, record.octets.clone()));
             return Ok(());
         }
-        self.restore_or_keep(now, restoration, up_seid, record)
+        self.restore_or_set_aside(now, restoration, up_seid, record)
     }
 
     /// Restores a session of an association that is there, or keeps its record aside.
-    pub(super) fn restore_or_keep(
+    pub(super) fn restore_or_set_aside(
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
@@ -437,7 +437,7 @@ impl Node {
                 self.counters.scalars.sessions_restored += 1;
                 restoration.restored += 1;
             }
-            Err(error) => self.keep_or_remove(restoration, up_seid, error, octets),
+            Err(error) => self.set_aside_or_remove(restoration, up_seid, error, octets),
         }
         restored
     }
@@ -451,7 +451,7 @@ impl Node {
     }
 
     /// Notifies peers by our Recovery Time Stamp that sessions of theirs are not restored.
-    fn tell_of_lost_sessions(&mut self, now: Nanos, restoration: &NodeRestoration) {
+    fn move_time_stamps_of_lost_sessions(&mut self, now: Nanos, restoration: &NodeRestoration) {
         // Peers that set up an association anew see a time stamp of this process.
         self.note_time_stamp(self.ntp_clock.seconds(now));
         let owners = self.associations().map(|known| known.owner);
@@ -590,8 +590,8 @@ impl Node {
             self.sessions.records.note_peer_state(*owner);
         }
         self.restore_set_aside(now, &mut restoration);
-        self.tell_of_set_aside(&mut restoration);
-        self.tell_of_lost_sessions(now, &restoration);
+        self.emit_not_restored(&mut restoration);
+        self.move_time_stamps_of_lost_sessions(now, &restoration);
         let NodeRestoration { heirs, answers, postponed, restored, refused, .. } = restoration;
         for (former, (to, address)) in heirs {
             if self.sessions.store().owned_count(former) > 0 {

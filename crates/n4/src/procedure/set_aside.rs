@@ -91,7 +91,7 @@ impl Node {
     pub(super) fn restore_set_aside(&mut self, now: Nanos, restoration: &mut NodeRestoration) {
         for (up_seid, octets) in core::mem::take(&mut restoration.set_aside_before) {
             let mut record = FormerSessionRecord::read(octets);
-            if self.restore_or_keep(now, restoration, up_seid, &mut record).is_ok() {
+            if self.restore_or_set_aside(now, restoration, up_seid, &mut record).is_ok() {
                 self.sessions.records.note_set_aside(up_seid, false);
             }
         }
@@ -108,7 +108,7 @@ impl Node {
 
     /// Decides on a session that is not restored: without its association it is gone, else it is
     /// set aside.
-    pub(super) fn keep_or_remove(
+    pub(super) fn set_aside_or_remove(
         &mut self,
         restoration: &mut NodeRestoration,
         up_seid: Seid,
@@ -164,7 +164,7 @@ impl Node {
     }
 
     /// Reports the sessions that are set aside, or gone, once for each reason.
-    pub(super) fn tell_of_set_aside(&mut self, restoration: &mut NodeRestoration) {
+    pub(super) fn emit_not_restored(&mut self, restoration: &mut NodeRestoration) {
         let mut reports = core::mem::take(&mut restoration.reports);
         for (up_seid, error) in self.set_aside.after(None) {
             reports.note(error.to_string(), up_seid);
