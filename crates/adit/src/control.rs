@@ -281,7 +281,7 @@ impl ControlThread {
         self.sleep(now);
     }
 
-    /// Ends the busy part of a turn, for threads that watch this one.
+    /// Adds the busy time of this iteration, and publishes the liveness that other threads check.
     fn note_turn(&mut self, now: Nanos) {
         self.busy += self.parts.clock.now().since(now);
         self.parts.liveness.note_turn(LivenessReading {

@@ -185,7 +185,7 @@ pub(crate) enum ControlPortDevice {
         /// Counters of the parts of the threads.
         parts: Vec<KernelCounters>,
         rx_queues: u16,
-        /// The same.
+        /// Whether the port steers packets to the owners of their sessions.
         steering: Vec<PortSteering>,
         mac: MacAddr,
     },

@@ -26,8 +26,8 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The same JSON without such characters in its strings. JSON itself escapes those below U+0020;
-/// all have four digits.
+/// JSON in whose strings the characters that a terminal obeys are escaped. JSON itself escapes
+/// those below U+0020; all have four digits.
 pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
     let is_raw = |char: char| char >= ' ' && is_obeyed(char);
     if !json.contains(is_raw) {

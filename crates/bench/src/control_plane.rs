@@ -60,7 +60,7 @@ impl BenchControlPlane {
         Self::make(sessions_max, workers, None)?.associated()
     }
 
-    /// The same with a store, and without workers.
+    /// As [`Self::new`], with a store, and without workers.
     ///
     /// # Errors
     /// As for [`BenchControlPlane::new`].

@@ -215,8 +215,8 @@ impl WorkerBench {
         Ok((cycles, sent))
     }
 
-    /// The same for packets that another worker receives, too. Returns the cycles, and the numbers
-    /// of received and of sent packets.
+    /// As [`Self::run`], for packets of which another worker may receive some. Returns the cycles,
+    /// and the numbers of received and of sent packets.
     pub(crate) fn run_any(&mut self) -> (u64, [usize; 2]) {
         self.step += 1;
         let now = Nanos(self.step * self.step_time.0);

@@ -222,7 +222,7 @@ fn longest_turn(control: &mut BenchControlPlane, request: &[u8]) -> anyhow::Resu
     longest_turn_after(control, request, |_, _| ())
 }
 
-/// The same with `begin` in the first turn.
+/// As [`longest_turn`], after `begin` has run in the first turn.
 fn longest_turn_after(
     control: &mut BenchControlPlane,
     request: &[u8],

@@ -75,8 +75,7 @@ pub(crate) struct BenchSession {
     pub gnb: u16,
     /// True if the tunnel from its gNB is over IPv6.
     pub n3_v6: bool,
-    /// The TEID that another UPF sends packets to the UE to; none if they come from the data
-    /// network.
+    /// TEID of the N9 tunnel for downlink packets from another UPF; `None` if they come over N6.
     pub n9_teid: Option<Teid>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     count.filter(|n| *n > 0).ok_or_else(|| "takes a count such as 500, 16k or 1M".to_owned())
 }
 
-/// A count of sessions: the emulated UEs have addresses of 10.64.0.0/10.
+/// Parses a count of sessions: at most 4M, which is what 10.64.0.0/10 has UE addresses for.
 pub(crate) fn parse_sessions(text: &str) -> Result<u32, String> {
     let count = u32::try_from(parse_count(text)?).ok().filter(|count| *count <= 4_000_000);
     count.ok_or_else(|| "takes at most 4M sessions".to_owned())

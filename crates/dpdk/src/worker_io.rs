@@ -86,7 +86,7 @@ pub struct RegisteringIo {
 }
 
 impl RegisteringIo {
-    /// The same ports.
+    /// `io`, whose thread is registered at its first poll.
     #[must_use]
     pub const fn new(io: WorkerIo, eal: Eal) -> Self {
         Self { io, eal, has_tried: false }

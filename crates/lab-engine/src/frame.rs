@@ -545,7 +545,7 @@ pub(crate) mod tests {
 
     pub(crate) const UPF_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 
-    /// The same over IPv6 on N3.
+    /// A format with its tunnel over IPv6.
     pub(crate) fn over_ipv6(mut form: FrameFormat) -> FrameFormat {
         let gnb = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 1, 0, 0x10));
         form.tunnel = form.tunnel.map(|tunnel| TesterTunnel { upf: UPF_V6.into(), gnb, ..tunnel });

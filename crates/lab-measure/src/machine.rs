@@ -74,7 +74,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// The same without an EAL: version and TSC frequency are from other sources.
+    /// As [`Machine::read`], without an EAL: version and TSC frequency are from other sources.
     #[must_use]
     pub(crate) fn read_without_eal() -> Self {
         Self { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Self::read() }

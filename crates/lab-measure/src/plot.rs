@@ -57,7 +57,7 @@ impl Series {
         Self { name: name.to_owned(), points, ..Self::default() }
     }
 
-    /// The same as a reference.
+    /// A series that is drawn as a reference.
     #[must_use]
     pub(crate) fn reference(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { is_reference: true, ..Self::new(name, points) }

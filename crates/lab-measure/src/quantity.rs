@@ -46,7 +46,7 @@ pub(crate) const fn plain<'n>(name: &'n str, unit: &'n str) -> Quantity<'n> {
 }
 
 impl Quantity<'_> {
-    /// The same with a plot.
+    /// Adds a plot of the quantity.
     pub(crate) const fn plotted(self) -> Self {
         Self { plotted: true, ..self }
     }

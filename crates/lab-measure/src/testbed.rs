@@ -162,7 +162,7 @@ impl Testbed {
         self.on_cores(&self.cores, work)
     }
 
-    /// The same with these cores of the process.
+    /// As [`Self::on_all_cores`], with these cores of the process.
     ///
     /// # Errors
     /// Those of `work`; the kernel refuses the affinity.

@@ -71,13 +71,13 @@ pub enum ExecutionModel {
     EventdevDsw,
     /// A central scheduler gives workers packets.
     EventdevSw,
-    /// The same with stages behind two queues.
+    /// As `EventdevSw`, with stages behind two queues.
     #[value(name = "eventdev-sw-2")]
     EventdevSw2,
-    /// A scheduler in the threads, and all seven queues: Rx, four of stages, timers, Tx.
+    /// As `EventdevDsw`, with all seven queues: Rx, four of stages, timers, Tx.
     #[value(name = "eventdev-dsw-7")]
     EventdevDsw7,
-    /// The same with a central scheduler.
+    /// As `EventdevSw`, with all seven queues.
     #[value(name = "eventdev-sw-7")]
     EventdevSw7,
 }
@@ -143,7 +143,7 @@ pub enum WorkerPoll {
     Busy,
     /// It sleeps, and leaves its core to others.
     Adaptive,
-    /// The same, and with packets it goes first, at this real-time priority.
+    /// As `Adaptive`; while there are packets it has this real-time priority.
     AdaptiveFirst(u8),
 }
 

@@ -21,7 +21,7 @@ const AMBR_KBPS: u64 = 100_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected kbit/s: one number or [uplink, downlink]")]
 pub enum Kbps {
-    /// The same for both directions.
+    /// One rate for both directions.
     Both(u64),
     /// Uplink and downlink.
     Each([u64; 2]),
@@ -75,19 +75,19 @@ pub struct SessionProfile {
 }
 
 impl SessionProfile {
-    /// The same, and a QER with a session AMBR in both directions that drops no packet.
+    /// Adds a QER with a session AMBR in both directions that drops no packet.
     #[must_use]
     pub fn with_ambr(self) -> Self {
         Self { rate_qers: 1, mbr_kbps: Some(Kbps::Both(AMBR_KBPS)), ..self }
     }
 
-    /// The same, with a filter in the PDRs for all traffic that matches every packet of the UE.
+    /// Adds a filter to the PDRs for all traffic, which matches every packet of the UE.
     #[must_use]
     pub fn with_any_filter(self) -> Self {
         Self { all_traffic_sdf: Some(ANY_TO_ASSIGNED.to_owned()), ..self }
     }
 
-    /// The same, and per direction a PDR with a filter that probe packets match.
+    /// Adds a PDR per direction with a filter that probe packets match.
     #[must_use]
     pub fn with_filter(self) -> Self {
         Self { flows: 1, match_flow: true, ..self }

@@ -36,7 +36,7 @@ const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 pub(crate) enum PacketDevice {
     /// DPDK's `net_af_xdp`.
     AfXdp,
-    /// The same behind adit's XDP program.
+    /// DPDK's `net_af_xdp` behind adit's XDP program.
     Xdp,
     /// Packet sockets of adit.
     AfPacket,

@@ -183,7 +183,7 @@ scalars! {
     path_recoveries,
     /// Messages of routers that packets into a tunnel exceed an MTU.
     path_mtus_told,
-    /// The same about tunnels that no session sends into.
+    /// Messages of routers that packets exceed an MTU, about tunnels that no session sends into.
     path_mtus_disbelieved,
     /// DL Buffering Durations that ended with buffered data discarded.
     buffering_durations_ended,

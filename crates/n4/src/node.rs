@@ -702,12 +702,12 @@ impl Node {
         self.log_refusal(request, rejected);
     }
 
-    /// Sends bytes when the store has all earlier changes; keeps none for a retransmission.
+    /// Sends bytes when the store has all earlier changes. Keeps no answer for a retransmission.
     pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
         self.transmit_when_durable(message_type, Transmit { to, bytes, answers: None });
     }
 
-    /// The same for the first response to a request.
+    /// As [`Self::transmit`], for the first response to a request.
     fn transmit_answer(
         &mut self,
         message_type: MessageType,

@@ -178,7 +178,7 @@ impl DelayWindow {
     }
 }
 
-/// One control of a CP function, and its measurements.
+/// A GTP-U Path QoS Control Information of a CP function, and the delays measured for it.
 #[derive(Debug)]
 struct PathMonitor {
     control: PathQosControl,
@@ -394,7 +394,7 @@ impl PathQos {
         left_out.sum()
     }
 
-    /// The same for one CP function.
+    /// As [`Self::set_peer`], for one CP function.
     pub(crate) fn set_peer_of(
         &mut self,
         now: Nanos,
@@ -549,7 +549,7 @@ impl PathQos {
     }
 }
 
-/// The same as the flags of the IE.
+/// The reference points as the flags of the IE.
 fn interfaces(sides: PeerSides) -> GtpuPathInterfaceType {
     let mut interfaces = GtpuPathInterfaceType::default();
     interfaces.set(GtpuPathInterfaceType::N3, sides.n3);

@@ -17,7 +17,7 @@ pub enum SessionKey {
     /// domain.
     UeIpv6(DomainId, u64),
     /// A network behind a UE, shorter than an address key: packets from the data networks
-    /// of a routing domain that no address key fits. The longest of several prefixes counts.
+    /// of a routing domain that no address key fits. The longest matching prefix wins.
     Framed(DomainId, IpPrefix),
 }
 
@@ -46,7 +46,7 @@ impl SessionKey {
         }
     }
 
-    /// The same key in `domain`.
+    /// The key moved into `domain`; a TEID stays as it is.
     #[must_use]
     pub const fn within(self, domain: DomainId) -> Self {
         match self {

@@ -21,7 +21,7 @@ impl OuterTos {
         Self(if dscp { COPIES_DSCP } else { 0 } | if ecn { COPIES_ECN } else { 0 })
     }
 
-    /// The same with the DSCP of `tos`. Its ECN bits do not count.
+    /// Adds the DSCP of `tos`, whose ECN bits are ignored.
     #[must_use]
     pub const fn with_dscp(self, tos: u8) -> Self {
         Self(tos & DSCP | self.0 & COPIES_ECN)

@@ -445,7 +445,7 @@ impl PublishedUrr {
     }
 }
 
-/// The same header; a GTP-U header gets `teid`.
+/// The header to create; a GTP-U header gets `teid`.
 #[inline]
 const fn with_teid(outer: HeaderCreation, teid: Teid) -> HeaderCreation {
     match outer {

@@ -232,8 +232,8 @@ pub struct FarEntry {
     pub dscp: Option<u8>,
     /// The destination that replaces that of packets.
     pub redirect: Option<Box<Redirect>>,
-    /// N6 interfaces whose packets from one UE to another are switched locally instead of leaving;
-    /// none with an outer header.
+    /// N6 interfaces whose packets from one UE to another are switched locally instead of leaving.
+    /// Empty if the FAR creates an outer header.
     pub local_switching: InterfaceSet,
     /// Positions in [`SessionRules::fars`]: each sends a copy of every packet, dropped ones
     /// included.
@@ -438,7 +438,7 @@ impl QerMeter {
         }
     }
 
-    /// The same by bucket; nothing if no bucket was left for it.
+    /// As [`Self::guaranteed`], as its bucket; nothing if no bucket was left for it.
     #[inline]
     #[must_use]
     pub const fn guarantee(&self, direction: Direction) -> Guarantee {

@@ -187,7 +187,7 @@ pub enum TapItem {
         urr: UrrId,
         /// Its count in both directions before the packet. Unit: octets.
         before: u64,
-        /// The same after it.
+        /// Its count in both directions after the packet. Unit: octets.
         after: u64,
     },
     /// The FAR that applies: that of the PDR, or of a quota action.
@@ -426,7 +426,7 @@ pub enum FastPathAnswer {
     Queues(FastPathFrame),
     /// It would leave the packet to the stages.
     Leaves(LeaveReason),
-    /// The same: the compiler has no fast rule for the packet.
+    /// It would leave the packet to the stages, because the compiler has no fast rule for it.
     LeavesUnruled(NoFastRule),
 }
 

@@ -4,7 +4,7 @@ use adit_store::{GroupPosition, RecordChange, RecordName, StoreChange};
 
 use crate::checksum::RecordDamage;
 
-/// Octets of groups that are gathered; with more all records are read again.
+/// Change groups kept during a scan, at most, in octets. With more, all records are scanned again.
 const OCTETS_MAX: usize = 512 << 20;
 
 /// Findings of scans in addition to the records.

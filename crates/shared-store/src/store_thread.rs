@@ -35,7 +35,7 @@ const AWAY_MAX: Duration = Duration::from_secs(2);
 /// How long the thread waits for groups when the store needs no upkeep.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// The same while a sync is under way.
+/// How long the thread waits for groups while a sync is under way.
 const SYNCING: Duration = Duration::from_millis(1);
 
 /// How long [`StoreLink::wait_for`] waits at most.

@@ -158,7 +158,7 @@ impl RecordName {
         }
     }
 
-    /// The same, borrowed.
+    /// Borrows the name.
     #[must_use]
     pub fn as_id(&self) -> RecordId<'_> {
         match self {
@@ -169,7 +169,7 @@ impl RecordName {
 }
 
 impl RecordChange {
-    /// The same, borrowed.
+    /// Borrows the change.
     #[must_use]
     pub fn as_change(&self) -> StoreChange<'_> {
         let key = RecordKey { kind: self.kind, id: self.name.as_id() };

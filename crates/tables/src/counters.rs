@@ -71,7 +71,7 @@ pub struct InterfaceCounters {
     pub tx_bytes: Counter,
 }
 
-/// The same, read at one moment.
+/// The counters of an interface, read at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InterfaceSnapshot {
     /// Frames received.

@@ -16,7 +16,7 @@
 //! the limit: zero with an own URR, so that the next packet takes the stages, which check and set
 //! it; none otherwise. If the stages of the new rules set it at the same time, either value is
 //! correct; those of the previous rules set it before the boundary that activation waits for. The
-//! publisher writes zero, too, when the volume is to be divided again
+//! publisher also writes zero when the volume is to be divided again
 //! ([`FastRuleTable::check_next`](crate::fast_rule::FastRuleTable::check_next)).
 //!
 //! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
@@ -66,23 +66,23 @@ pub(crate) struct CellKind {
 }
 
 impl CellKind {
-    /// A fast rule, but none with [`RELAY`].
+    /// A fast rule without [`RELAY`].
     const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS | RELAY };
-    /// The same, and packets count nowhere but in the cell.
+    /// As `RULE`, and its packets are counted in the cell alone.
     const IN_CELL_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::COUNTS_ELSEWHERE };
-    /// The same, and it is plain: packets pass no bucket and count nowhere but in the cell.
+    /// As `IN_CELL_RULE`, and plain: its packets pass no bucket.
     const PLAIN_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::NOT_PLAIN };
-    /// A fast rule of any kind.
+    /// As `RULE`, with or without [`RELAY`].
     const ANY_RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
-    /// A plain fast rule of any kind.
+    /// As `PLAIN_RULE`, with or without [`RELAY`].
     const ANY_PLAIN_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::NOT_PLAIN };
     /// A filter, and the address of the lines of one or two fast rules, none with [`RELAY`].
     pub(crate) const FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER | RELAY };
-    /// The same with any fast rules.
+    /// As `FILTER`, with or without [`RELAY`].
     pub(crate) const ANY_FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER };
     /// A selector, and the address of its lines.
@@ -389,8 +389,8 @@ impl<'a> FastRuleCellRef<'a> {
         prefetch::read(&self.0.last_words);
     }
 
-    /// The same if it holds a fast rule that is not from tunnel to tunnel, and returns its flags.
-    /// `None` if it holds anything else.
+    /// As [`Self::prefetch_second_line`], if it holds a fast rule that is not from tunnel to
+    /// tunnel; returns the rule's flags. `None` if it holds anything else.
     #[inline]
     pub fn prefetch_second_line_of_rule(self) -> Option<CellFlags> {
         let flags = self.flags();

@@ -69,7 +69,7 @@ impl FramedPrefixes {
         self.find(addr).map_or(SessionIndex::NONE, |(session, _)| session)
     }
 
-    /// The same, with the length of the prefix.
+    /// As [`Self::session`], with the length of the prefix.
     fn find(&self, addr: u64) -> Option<(SessionIndex, u32)> {
         let mut present = self.present.load(Ordering::Acquire);
         while present != 0 {
@@ -94,7 +94,7 @@ impl FramedRoutes {
         if self.v4.is_empty() { SessionIndex::NONE } else { self.v4.session(ipv4_key(addr)) }
     }
 
-    /// The same for an IPv6 key.
+    /// As [`Self::session_v4`], for an IPv6 key.
     #[inline]
     pub(crate) fn session_v6(&self, key: u64) -> SessionIndex {
         if self.v6.is_empty() { SessionIndex::NONE } else { self.v6.session(key) }
@@ -105,7 +105,7 @@ impl FramedRoutes {
         self.v4.find(ipv4_key(addr)).map(|(_, len)| len)
     }
 
-    /// The same for an IPv6 key.
+    /// As [`Self::length_v4`], for an IPv6 key.
     pub(crate) fn length_v6(&self, key: u64) -> Option<u32> {
         self.v6.find(key).map(|(_, len)| len)
     }

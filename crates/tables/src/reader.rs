@@ -365,7 +365,7 @@ impl<'a> TablesView<'a> {
         self.routes.network_block_v4(addr)
     }
 
-    /// The same for IPv6 addresses whose upper half is `upper`.
+    /// As [`Self::network_block_v4`], for IPv6 addresses whose upper half is `upper`.
     ///
     /// Cost: one bit of 8 KiB for destinations behind the usual gateway, else a binary search over
     ///       the borders of the routes.

@@ -354,7 +354,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
         self.find(within, addr).map(|(target, _)| target)
     }
 
-    /// The same, with the mask of the prefix.
+    /// As [`Self::lookup`], with the mask of the prefix.
     #[inline]
     fn find(&self, within: InterfaceSet, addr: K) -> Option<(RouteTarget, K)> {
         self.0.iter().find_map(|length| {
@@ -593,7 +593,7 @@ impl Routes {
         self.n6.v4_blocks.mark(block, has_ues);
     }
 
-    /// The same for an area of IPv6 addresses.
+    /// As [`Self::mark_v4`], for an area of IPv6 addresses.
     pub(crate) fn mark_v6(&self, area: u16, has_ues: bool) {
         self.n6.v6_spans.mark(area, has_ues);
     }

@@ -178,7 +178,8 @@ fn network(purpose: &str) -> (TestNamespace, TestNamespace) {
     (world, upf)
 }
 
-/// The same with a second UPF behind the first one. The data network of n7 is the second one's.
+/// As [`network`], with a second UPF behind the first one. The data network of n7 is the second
+/// one's.
 fn network_of_two(purpose: &str) -> (TestNamespace, TestNamespace, TestNamespace) {
     let (world, upf) = network(purpose);
     let anchor = upf_namespace(&format!("{purpose}-anchor"));
@@ -225,8 +226,8 @@ impl AttachedDaemon {
         Some(Self { daemon: Some(daemon), anchor: None, world })
     }
 
-    /// The same with two in a row, by the names of their configurations in `docs/interop-n9.md`:
-    /// the one with the access network, and the one behind it.
+    /// As [`Self::start`], with two in a row, by the names of their configurations in
+    /// `docs/interop-n9.md`: the one with the access network, and the one behind it.
     ///
     /// # Panics
     /// When one does not start.

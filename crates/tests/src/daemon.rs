@@ -346,8 +346,8 @@ pub fn veth_namespace(purpose: &str) -> TestNamespace {
     namespace
 }
 
-/// The same. Behind the pairs the kernel is a gNB, 10.0.3.1, and a host, 10.0.6.1, which
-/// has a route to UEs, 10.44.0.0/14.
+/// As [`veth_namespace`], and behind the pairs the kernel is a gNB, 10.0.3.1, and a host, 10.0.6.1,
+/// which has a route to UEs, 10.44.0.0/14.
 ///
 /// # Panics
 /// Without the right to create one.

@@ -192,7 +192,7 @@ impl TestNamespace {
         namespace
     }
 
-    /// The same for commands that take the machine for the one that hwloc's synthetic `description`
+    /// Commands in the namespace take the machine for the one that hwloc's synthetic `description`
     /// describes.
     #[must_use]
     pub fn on_machine(mut self, description: &'static str) -> Self {

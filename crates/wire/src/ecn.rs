@@ -6,7 +6,7 @@ pub const MASK: u8 = 0x03;
 pub const NOT_ECT: u8 = 0;
 /// The sender understands congestion marks, and announced it to the network by ECT(1).
 pub const ECT_1: u8 = 1;
-/// The same by ECT(0).
+/// The sender understands congestion marks, and announced it to the network by ECT(0).
 pub const ECT_0: u8 = 2;
 /// A router met congestion.
 pub const CE: u8 = 3;

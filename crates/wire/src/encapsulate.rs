@@ -315,7 +315,7 @@ impl Extensions {
         }
     }
 
-    /// The same octets, padded with zeros, which do not change a sum.
+    /// The header's octets, padded with zeros, which do not change a sum.
     #[inline]
     fn octets(self) -> [u8; 16] {
         let mut octets = [0; 16];

@@ -42,7 +42,7 @@ fn loaded() -> Option<(XdpOffload, Vec<XdpProgram>)> {
     loaded_with(false)
 }
 
-/// The same, of which SYNs of the data network are for workers if `keeps_syns`.
+/// As [`loaded`], and SYNs of the data network are for workers if `keeps_syns`.
 fn loaded_with(keeps_syns: bool) -> Option<(XdpOffload, Vec<XdpProgram>)> {
     let interface = |id: u8, role, v4| OffloadInterface {
         id: InterfaceId(id),

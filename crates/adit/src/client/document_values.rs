@@ -41,12 +41,12 @@ impl<'a> DocumentPair<'a> {
         rate(number(self.before, name), number(self.now, name), self.interval_s)
     }
 
-    /// The same in whole numbers.
+    /// As [`Self::rate`], in whole numbers.
     pub(crate) fn whole_rate(&self, name: &str) -> u64 {
         whole(self.rate(name))
     }
 
-    /// The same of octets, in bits.
+    /// How much a count of octets grows per second, in bits.
     pub(crate) fn whole_bits(&self, name: &str) -> u64 {
         whole(8.0 * self.rate(name))
     }
@@ -62,17 +62,17 @@ impl<'a> DocumentPair<'a> {
         &self.now[name]
     }
 
-    /// The same as a count; zero if it is none.
+    /// A member as a count; zero if it is none.
     pub(crate) fn number(&self, name: &str) -> u64 {
         number(self.now, name)
     }
 
-    /// The same as a number; zero if it is none.
+    /// A member as a number; zero if it is none.
     pub(crate) fn float(&self, name: &str) -> f64 {
         self.now[name].as_f64().unwrap_or_default()
     }
 
-    /// The same as text.
+    /// A member as text.
     pub(crate) fn text(&self, name: &str) -> String {
         text(self.now, name)
     }

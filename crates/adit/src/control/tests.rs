@@ -60,7 +60,7 @@ impl Plant {
         plant
     }
 
-    /// The same with so many sessions.
+    /// As [`Self::new`], with `count` sessions established.
     fn with_sessions(sessions_max: usize, count: u32) -> Self {
         let mut plant = Self::new(sessions_max, 0);
         for number in 0..count {

@@ -111,7 +111,7 @@ impl ConfigWriter {
         self.table_with(name, "", keys);
     }
 
-    /// The same, with a reason below the header.
+    /// As [`Self::table`], with a reason below the header.
     fn table_with(&mut self, name: &str, reason: &str, keys: &[(&str, String)]) {
         let found = self.sections.keys.iter().find(|key| key.name == name);
         let (section, header) = match found.map(|key| &key.takes) {

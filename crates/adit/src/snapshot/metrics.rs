@@ -164,12 +164,12 @@ pub(super) fn count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// Gauges and counters without labels.
+/// A gauge without labels.
 pub(super) fn gauge(name: &'static str, help: &'static str, value: u64) -> MetricFamily {
     MetricFamily::new(name, help, MetricValues::gauge(as_gauge(value)))
 }
 
-/// The same for a counter.
+/// A counter without labels.
 pub(super) fn counter(name: &'static str, help: &'static str, value: u64) -> MetricFamily {
     MetricFamily::new(name, help, MetricValues::counter(value))
 }

@@ -81,7 +81,7 @@ impl PowerReading {
         self.energy.iter().map(row).collect()
     }
 
-    /// The same for Prometheus; a family that the machine does not show has no samples.
+    /// Power and energy as metric families; a family that the machine does not show has no samples.
     pub(super) fn families(&self) -> Vec<MetricFamily> {
         let labels = |thread: usize, settings: &ThreadSettings| {
             vec![("worker", thread.to_string()), ("role", settings.role.name().to_owned())]

@@ -97,7 +97,7 @@ pub(crate) struct TracedPacket {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<TracedFrame>,
     pub outcome: TracedOutcome,
-    /// The same in words, if requested.
+    /// The outcome and its reasons in words, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<PacketWords>,
 }

@@ -18,8 +18,8 @@ use crate::threads::lifecycle::Lifecycle;
 /// Iterations of a central scheduler after all threads stopped: packets in flight reach the threads
 /// that drop and count them.
 const LAST_ITERATIONS: usize = 10_000;
-/// The same as a time: if the core is shared with other processes, each iteration may cost the
-/// scheduler a time slice.
+/// The limit of [`LAST_ITERATIONS`] as a time: if the core is shared with other processes, each
+/// iteration may cost the scheduler a time slice.
 const LAST_TIME: Duration = Duration::from_secs(1);
 
 /// Parts that the threads of an event-driven packet path need; none in other models.

@@ -323,7 +323,7 @@ impl PipelineFixture {
         Self::with(rules())
     }
 
-    /// The same with other rules.
+    /// As [`Self::new`], with other rules.
     pub(crate) fn with(rules: SessionRules) -> Self {
         let mut scene = Self::unresolved(rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
@@ -334,17 +334,17 @@ impl PipelineFixture {
         scene
     }
 
-    /// The same without VLANs, so that usual packets take the fast path.
+    /// As [`Self::with`], without VLANs, so that usual packets take the fast path.
     pub(crate) fn usual(rules: SessionRules) -> Self {
         Self::usual_of(64, rules)
     }
 
-    /// The same with room for so many sessions.
+    /// As [`Self::usual`], with tables for `sessions_max` sessions.
     pub(crate) fn usual_of(sessions_max: usize, rules: SessionRules) -> Self {
         Self::usual_with(TablesConfig { sessions_max, ..usual_config() }, rules)
     }
 
-    /// The same with tables of ports that carry one interface each.
+    /// As [`Self::usual`], with any tables whose ports carry one interface each.
     pub(crate) fn usual_with(tables: TablesConfig, rules: SessionRules) -> Self {
         let mut scene = Self::built(tables, rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
@@ -352,7 +352,8 @@ impl PipelineFixture {
         scene
     }
 
-    /// The same with N3 and N6 on one link, where usual packets of both directions arrive together.
+    /// As [`Self::usual`], with N3 and N6 on one link, where usual packets of both directions
+    /// arrive together.
     pub(crate) fn on_one_link(rules: SessionRules) -> Self {
         let mut tables = usual_config();
         for interface in &mut tables.interfaces {
@@ -364,7 +365,8 @@ impl PipelineFixture {
         scene
     }
 
-    /// The same with rates that sessions share, uplink and downlink: of all, then by slice.
+    /// As [`Self::with`], with rates that sessions share, uplink and downlink: of all, then by
+    /// slice.
     pub(crate) fn sharing(aggregates: Vec<[RateLimit; 2]>, rules: SessionRules) -> Self {
         let mut scene = Self::built(TablesConfig { aggregates, ..config() }, rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
@@ -372,7 +374,7 @@ impl PipelineFixture {
         scene
     }
 
-    /// The same with another MTU towards the data network.
+    /// As [`Self::with`], with another MTU towards the data network.
     pub(crate) fn with_n6_mtu(mtu_bytes: u16, rules: SessionRules) -> Self {
         let mut tables = config();
         tables.interfaces[usize::from(IF_N6.0)].mtu_bytes = mtu_bytes;
@@ -383,12 +385,12 @@ impl PipelineFixture {
         scene
     }
 
-    /// The same without any neighbor.
+    /// As [`Self::with`], without any neighbor.
     pub(crate) fn unresolved(rules: SessionRules) -> Self {
         Self::built(config(), rules)
     }
 
-    /// The same with tables of any kind and without any neighbor.
+    /// As [`Self::unresolved`], with any tables.
     pub(crate) fn built(tables: TablesConfig, rules: SessionRules) -> Self {
         let (publisher, mut readers) = build(tables).unwrap();
         let (event_tx, events) = RingBuffer::new(256);

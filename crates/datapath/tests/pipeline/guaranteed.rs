@@ -43,12 +43,12 @@ fn with_rate(limit: RateLimit, guaranteed: GuaranteedShare) -> SessionRules {
     rules
 }
 
-/// The same with more than is ever offered.
+/// As [`with_rate`], with a maximum that the tests never reach.
 fn guaranteed(guaranteed: GuaranteedShare) -> SessionRules {
     with_rate(limit(10_000_000, Excess::Policed), guaranteed)
 }
 
-/// Installs the session of [`OTHER`], too.
+/// Installs the session of [`OTHER`] as well.
 fn with_other(mut scene: PipelineFixture) -> PipelineFixture {
     let mut other = crate::fixture::rules();
     other.up_seid = Seid(2);

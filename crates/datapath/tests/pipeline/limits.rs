@@ -83,7 +83,7 @@ fn counted(scene: &PipelineFixture, slot: UsageSlot) -> [u64; 4] {
     [counts.ul_pkts, counts.ul_bytes, counts.dl_pkts, counts.dl_bytes]
 }
 
-/// The same of the session.
+/// Packets and octets of the session, uplink and downlink.
 fn traffic(scene: &PipelineFixture) -> [u64; 4] {
     let traffic = scene.publisher.session_traffic(SESSION);
     [traffic.ul_pkts, traffic.ul_bytes, traffic.dl_pkts, traffic.dl_bytes]
@@ -168,7 +168,7 @@ fn packets_that_the_own_urr_does_not_count_are_traffic_of_the_session_and_no_usa
         }
         assert_eq!(scene.counts().express_pkts - before, express);
     };
-    // The first packet of each URR's generation takes the stages: it is uplink.
+    // The first packet of each URR's generation takes the stages. It is an uplink packet.
     pass(&mut scene, 5);
     assert_eq!(counted(&scene, OWN_SLOT), [3, 300, 0, 0]);
     assert_eq!(scene.publisher.usage().usage(UsageSlot(3), 2).dl_bytes, 150);
@@ -179,7 +179,7 @@ fn packets_that_the_own_urr_does_not_count_are_traffic_of_the_session_and_no_usa
     assert_eq!(counted(&scene, OWN_SLOT), [6, 600, 0, 0]);
     assert_eq!(scene.publisher.usage().usage(UsageSlot(3), 2).dl_bytes, 150);
     assert_eq!(traffic(&scene), [6, 600, 6, 300]);
-    // The own URR is removed: its slot stays the session's own, and counts no more.
+    // The own URR is removed. Its slot stays the session's own, and counts no more.
     rules.uplink[0].urrs = [1].into_iter().collect();
     scene.install(rules);
     pass(&mut scene, 6);

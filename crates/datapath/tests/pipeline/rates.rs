@@ -200,7 +200,7 @@ fn dropped_excess_is_no_usage_unless_measured_before_qos() {
     }
 }
 
-/// The same with two more QERs, and a PDR of uplink that names the last one alone.
+/// As [`limited`], with a third QER, the only one that the uplink PDR names.
 fn limited_with_third_qer(rates: [RateLimit; 2]) -> SessionRules {
     let fast = [limit(1_000_000, Excess::Shaped); 2];
     let mut rules = limited(fast, fast);

@@ -30,7 +30,7 @@ fn general(action: ApplyAction) -> SessionRules {
     rules
 }
 
-/// The same with a PDR of higher precedence in front, that takes all packets.
+/// As [`general`], with a PDR of higher precedence in front that takes all packets.
 fn with_dedicated(general_action: ApplyAction, dedicated_action: ApplyAction) -> SessionRules {
     let mut rules = general(general_action);
     let far = adit_rules::FarEntry {
@@ -147,7 +147,8 @@ fn pdr_that_was_given_another_far_takes_along_what_the_old_one_still_holds() {
     moved.downlink[0].far = 2;
     scene.install(moved.clone());
     assert_eq!(seen(&scene.sent(N3)), [(DEDICATED_TEID, 9, 0)]);
-    // The FAR that holds it forwards: it leaves by that one, though the PDR's new one buffers.
+    // The FAR that holds the packet forwards again, so the packet leaves by this FAR, though the
+    // PDR's new one buffers.
     let mut scene = holding(1);
     moved.fars[1].action = FORW;
     moved.fars[2].action = BUFF;

@@ -95,7 +95,7 @@ fn n9_tunnel_does_not_reach_the_rules_of_the_ran_side() {
     scene.assert_drops(N6, &downlink().build(), DropReason::PdrUnmatched);
 }
 
-/// The same scene with packets on the fast path.
+/// As [`scene`], with packets on the fast path.
 fn fast_scene(rules: SessionRules) -> PipelineFixture {
     let mut scene = PipelineFixture::usual(rules.clone());
     add_n9_key(&mut scene, rules);

@@ -25,7 +25,7 @@ pub(crate) enum FaultKind {
     LinkDown,
     /// Packets from and to the active adit vanish on one network.
     Silent,
-    /// The same in one direction.
+    /// Packets from the active adit, or those to it, vanish on one network.
     SilentOneWay,
     /// Packets of the active adit are late, and some are lost, on one network.
     Degraded,
@@ -126,7 +126,7 @@ impl FaultKind {
 
     /// True if no setting promises anything through it. It is injected only where it is named.
     pub(crate) fn is_beyond_promises(self) -> bool {
-        // A server that throws records away throws the lease away, too.
+        // A server that evicts records evicts the lease as well.
         self == Self::EvictingServer
     }
 

@@ -123,7 +123,7 @@ impl BookingSmf {
         &self.book
     }
 
-    /// The same, for another thread.
+    /// A shared handle of the book, for another thread.
     pub(crate) fn shared_book(&self) -> Arc<Mutex<SmfBook>> {
         Arc::clone(&self.book)
     }

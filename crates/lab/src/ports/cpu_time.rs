@@ -39,9 +39,8 @@ impl NapiThreads {
         Ok(Self(threads))
     }
 
-    /// The same, before anything else that the core does. Like a network card that moderates its
-    /// interrupts, a device that has received is polled again [`MODERATION_NS`] later, and senders
-    /// to it wake nobody until then.
+    /// As [`Self::start`], with real-time priority (SCHED_FIFO), and with interrupt moderation: a
+    /// device is polled at most every [`MODERATION_NS`].
     ///
     /// # Errors
     /// The kernel gives threads no real-time priority, or polls no veth device by threads.
@@ -99,7 +98,7 @@ pub(super) fn process_cpu_ns(process: u32) -> Result<u64> {
     tasks.flatten().map(|task| run_time_ns(&task.path())).sum()
 }
 
-/// The same of a thread of this process.
+/// As [`process_cpu_ns`], of one thread of this process.
 ///
 /// # Errors
 /// It is gone.

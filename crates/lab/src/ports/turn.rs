@@ -74,9 +74,9 @@ pub(super) struct Turn {
     _smf: LabSmf,
     /// They poll adit's devices.
     pollers: NapiThreads,
-    /// They poll the other ends of the links.
+    /// They poll the devices at the other ends of the links.
     receivers: [NapiThreads; 2],
-    /// The same ends.
+    /// They drop packets that arrive at the other ends of the links.
     sinks: [PacketSink; 2],
     topology: Topology,
     uplink_teids: Vec<u32>,

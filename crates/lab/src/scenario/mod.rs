@@ -44,7 +44,8 @@ id = "outside"
 local_switching = false
 "#;
 
-/// The same where next hops and a second data network can be chosen: not with ports of the kernel.
+/// Further configuration, with next hops and a second data network: for all ports but those of the
+/// kernel.
 const LINK_SECTIONS: &str = r#"
 [[forwarding_policy]]
 id = "firewall"

@@ -85,7 +85,7 @@ fn plan_shared_cpus(
     Ok(planned)
 }
 
-/// The same request with the ports on a node that none of them is on.
+/// A copy of the request whose ports are on a node that none of them is on.
 fn on_another_node(
     machine: &MachineTopology,
     request: &PlanRequest,

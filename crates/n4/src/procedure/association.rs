@@ -40,7 +40,8 @@ impl Node {
         }
     }
 
-    /// True for a setup from before the latest restart of its sender, which nobody waits for.
+    /// True for a setup that its sender sent before its latest restart. Nobody waits for the
+    /// answer.
     fn is_late_setup(&mut self, request: &ReceivedMessage<'_>) -> bool {
         let Ok(message) = AssociationSetupRequest::decode_body(request.body) else { return false };
         let Some(known) = self.peers.association_mut(request.peer()) else { return false };
@@ -48,7 +49,7 @@ impl Node {
             && known.read_time_stamp(message.recovery_time_stamp.0) == TimeStampMeaning::Late
     }
 
-    /// The same for a setup whose Node ID is free, or has a holder that is alive.
+    /// Accepts or refuses a setup whose Node ID is free, or has a holder that is alive.
     pub(crate) fn decide_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         match self.accept_association(request) {
             Ok(up) => self.respond_to_accepted_setup(request, up),

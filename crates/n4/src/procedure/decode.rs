@@ -61,7 +61,7 @@ pub(super) fn try_part<T, U>(
     })
 }
 
-/// The same of a value that is always usable.
+/// As [`try_part`], for a value that is always usable.
 pub(super) fn part<T, U>(member: impl GroupMember<T>, read: impl FnOnce(T) -> U) -> Change<U> {
     member.change().map(read)
 }

@@ -175,7 +175,7 @@ impl ChosenIdentifiers {
         Self { pdrs, endpoints, updated: Vec::new() }
     }
 
-    /// The same, of which PDRs that existed before are answered as updated.
+    /// Answers those PDRs that existed before as updated.
     pub(super) fn updating(self, updated: Vec<PdrId>) -> Self {
         Self { updated, ..self }
     }

@@ -299,7 +299,7 @@ impl Node {
         }
     }
 
-    /// The same for a record that is not to wait any more.
+    /// Restores a record that no longer waits. A refusal is an error.
     fn restore_or_refuse(
         &mut self,
         now: Nanos,

@@ -127,7 +127,7 @@ impl Node {
         self.paths_behind(None)
     }
 
-    /// The same behind the path to `peer`, or from the first one on.
+    /// As [`Self::paths`], from behind the path to `peer` on; `None` begins with the first.
     pub fn paths_behind(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
         let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.paths.paths.range((first, Bound::Unbounded));

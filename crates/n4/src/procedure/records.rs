@@ -54,7 +54,8 @@ impl Node {
         group
     }
 
-    /// The store has the groups up to `number`: the messages leave that waited for them.
+    /// The store has made the groups up to `number` durable: the messages that waited for them
+    /// leave.
     pub fn handle_durable(&mut self, now: Nanos, number: RecordNumber) {
         self.sessions.records.set_durable(number);
         self.release_held(now);
@@ -196,7 +197,7 @@ impl Node {
         let (sessions, next) = store.sessions_from(first, USAGE_RECORDS_PER_TURN_MAX);
         let used = sessions.filter_map(|session| {
             let up_seid = session.up_seid();
-            // Its record is about to have the usage, too.
+            // The record of its pending change will include the usage.
             if self.sessions.is_changing(up_seid) {
                 return None;
             }
@@ -252,7 +253,7 @@ impl Node {
     /// of their SEIDs, and if the thread that read `record` drops it, whose memory it is.
     ///
     /// # Errors
-    /// Why it cannot be restored; an event says so, too.
+    /// Why it cannot be restored; an event reports the reason as well.
     pub fn restore_record(
         &mut self,
         now: Nanos,
@@ -420,7 +421,8 @@ impl Node {
         self.restore_or_set_aside(now, restoration, up_seid, record)
     }
 
-    /// Restores a session of an association that is there, or keeps its record aside.
+    /// Restores a session if its association exists. Otherwise sets its record aside, or removes it
+    /// when its association is known to be gone.
     pub(super) fn restore_or_set_aside(
         &mut self,
         now: Nanos,
@@ -450,7 +452,8 @@ impl Node {
         }
     }
 
-    /// Notifies peers by our Recovery Time Stamp that sessions of theirs are not restored.
+    /// Moves our Recovery Time Stamp towards peers whose sessions are not restored, which tells
+    /// them of the loss.
     fn move_time_stamps_of_lost_sessions(&mut self, now: Nanos, restoration: &NodeRestoration) {
         // Peers that set up an association anew see a time stamp of this process.
         self.note_time_stamp(self.ntp_clock.seconds(now));

@@ -67,7 +67,7 @@ fn notification_delay(session: &Session, far: &Far) -> Nanos {
     bar.map_or(Nanos(0), |bar| Nanos::from_millis(50 * u64::from(bar.notification_delay)))
 }
 
-/// The items of one request, arranged as its groups borrow them.
+/// Owns the lists that the grouped IEs of one Session Report Request borrow.
 #[derive(Debug, Default)]
 struct SessionReportGroups<'a> {
     report_type: ReportType,
@@ -302,7 +302,7 @@ impl Node {
         self.report_all(now, up_seid, vec![item]);
     }
 
-    /// The same for several items, which leave in one request if they fit.
+    /// As [`Self::report`], for several items, which leave in one request if they fit.
     pub(crate) fn report_all(&mut self, now: Nanos, up_seid: Seid, items: Vec<ReportItem>) {
         if items.is_empty() {
             return;
@@ -315,7 +315,7 @@ impl Node {
         self.queue_reports(now, up_seid, owner, items);
     }
 
-    /// The same for a session that may be gone, of the association `owner`.
+    /// As [`Self::report_all`], for a session of the association `owner` that may be gone.
     pub(crate) fn queue_reports(
         &mut self,
         now: Nanos,

@@ -106,8 +106,8 @@ impl Node {
         }
     }
 
-    /// Decides on a session that is not restored: without its association it is gone, else it is
-    /// set aside.
+    /// Handles a session that is not restored: removes its record if its association is gone,
+    /// otherwise sets it aside.
     pub(super) fn set_aside_or_remove(
         &mut self,
         restoration: &mut NodeRestoration,
@@ -163,7 +163,8 @@ impl Node {
         }
     }
 
-    /// Reports the sessions that are set aside, or gone, once for each reason.
+    /// Emits one [`NodeEvent::SessionsNotRestored`] per reason, for the sessions set aside or
+    /// removed.
     pub(super) fn emit_not_restored(&mut self, restoration: &mut NodeRestoration) {
         let mut reports = core::mem::take(&mut restoration.reports);
         for (up_seid, error) in self.set_aside.after(None) {

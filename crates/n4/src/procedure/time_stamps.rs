@@ -28,8 +28,8 @@ impl Node {
         }
     }
 
-    /// Sessions ended that a peer may still believe in: its next association gets a newer time
-    /// stamp than any peer was given before.
+    /// Sessions have ended that a peer may believe to exist, so its next association gets a newer
+    /// time stamp than any that a peer was given before.
     pub(crate) fn move_time_stamp(&mut self, now: Nanos) {
         let latest = self.latest_time_stamp;
         self.note_time_stamp(self.ntp_clock.seconds(now));
@@ -38,7 +38,7 @@ impl Node {
         }
     }
 
-    /// The same for sessions of an association that goes on.
+    /// As [`Self::move_time_stamp`], for sessions of an association that goes on.
     pub(crate) fn move_time_stamp_of(&mut self, now: Nanos, owner: OwnerId) {
         let Some(address) = self.peers.association_of(owner).map(|known| known.address) else {
             return;

@@ -51,7 +51,7 @@ impl FormerRecord {
         Self { kind, name, value }
     }
 
-    /// The same, and prepares sessions for a node that accepts sessions of `preparer`:
+    /// As [`Self::read`], and prepares sessions for a node that accepts sessions of `preparer`:
     /// [`Node::accept_prepared`](crate::Node::accept_prepared).
     #[must_use]
     pub fn read_prepared(

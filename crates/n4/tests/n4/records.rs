@@ -37,7 +37,7 @@ fn kept_config() -> NodeConfig {
     NodeConfig { records: Some(records), ..config() }
 }
 
-/// A node without any records.
+/// A node whose store has no record.
 fn begun(config: NodeConfig) -> Bench {
     let mut bench = Bench::with(config);
     bench.node.begin_records(1);
@@ -45,7 +45,7 @@ fn begun(config: NodeConfig) -> Bench {
     bench
 }
 
-/// The same with an association with `smf(10)`.
+/// As [`begun`], with an association with `smf(10)`.
 fn associated() -> Bench {
     let mut bench = begun(kept_config());
     bench.associate(10);
@@ -73,7 +73,7 @@ fn is_clock_mark((kind, name): &(RecordKind, RecordName)) -> bool {
     (*kind, name.as_id()) == (CLOCK_MARK.kind, CLOCK_MARK.id)
 }
 
-/// The number of records of a kind, without that.
+/// The number of records of a kind, without the [clock mark](is_clock_mark).
 fn count_of(bench: &Bench, kind: RecordKind) -> usize {
     bench.records.keys().filter(|key| key.0 == kind && !is_clock_mark(key)).count()
 }
@@ -90,7 +90,7 @@ fn killed_into(bench: &Bench, config: NodeConfig) -> Bench {
     later
 }
 
-/// The same with the same configuration, in which all records are restored.
+/// As [`killed_into`], with the same configuration, in which all records are restored.
 fn killed(bench: &Bench) -> Bench {
     let mut later = killed_into(bench, bench.node.config().clone());
     let scalars = later.node.counters().scalars;
@@ -98,7 +98,7 @@ fn killed(bench: &Bench) -> Bench {
     later
 }
 
-/// The same with a session whose worker is the test; it counts from zero again.
+/// As [`killed`], with a session whose worker is the test; it counts from zero again.
 fn killed_scene(scene: &Scene) -> Scene {
     let bench = begin_restoration(&scene.bench, scene.bench.node.config().clone());
     let counters = Arc::new(Counters::default());

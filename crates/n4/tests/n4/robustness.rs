@@ -107,7 +107,7 @@ fn datagram_full_of_heartbeats_is_answered_at_the_rate_of_its_peer() {
     assert!((1000..=1010).contains(&answered), "{answered}");
 }
 
-/// The same message, with another one behind it in the datagram.
+/// The message with the flag that another one follows it in the datagram.
 fn followed(mut message: Vec<u8>) -> Vec<u8> {
     message[0] |= 4;
     message

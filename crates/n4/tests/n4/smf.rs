@@ -123,7 +123,7 @@ impl SessionScript {
         Self::of_many(cp_seid, number.into())
     }
 
-    /// The same, of more sessions.
+    /// As [`Self::new`], for numbers beyond 16 bits.
     pub(crate) fn of_many(cp_seid: u64, number: u32) -> Self {
         Self {
             cp_seid: Seid(cp_seid),

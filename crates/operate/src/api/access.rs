@@ -14,7 +14,7 @@ use crate::api::files::{FileSecrecy, read_text_file};
 pub enum ApiRole {
     /// See everything.
     Read,
-    /// The same, and change things.
+    /// See everything, and change things.
     Act,
 }
 

@@ -47,7 +47,7 @@ pub fn problem_response(status: StatusCode, detail: &str) -> Response<Body> {
     problem_with(status, detail, Map::new())
 }
 
-/// The same with further members. Spec: RFC 9457 §3.2.
+/// As [`problem_response`], with further members. Spec: RFC 9457 §3.2.
 #[must_use]
 pub fn problem_with(
     status: StatusCode,
@@ -64,7 +64,8 @@ pub fn problem_with(
     response
 }
 
-/// The same as octets of a connection that closes behind it, where no request could be read.
+/// A problem as the octets of a whole response that closes the connection: no request could be
+/// read.
 pub(crate) fn closing_problem(status: StatusCode, detail: &str) -> Vec<u8> {
     let problem = ProblemDocument::new(status, detail);
     let (text, title) = (problem.text(), problem.title);

@@ -27,7 +27,7 @@ pub struct MetricSample<T> {
 pub enum MetricValues {
     /// Numbers that only grow while the process lives. Names in the text end in `_total`.
     Counter(Vec<MetricSample<u64>>),
-    /// The same as floating point numbers.
+    /// As `Counter`, as floating point numbers.
     FloatCounter(Vec<MetricSample<f64>>),
     /// Numbers that rise and fall.
     Gauge(Vec<MetricSample<f64>>),
@@ -119,7 +119,7 @@ impl MetricFamily {
         Self { name: name.into(), help: help.into(), unit: None, values }
     }
 
-    /// The same in `unit`.
+    /// The family with `unit`.
     #[must_use]
     pub fn in_unit(self, unit: MetricUnit) -> Self {
         Self { unit: Some(unit), ..self }

@@ -37,7 +37,7 @@ impl FastRuleNumbers {
     }
 }
 
-/// Selects among the fast rules after a matcher.
+/// Selects one of the fast rules stored behind the lines of a matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedSelector {
     /// [`PackedFastRule::RELAY`] if one of the fast rules has it.

@@ -82,7 +82,7 @@ impl FlowItem {
         Self { header, spec: Vec::new(), mask: Vec::new() }
     }
 
-    /// The same header, whose octets from `at` on are `value` in the bits of `mask`.
+    /// Demands that the octets from `at` on are `value` in the bits of `mask`.
     pub(crate) fn field(mut self, at: usize, value: &[u8], mask: &[u8]) -> Self {
         let end = at + value.len();
         if self.spec.len() < end {
@@ -94,7 +94,7 @@ impl FlowItem {
         self
     }
 
-    /// The same header, whose octets from `at` on are `value`.
+    /// Demands that the octets from `at` on are `value`.
     pub(crate) fn exactly(self, at: usize, value: &[u8]) -> Self {
         let mask = vec![u8::MAX; value.len()];
         self.field(at, value, &mask)

@@ -63,7 +63,7 @@ pub struct SessionFlow {
     pub arrival: InterfaceId,
     /// Octets of a frame in front of the user's packet when it arrives.
     pub arrival_len: usize,
-    /// The same when it leaves.
+    /// Octets of a frame in front of the user's packet when it leaves.
     pub departure_len: usize,
 }
 

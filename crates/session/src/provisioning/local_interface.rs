@@ -172,7 +172,7 @@ impl<'a> GtpuSide<'a> {
         Self { role, reference, network_instance, peer: None }
     }
 
-    /// The same for a tunnel to `peer`.
+    /// Adds the peer to which the tunnel leads.
     pub(crate) fn towards(self, peer: IpAddr) -> Self {
         Self { peer: Some(peer), ..self }
     }

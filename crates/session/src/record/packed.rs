@@ -134,8 +134,7 @@ mod tests {
 
     const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-    /// The value that a former version packed with an identifier, before later fields were
-    /// appended.
+    /// Unpacks a value written by an earlier version, which lacks the fields appended since.
     fn of_former<T: Pack>(octets: &[u8]) -> T {
         let mut rest = octets;
         let value = T::unpack(&mut rest).unwrap();

@@ -64,7 +64,8 @@ packed! {
         pub downlink: Option<PacketLimit>,
     }
 
-    /// The rest of a packet rate that an earlier session left. Spec: TS 29.244 §8.2.139.
+    /// Packet Rate Status: packets that an earlier session had left of its packet rate (APN or
+    /// Small Data rate control). Spec: TS 29.244 §8.2.139.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct PacketStatus {
         /// Towards the data network; `None` if nothing was used.

@@ -21,7 +21,7 @@ pub(super) struct Draft {
     pub is_restoration: bool,
     /// See [`SessionChange::replaces`](crate::SessionChange::replaces).
     pub replaces: Vec<OwnerId>,
-    /// The same for UE addresses.
+    /// In the order of the change, at most one per PDR or traffic endpoint.
     pub ue_requests: Vec<UeAddressRequest>,
     /// The change of measurements.
     pub usage: UsageChange,

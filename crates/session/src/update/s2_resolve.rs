@@ -419,7 +419,8 @@ impl OtherClaims<'_> {
         Ok(())
     }
 
-    /// The same for a traffic endpoint, be it named by a PDR or not.
+    /// The keys of a traffic endpoint must not be another session's, whether or not a PDR names the
+    /// endpoint.
     fn check_endpoint(self, endpoint: &TrafficEndpoint, domains: DomainSet) -> Result<(), Refusal> {
         let id = endpoint.id;
         let own = &self.store.provisioning;
@@ -431,7 +432,7 @@ impl OtherClaims<'_> {
         Ok(())
     }
 
-    /// True if another session has the key, or one that workers may still use.
+    /// True if another session has the key, or if workers may still use a TEID that was freed.
     fn has(self, key: SessionKey) -> bool {
         let is_other = |holder| holder != self.index && !self.replaced.contains(&holder);
         match key {
@@ -444,7 +445,7 @@ impl OtherClaims<'_> {
         }
     }
 
-    /// The same for a key of a UE in each of `domains`.
+    /// As [`Self::has`], for a key of a UE in any of `domains`.
     fn has_in(self, key: SessionKey, domains: DomainSet) -> bool {
         keys::within(key, domains).any(|key| self.has(key))
     }

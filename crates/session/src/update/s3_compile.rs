@@ -37,7 +37,7 @@ pub(crate) fn compile(
     rules
 }
 
-/// The same without the counters of URRs, which are the store's: [`set_usage`] adds them.
+/// As [`compile`], without the counters of URRs, which are the store's: [`set_usage`] adds them.
 /// `has_activity`: the session has an inactivity timer.
 pub(crate) fn compile_alone(
     known: RuleCatalog<'_>,

@@ -33,7 +33,7 @@ packed! {
         pub counts: UsageCounts,
         /// Time that was measured as active, with the whole of intervals that have begun.
         pub active: Nanos,
-        /// The same without the rest of the interval that has begun.
+        /// As `active`, without the rest of the interval that has begun.
         pub passed: Nanos,
         /// Events.
         pub events: u64,

@@ -42,7 +42,7 @@ pub(crate) fn next_store(former: &SessionStore) -> SessionStore {
     next_store_of(former, former.sessions_max())
 }
 
-/// The same with another size.
+/// As [`next_store`], with another size.
 pub(crate) fn next_store_of(former: &SessionStore, sessions_max: usize) -> SessionStore {
     let provisioning = former.provisioning().clone();
     SessionStore::new(StoreConfig {

@@ -72,8 +72,8 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// The changes that fit into `room` octets: copies first, since a later change of the same
-    /// record counts.
+    /// The changes that fit into `room` octets. Compaction's copies come first, so that a newer
+    /// change of the same record behind them overrides the copy.
     fn share(&self, room: usize) -> Share {
         let room = room.saturating_sub(COMMIT_HEADER_BYTES);
         let mut share = Share::default();
@@ -167,7 +167,7 @@ impl<F: Files> Journal<F> {
         self.groups.drop_through(RecordNumber(header.last()));
         self.admitted_octets -= share.groups_octets;
         self.commits += 1;
-        // Copies do not count: upkeep would speed itself up.
+        // Copies are left out: upkeep would speed itself up.
         self.written_since += self.raw.as_flattened().len().saturating_sub(share.copies_octets);
         self.copied_octets += share.copies_octets as u64;
         self.copies.drop_first(share.copies, share.copies_octets);

@@ -30,7 +30,8 @@ const SOLICITS_MAX: u8 = 3;
 /// Wait for the answer to one solicitation. Spec: RFC 4861 §10 (RETRANS_TIMER).
 const RETRANSMIT: Nanos = Nanos::from_secs(1);
 
-/// The same if another station claims the address: three solicitations take [`RETRANSMIT`].
+/// As [`RETRANSMIT`], if another station claims the address: three solicitations take one
+/// [`RETRANSMIT`].
 const CLAIM_RETRANSMIT: Nanos = Nanos(RETRANSMIT.0 / SOLICITS_MAX as u64);
 
 /// How long the known station has for its answer if the one that claims its address has answered.

@@ -237,7 +237,7 @@ fn claim_is_believed_after_a_second_without_an_answer_of_the_known_station() {
     assert_eq!(fixture.cache.counters().mac_changes, 1);
 }
 
-/// The same, and the new gateway answers.
+/// Another station claims the address of the gateway, and answers solicitations.
 #[test]
 fn claim_of_a_station_that_answers_is_believed_at_once_unless_the_known_one_answers_too() {
     let mut fixture = NeighborFixture::reachable();

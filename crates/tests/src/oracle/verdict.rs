@@ -103,7 +103,7 @@ pub enum OracleOutcome {
         port: u16,
         /// With these octets, in fragments if it is longer than the link allows.
         frames: Vec<Vec<u8>>,
-        /// Its lane.
+        /// Packets of one lane keep their order.
         lane: OracleLane,
     },
     /// It would leave, but the station's hardware address is not known.

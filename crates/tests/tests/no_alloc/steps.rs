@@ -85,7 +85,7 @@ impl AllocationTest {
         Self::with(QosPolicy::default(), None, None)
     }
 
-    /// The same with maximum bit rates, which other sessions may share.
+    /// As [`Self::new`], with maximum bit rates, which other sessions may share.
     fn with(qos: QosPolicy, mbr: Option<Rates>, correlation: Option<u32>) -> Self {
         let layout = WorldLayout { qos, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, mut readers) = control(&layout);
@@ -235,7 +235,7 @@ fn step_with_taps_allocates_nothing_and_makes_no_system_call() {
 fn step_over_packets_between_ues_allocates_nothing() {
     let mut bench = AllocationTest::new();
     bench.resolve_all();
-    // The UE's own address is one of a UE, too.
+    // The UE's own address is that of a UE as well.
     let up = bench.uplink().ipv4("10.45.0.1", "10.45.0.1").udp(4000, 53).payload(b"question");
     let other = bench.uplink().ipv4("10.45.0.1", "10.45.0.9").udp(4000, 53).payload(b"question");
     for frame in [up.build(), other.build()] {

@@ -104,7 +104,7 @@ fn assert_refused(output: &Output, words: &[&str]) {
     assert_refused_with(1, output, words);
 }
 
-/// The same with another status.
+/// As [`assert_refused`], with another status.
 #[track_caller]
 fn assert_refused_with(status: i32, output: &Output, words: &[&str]) {
     let said = text(&output.stderr);

@@ -27,7 +27,8 @@ use serde_json::{Value, json};
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 
-/// The same: the process identifier of the daemon.
+/// Environment variable of the run inside the daemon's namespace: the process identifier of the
+/// daemon.
 const DAEMON: &str = "ADIT_TEST_DAEMON";
 
 const READS: &str = "0123456789abcdef0123456789abcdef";

@@ -13,7 +13,8 @@ use crate::strict_nrf::{NrfOptions, StrictNrf};
 
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
-/// The same: the process identifier of the daemon.
+/// Environment variable of the run inside the daemon's namespace: the process identifier of the
+/// daemon.
 const DAEMON: &str = "ADIT_TEST_DAEMON";
 
 const NRF: &str = "127.0.0.5:7777";

@@ -25,12 +25,12 @@ impl TestSmf {
         smf
     }
 
-    /// Without an association yet.
+    /// An SMF without an association yet.
     pub(crate) fn talking_to(adit: Ipv4Addr) -> Self {
         Self::between(SMF, adit)
     }
 
-    /// The same at an address of its own.
+    /// As [`Self::talking_to`], at another address of the SMF.
     pub(crate) fn between(address: Ipv4Addr, adit: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind((address, 8805)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

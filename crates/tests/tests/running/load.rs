@@ -205,7 +205,7 @@ impl ReloadTraffic {
         Self::start_placed(sessions.into_iter().map(place).collect())
     }
 
-    /// The same through several adits, once the first ones of each arrived.
+    /// As [`Self::start`], through several adits, once the first packets of each arrived.
     pub(crate) fn start_placed(sessions: Vec<PlacedSession>) -> Self {
         let (uplink, downlink) =
             (LinkReceiver::start("net0", GATEWAYS), LinkReceiver::start("gnb0", &[GNB]));

@@ -149,7 +149,7 @@ impl NamespaceFiles {
         Self(folder)
     }
 
-    /// The same file with another text: it is mounted where adit runs.
+    /// Overwrites `hosts` in place: the file itself is mounted where adit runs.
     fn write_hosts(&self, text: &str) {
         std::fs::write(self.0.join("hosts"), text).unwrap();
     }

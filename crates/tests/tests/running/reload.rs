@@ -256,7 +256,7 @@ fn of_later_pool(sequence: u32) -> Vec<u8> {
     })
 }
 
-/// The same by SIGHUP: the outcome is in the log, and `adit show` has it.
+/// Reloads by SIGHUP: the outcome is in the log, and `adit show` has it.
 fn signal_does_the_same(daemon: &Daemon) {
     let config = configuration(daemon.dir(), RELOADS + 1) + ADDED;
     fs::write(daemon.dir().join("adit.toml"), config).unwrap();

@@ -195,7 +195,7 @@ impl Pair {
         self.adit_with(purpose, number, store_lines, "")
     }
 
-    /// The same, with further lines of `[standby]`.
+    /// As [`Self::adit`], with further lines of `[standby]`.
     fn adit_with(
         &self,
         purpose: &str,

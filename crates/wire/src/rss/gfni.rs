@@ -50,13 +50,13 @@ impl Toeplitz {
         Self { key, matrices: core::array::from_fn(|at| matrix(&key, at)), form }
     }
 
-    /// The same in plain code, whatever the processor has.
+    /// As [`Self::new`], in portable code, whatever the processor has.
     #[must_use]
     pub fn portable(key: ToeplitzKey) -> Self {
         Self { form: ToeplitzForm::SetBits, ..Self::new(key) }
     }
 
-    /// The same in this form; `None` if the processor lacks its instructions.
+    /// Computes in `form`; `None` if the processor lacks its instructions.
     #[must_use]
     pub fn with_form(self, form: ToeplitzForm) -> Option<Self> {
         let is_possible = form != ToeplitzForm::Gfni || self.has_gfni();
@@ -69,7 +69,7 @@ impl Toeplitz {
         matches!(self.form, ToeplitzForm::Gfni)
     }
 
-    /// The hash of `input`, in network byte order; only the first [`INPUT_MAX`] octets count.
+    /// The hash of the first [`INPUT_MAX`] octets of `input`, in network byte order.
     #[inline]
     #[must_use]
     pub fn hash<const LEN: usize>(&self, input: &[u8; LEN]) -> u32 {
@@ -84,7 +84,7 @@ impl Toeplitz {
     pub fn hash_all<const LEN: usize>(&self, inputs: &[[u8; LEN]], hashes: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
         if self.form == ToeplitzForm::Gfni {
-            // JUSTIFICATION: the build is for processors without GFNI, too.
+            // JUSTIFICATION: the build is also for processors without GFNI.
             // SAFETY: the form is chosen only if this processor has these instructions.
             unsafe { vector::hash_all(&self.matrices, inputs, hashes) };
             return;

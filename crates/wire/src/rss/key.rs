@@ -52,8 +52,8 @@ impl ToeplitzKey {
     }
 }
 
-/// The hash of at most [`INPUT_MAX`] octets in network byte order; later octets do not count. Bit
-/// by bit.
+/// The hash of the first [`INPUT_MAX`] octets of `input`, which is in network byte order. Bit by
+/// bit.
 #[must_use]
 pub fn hash_by_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let bits = 8 * input.len().min(INPUT_MAX);
@@ -61,7 +61,7 @@ pub fn hash_by_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     (0..bits).filter(is_set).fold(0, |hash, bit| hash ^ key.window(bit))
 }
 
-/// The same, with a step for each set bit.
+/// As [`hash_by_bits`], with a step for each set bit.
 #[must_use]
 pub fn hash_by_set_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let mut hash = 0;

@@ -82,10 +82,10 @@ pub(super) struct FrameExtended {
 /// Octets of the headers before the inner packet.
 pub(super) const G_PDU_LEN: usize = size_of::<FrameGPdu>();
 
-/// The same with numbers.
+/// Octets of the headers before the inner packet, with GTP-U's optional fields.
 pub(super) const NUMBERED_LEN: usize = size_of::<FrameNumbered>();
 
-/// The same with one container, with or without numbers.
+/// Octets of the headers before the inner packet, with one extension header.
 pub(super) const EXTENDED_LEN: usize = size_of::<FrameExtended>();
 
 /// A length of headers, as a length field.

@@ -29,7 +29,7 @@ pub(crate) fn read(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<Do
     Ok(documents)
 }
 
-/// A document's side of links.
+/// The anchors and links of a document.
 #[derive(Default)]
 pub(crate) struct Document {
     /// Its first heading.

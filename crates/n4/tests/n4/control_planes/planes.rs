@@ -59,12 +59,12 @@ pub(crate) fn open5gs_pdrs() -> Vec<Vec<u8>> {
     open5gs_pdrs_of("06 0a2d0002")
 }
 
-/// The same for a UE with these addresses.
+/// As [`open5gs_pdrs`], for a UE with these addresses.
 pub(crate) fn open5gs_pdrs_of(ue: &str) -> Vec<Vec<u8>> {
     open5gs_pdrs_with(ue, "0f05")
 }
 
-/// The same with this F-TEID towards the RAN.
+/// As [`open5gs_pdrs_of`], with this F-TEID towards the RAN.
 pub(crate) fn open5gs_pdrs_with(ue: &str, f_teid: &str) -> Vec<Vec<u8>> {
     use IeType as T;
     let down = group(
@@ -117,7 +117,7 @@ pub(crate) fn open5gs_cp_function() -> Vec<Vec<u8>> {
     open5gs_cp_function_with("07", "0f05")
 }
 
-/// The same with these F-TEIDs towards the SMF and the RAN.
+/// As [`open5gs_cp_function`], with these F-TEIDs towards the SMF and the RAN.
 pub(crate) fn open5gs_cp_function_with(cp: &str, ran: &str) -> Vec<Vec<u8>> {
     use IeType as T;
     let from_cp = [ie(T::SOURCE_INTERFACE, "03"), ie(T::F_TEID, cp)];
@@ -357,7 +357,7 @@ pub(crate) fn oai_uplink(precedence: &str) -> [Vec<u8>; 2] {
     oai_uplink_of(precedence, "02 0c010002")
 }
 
-/// The same for a UE with this address.
+/// As [`oai_uplink`], for a UE with this address.
 pub(crate) fn oai_uplink_of(precedence: &str, ue: &str) -> [Vec<u8>; 2] {
     use IeType as T;
     let pdi = [

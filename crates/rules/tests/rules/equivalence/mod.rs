@@ -64,7 +64,8 @@ pub(super) struct FastPathCounts {
     pub without_idle_filters: usize,
 }
 
-/// Compiles the rules that `data` draws and compares packets that it draws, too.
+/// Draws rules and packets from `data`, and checks that the compiled fast rules forward each packet
+/// as the rules do.
 ///
 /// # Panics
 /// When the fast path takes a packet that the rules treat in another way.

@@ -58,7 +58,7 @@ impl Measurement {
         }
     }
 
-    /// The same for dropped packets and octets.
+    /// Limits of dropped packets and octets, as such of the present counters.
     pub(super) fn dropped_of_present(&self, pkts: u64, bytes: u64) -> (u64, u64) {
         (
             self.of_present(pkts, |carried| carried.dropped_dl_pkts),

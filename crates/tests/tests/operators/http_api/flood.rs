@@ -231,7 +231,8 @@ fn go_slowly(told: &FloodCounts, is_over: &AtomicBool) {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        // Others take their places: they show no token before their requests are complete.
+        // These clients have shown no token yet, so the server closes the oldest of them to admit
+        // new ones; then we connect again.
         if open.is_empty() {
             open.extend((210..250).cycle().take(80).filter_map(connect_from));
         }
