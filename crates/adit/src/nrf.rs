@@ -75,7 +75,7 @@ impl NrfAnnouncer {
         });
     }
 
-    /// Begins the end: without a successor the registration ends, too.
+    /// Begins the shutdown: without a successor adit also deregisters.
     pub(crate) fn begin_end(&self, has_successor: bool) {
         self.client.begin_end(client_end(has_successor));
     }

@@ -4,7 +4,7 @@
 //! A worker on one core forwards in both directions at a constant rate, while the control thread on
 //! another core establishes or modifies sessions through the node. Packets that the worker has not
 //! yet received wait in a receive ring of common length; further ones are lost. Time is the
-//! worker's CPU time, so that time stolen on a shared machine does not count.
+//! worker's CPU time, so that time stolen on a shared machine is left out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -166,7 +166,7 @@ impl ChurnWorker {
         let started = Instant::now();
         let core_started_ns = thread_time();
         while !stop.load(Ordering::Relaxed) {
-            // Read the clock at full speed, too, so that its cost is the same in every phase.
+            // Read the clock at full speed as well, so that its cost is the same in every phase.
             let elapsed_ns = thread_time() - core_started_ns;
             let due = match pace {
                 Some(pace) => {
@@ -176,7 +176,7 @@ impl ChurnWorker {
                 None => burst,
             };
             if due < burst {
-                // An idle step of a polling worker: it observes publications.
+                // An idle step of a polling worker, which observes publications.
                 self.bench.prepare_each(BenchPacket::UPLINK, &[])?;
                 self.bench.run()?;
                 continue;

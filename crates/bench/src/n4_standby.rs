@@ -57,7 +57,7 @@ impl RecordStore for InstantStore {
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
         self.groups.set_durable(self.groups.last());
-        // The standby gets them, too.
+        // The standby gets them as well.
         self.groups.trim(1 << 20);
         Ok(self.durable())
     }

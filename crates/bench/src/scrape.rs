@@ -39,7 +39,7 @@ const SETTINGS: [ScrapeSetting; 7] = [
 ];
 /// Rounds; each measures every rate.
 const ROUNDS: usize = 5;
-/// Longer steps were interrupted and do not count. Unit: cycles.
+/// Longer steps were interrupted and are left out. Unit: cycles.
 const INTERRUPTED_CYCLES: u64 = 100_000;
 
 /// The load of the other thread.

@@ -91,7 +91,7 @@ impl Device {
     /// again. It receives nothing without further ones. Zero for other drivers.
     #[must_use]
     pub fn kept_mbufs_per_queue(&self, rx_descriptors: usize) -> usize {
-        // The driver gives `rx_descriptors` to the transmit ring of a socket, too.
+        // The driver also gives a socket's transmit ring `rx_descriptors`.
         let sent = rx_descriptors + BURST_MAX;
         if self.is_driver("net_af_xdp") { AF_XDP_FILLED_MBUFS + sent } else { 0 }
     }

@@ -450,8 +450,9 @@ fn wait_for_interrupts(is_done: impl Fn() -> bool) {
 impl Drop for EalHandle {
     fn drop(&mut self) {
         stop_interrupts();
-        // SAFETY: every pool and port holds a handle, so none is left that points into DPDK's
-        // memory; a pool that could not be freed has leaked its handle and we do not get here.
+        // SAFETY: every pool and port holds a handle, so none of those that point into DPDK's
+        // memory is left; a pool that could not be freed has leaked its handle and we do not get
+        // here.
         unsafe { sys::rte_eal_cleanup() };
         if let Some(folder) = &self.runtime_folder {
             // Best effort: removes the folder only when it is empty.

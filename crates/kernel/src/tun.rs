@@ -191,7 +191,7 @@ impl TunQueue {
             match self.write_joined(plan, group, burst) {
                 Ok(()) => return self.count_sent(plan, group, burst),
                 Err(error) if is_full(&error) => return GroupOutcome::Full,
-                // A filter or a device that is down would refuse single packets, too, and they are
+                // A filter or a device that is down would also refuse single packets, and they are
                 // counted.
                 Err(_) => {}
             }

@@ -43,7 +43,7 @@ impl Fault {
 }
 
 /// Number of packets in which a trial shows the fault; with `None`, any fault. Packets that the
-/// forwarder did not accept for lack of CPU time do not count. `hz` is the frequency of the
+/// forwarder did not accept for lack of CPU time are left out. `hz` is the frequency of the
 /// engine's clock.
 #[must_use]
 pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
@@ -192,7 +192,7 @@ impl<I: PacketIo> Forwarder<I> {
         for link in &mut self.links {
             if link.out.is_empty() {
                 let mut burst = Burst::new();
-                // A quarter of a burst, so that duplicates and delayed packets fit, too.
+                // A quarter of a burst, so that duplicates and delayed packets also fit.
                 self.io.rx_burst(link.from, BURST_MAX / 4, &mut burst);
                 for buf in burst.drain(..) {
                     let io = &mut self.io;

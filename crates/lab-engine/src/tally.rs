@@ -157,7 +157,7 @@ impl StreamTally {
     }
 
     /// Records a packet of this stream in the given second, apart from its octets. `now` is in the
-    /// stamp's unit. Returns false if the packet does not count as received.
+    /// stamp's unit. Returns false if the packet is not to be counted as received.
     #[inline]
     pub fn note(&mut self, stamp: Stamp, now: u32, sent: u64, second: usize) -> bool {
         let arrivals = &mut self.arrivals;

@@ -233,7 +233,7 @@ mod tests {
         );
         let drift = found((0..9).map(|at| [100_000, 10_000 + at * 4000]));
         assert!(drift[0].starts_with("p99 latency drifted from"));
-        // The first interval does not count.
+        // The first interval is ignored.
         assert!(found((0..9).map(|at| [if at == 0 { 1000 } else { 100_000 }, 1])).is_empty());
     }
 }

@@ -199,7 +199,7 @@ impl Drop for NetNamespace {
 }
 
 /// Removes the namespaces and directories of labs whose process is gone. Returns the names of those
-/// that this call removed: a lab that starts at the same time may remove some, too.
+/// that this call removed: a lab that starts at the same time may also remove some.
 ///
 /// # Errors
 /// A namespace or directory of such a lab cannot be removed.

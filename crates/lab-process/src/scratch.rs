@@ -70,7 +70,7 @@ fn remove_abandoned(parent: &Path) {
         }
         let lock = File::open(entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            // Best effort: it may be another user's.
+            // Best effort: another user may own it.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

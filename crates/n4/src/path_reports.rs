@@ -97,7 +97,7 @@ impl PathReports {
         self.sending.clone()
     }
 
-    /// When reports may leave that wait for the end of a pause.
+    /// When reports that wait for the end of a pause may leave.
     pub(crate) fn next_start(&self) -> Option<Nanos> {
         (self.sending.is_none() && !self.is_idle()).then(|| self.pause.until())
     }

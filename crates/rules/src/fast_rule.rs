@@ -123,8 +123,8 @@ pub enum FastRuleForwarding {
         /// QoS flow and reflective QoS indication that the QERs demand. In uplink without the
         /// indication.
         marking: Option<(Qfi, bool)>,
-        /// The packet's own PDU Session Container counts: in uplink before `marking`, in downlink
-        /// after it.
+        /// Whether the packet's own PDU Session Container is considered: in uplink it overrides
+        /// `marking`, in downlink `marking` overrides it.
         keeps_container: bool,
     },
 }

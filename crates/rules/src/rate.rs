@@ -448,7 +448,7 @@ mod tests {
     fn shared_bucket_is_a_bucket_rounded_up_to_a_256th_of_a_nanosecond() {
         for (kbps, len) in [(8, 1500), (20_000, 64), (99_999, 1400), (100_000_000, 64)] {
             let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Shaped);
-            // Around the end of the period, too.
+            // Also around the end of the period.
             for start in [5_000_000_000, 1 << 55, (1 << 56) - 1000, 5 << 56] {
                 let mut now = Nanos(start);
                 let (mut own, mut shared) =

@@ -26,7 +26,7 @@ use crate::verdict::{DropReason, PuntReason};
 pub enum TapKey {
     /// All.
     Any,
-    /// Those of a session. The index may be reused: the identifier is checked, too.
+    /// Those of a session. The index may be reused, so the identifier is checked as well.
     Session(SessionIndex, Seid),
     /// Those to an address of a UE, and in tunnels those from it, and those of its session with a
     /// source that is not the UE's. For an IPv6 address the upper half counts.

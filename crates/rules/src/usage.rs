@@ -41,7 +41,7 @@ pub struct UrrEntry {
     pub members: PoolMembers,
     /// Report the first packet of this generation.
     pub report_start: bool,
-    /// Count packets that a closed gate stops, too.
+    /// Also count packets that a closed gate stops.
     pub before_qos: bool,
 }
 

@@ -63,7 +63,7 @@ pub struct SessionChange {
     pub update_urrs: Vec<UrrUpdate>,
     /// URRs to remove; PDRs stop naming them.
     pub remove_urrs: Vec<UrrId>,
-    /// URRs to report at once; removed and new ones do not count.
+    /// URRs to report at once; removed and new ones are ignored.
     pub query_urrs: Vec<UrrId>,
     /// QERs whose packet rates are queried. Spec: TS 29.244 §7.5.4.22.
     pub query_packet_rates: Vec<QerId>,

@@ -11,7 +11,7 @@ use adit_types::{Direction, Teid};
 
 use crate::record::{Pdi, Pdr, Records};
 
-/// Where the FARs of a tunnel's PDRs send packets. FARs without a destination do not count.
+/// Where the FARs of a tunnel's PDRs send packets. FARs without a destination are ignored.
 #[derive(Debug, Clone, Copy, Default)]
 struct TunnelDestinations {
     to_access: bool,

@@ -127,7 +127,7 @@ pub struct SessionStore {
 pub(crate) struct RetiredResources {
     /// TEIDs and UE addresses that we chose.
     pub keys: Vec<SessionKey>,
-    /// The delta removes the session: its index and SEID wait, too.
+    /// The delta removes the session, so its index and SEID also wait for the reclaim.
     pub is_last: bool,
     /// Removed URRs, whose last usage is to be read.
     pub usage: Vec<EndedMeasurement>,

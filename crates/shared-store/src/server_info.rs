@@ -11,10 +11,10 @@ const RESERVE_OCTETS_MAX: u64 = 64 << 20;
 /// The values from replies to `INFO`. A server may refuse it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
-    /// Octets that the server has and may have, if there is a limit.
+    /// Octets that the server uses and may use, if there is a limit.
     used: u64,
     most: u64,
-    /// The octets of `used` that do not count.
+    /// Octets of `used` that the limit leaves out.
     not_counted: u64,
     policy: String,
     has_append_only_file: Option<bool>,

@@ -16,7 +16,7 @@ pub(crate) struct StandbyName {
     /// Sent and not answered.
     sent: Option<NameEntry>,
     written: Option<NameEntry>,
-    /// As many replicas as configured have it, too.
+    /// As many replicas as configured also have this entry.
     named: Option<NameEntry>,
 }
 

@@ -245,7 +245,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         let (used, back) = channel();
         let link = Self::spawn(store, move |owner| {
             let own = sched_getaffinity(None);
-            // Best effort: it takes longer on the caller's CPUs.
+            // Best effort: on the caller's CPUs the reading only takes longer.
             let _ = sched_setaffinity(None, &cpus);
             owner.read(&kinds, RecordReading::new(read, to, back));
             let _ = own.map(|own| sched_setaffinity(None, &own));

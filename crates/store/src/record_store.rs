@@ -44,7 +44,7 @@ pub trait RecordStore {
         false
     }
 
-    /// True while the store has records that it cannot read. They stand in memory, too, as long as
+    /// True while the store has records that it cannot read. They also stay in memory as long as
     /// the process lives.
     fn is_damaged(&self) -> bool {
         false

@@ -12,7 +12,7 @@ pub(crate) struct ExcessCounters {
     pub(crate) dropped_pkts: Counter,
     pub(crate) dropped_bytes: Counter,
     pub(crate) queued_pkts: Counter,
-    /// How long the packet waited that stopped waiting last, sent or dropped. Unit: nanoseconds.
+    /// Queueing delay of the packet that left the queue last, sent or dropped. Unit: ns.
     pub(crate) delay_ns: Counter,
 }
 

@@ -70,7 +70,7 @@ pub struct MeterTraffic {
     pub dropped_bytes: u64,
     /// Packets that wait now.
     pub queued_pkts: u64,
-    /// How long the packet waited that stopped waiting last, sent or dropped.
+    /// Queueing delay of the packet that left the queue last, sent or dropped. Unit: ns.
     pub delay: Nanos,
 }
 
@@ -307,7 +307,7 @@ impl<'a> Meter<'a> {
     }
 
     /// When [`Meter::is_open`] becomes true; `None` if never. Changes nothing: debt from a previous
-    /// limit stays, but does not count.
+    /// limit stays, but is ignored.
     #[must_use]
     pub fn opens_at(&self, limit: RateLimit, now: Nanos) -> Option<Nanos> {
         let own = || self.cell.bucket().without_former_debt(limit, now);

@@ -121,7 +121,7 @@ impl Gateways {
     }
 
     /// The gateway of a number among routes through `within`. The best gateway of a wider scope is
-    /// the best one of `within`, too, if it is on one of these interfaces.
+    /// also the best one of `within`, if it is on one of these interfaces.
     #[inline]
     fn find(&self, within: InterfaceSet, number: u8) -> Option<(InterfaceId, NextHopIndex)> {
         let gateways = self.numbered.get(usize::from(number).checked_sub(1)?)?;
@@ -521,7 +521,7 @@ impl Routes {
 
     /// Keeps packets of UEs that may leave through one of `within` from an address of ours. No
     /// gateway then serves the whole block around it, so its packets take the stages. Call it
-    /// before all other inserts: the first target of a prefix counts.
+    /// before all other inserts: the first target of a prefix wins.
     fn insert_own(&mut self, addr: IpAddr, within: InterfaceSet) {
         let host = match addr {
             IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
@@ -659,7 +659,7 @@ impl Routes {
 
     /// The target of the longest prefix that contains `addr`, among routes through `within`: of
     /// GTP-U interfaces if `role` is one of theirs, else of N6 interfaces. If there are several
-    /// targets, the first interface's counts. `None` without a route.
+    /// targets, that of the first interface is returned. `None` without a route.
     #[inline]
     pub(crate) fn lookup(
         &self,

@@ -1,4 +1,4 @@
-//! Memory of published values, with real threads and few rounds: Miri runs this, too.
+//! Memory of published values, with real threads and few rounds, so that Miri can run it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -48,7 +48,7 @@ const IN_FLIGHT_MAX: usize = 400;
 /// Intervals of the control side, with changes in each, as far as the workers carry them out.
 const TURN: Duration = Duration::from_millis(1);
 const CHANGES_PER_TURN: usize = 10;
-/// End Markers on their way at most: they are events, too.
+/// End Markers on their way at most: they are events as well.
 const MARKERS_MAX: u64 = 200;
 const FLOWS: u32 = 64;
 const END_MARKER: u8 = 254;

@@ -204,7 +204,7 @@ impl Drop for HwlocTopology {
 
 /// `object` belongs to a loaded topology and has the type of `kind`.
 fn copy_object(object: &hwloc_obj, kind: HwlocKind) -> Result<HwlocObject, TopologyError> {
-    // Devices have no CPUs of their own: their parents have.
+    // Devices have no CPUs of their own. Their parents have.
     let place = place_of(object);
     let mut copy = HwlocObject {
         index: object.os_index,

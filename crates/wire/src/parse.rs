@@ -253,7 +253,7 @@ pub struct GtpuPacket {
     pub payload_offset: u16,
     /// Length of the payload by the length field; the slice may be longer. Unit: octets.
     pub payload_len: u16,
-    /// PDU Session Container; the first of several counts.
+    /// PDU Session Container; the first one if there are several.
     pub psc: Option<PduSessionContainer>,
     /// UDP port of the UDP Port extension header, in an Error Indication.
     pub udp_port: Option<u16>,

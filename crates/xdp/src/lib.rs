@@ -11,7 +11,7 @@
 //!
 //! The program forwards by fast rules without rates and whose packets only the session's own URR
 //! counts, if any: of packets over IPv4, between a GTP-U interface and a data network on links
-//! without VLAN. Routes that need a search stay with the workers, too.
+//! without VLAN. Routes that need a search also stay with the workers.
 //!
 //! [`Offload`]: adit_rules::Offload
 //! [`Batches`]: batches::Batches

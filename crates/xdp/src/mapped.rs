@@ -72,7 +72,7 @@ impl fmt::Debug for MappedArray {
     }
 }
 
-/// The coarse monotonic clock, which the program reads, too. Unit: nanoseconds.
+/// The coarse monotonic clock, which the program also reads. Unit: nanoseconds.
 pub(crate) fn coarse_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes the value, or nothing.

@@ -171,7 +171,7 @@ mod tests {
                 let before = used(&usage);
                 assert!(before <= limit, "{before} of {limit} octets");
                 limit = before + MORE;
-                // The cells have used their shares, too.
+                // The cells have also used their shares.
                 limit -= 2 * usage.divide(SESSION, MORE, 2);
                 divisions += 1;
                 (0..divisions % 256).for_each(|_| core::hint::spin_loop());

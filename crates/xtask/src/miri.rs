@@ -1,7 +1,7 @@
 //! Runs tests in Miri, which finds undefined behavior that a run on the processor hides.
 //!
 //! Rooms take part whose memory Miri can follow: tables, packet buffers and queues. Tests of many
-//! rounds run fewer in Miri (`cfg!(miri)`), and all run without Miri, too. These do not run in
+//! rounds run fewer in Miri (`cfg!(miri)`), and all run without Miri as well. These do not run in
 //! Miri, and why:
 //!
 //! - `dpdk`, `dpdk-sys`, `kernel` and `xdp`: foreign code and system calls;

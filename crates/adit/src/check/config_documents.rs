@@ -71,7 +71,7 @@ fn parts(info: &SectionInfo) -> (Vec<&KeyInfo>, Vec<SubTable<'_>>) {
 #[derive(Debug, Default)]
 struct Example {
     text: String,
-    /// Comments that are there.
+    /// Comments that the text has already.
     said: BTreeSet<&'static [&'static str]>,
 }
 

@@ -164,7 +164,7 @@ struct Printer<'o, W> {
     topic: Topic,
     /// Width of the terminal.
     width: Option<u16>,
-    /// Rows that count nothing are printed, too.
+    /// Rows whose counters are zero are printed as well.
     shows_zeros: bool,
     out: &'o mut W,
     list: Option<List>,

@@ -275,7 +275,7 @@ impl DatapathSettings {
     pub(crate) fn shared_cores(&self) -> Vec<(u16, Vec<String>)> {
         let mut cores: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         for (id, thread) in self.threads().iter().enumerate() {
-            // The signaling worker sleeps most of the time: its place is the main core.
+            // The signaling worker sleeps most of the time, so its place is the main core.
             if thread.role != Role::Signaling {
                 let name = format!("{} {id}", thread.role.name());
                 cores.entry(thread.core).or_default().push(name);

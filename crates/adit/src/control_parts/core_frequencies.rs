@@ -21,11 +21,11 @@ pub(crate) struct CoreFrequencies {
     /// `None` once it ended.
     scaling: Option<FrequencyScaling>,
     threads: Vec<(u32, ThreadLoad)>,
-    /// The loads of the threads, refilled in each turn.
+    /// The loads of the threads, refilled in each iteration of the control thread.
     loads: Vec<CpuLoad>,
 }
 
-/// The cores of threads whose load is known, unless other threads of adit run there, too.
+/// The cores of threads whose load is known, without those that other threads of adit share.
 fn cores(datapath: &DatapathSettings) -> CpuSet {
     let threads = datapath.threads().into_iter();
     let cores: CpuSet = threads.map(|thread| u32::from(thread.core)).collect();
@@ -98,7 +98,8 @@ impl CoreFrequencies {
         Some(Self { files, scaling, threads, loads: Vec::new() })
     }
 
-    /// Sets the frequencies that the loads require. A turn without a change reads a few words.
+    /// Sets the frequencies that the loads require. An iteration without a change reads a few
+    /// words.
     pub(crate) fn turn(&mut self, now: Nanos) {
         let Some(scaling) = &mut self.scaling else { return };
         self.loads.clear();

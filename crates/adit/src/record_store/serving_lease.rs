@@ -38,11 +38,12 @@ struct ServingLeaseState {
     length: Option<Duration>,
     /// Serves on although nobody confirms the lease.
     is_unlimited: bool,
-    /// No other process has the lease of the store before this.
+    /// Until then no other process has the lease of the store.
     store: Option<Instant>,
-    /// The standby does not take over before this.
+    /// Until then the standby does not take over.
     standby: Option<Instant>,
-    /// A station used an own address then: only a later word counts.
+    /// When a station was seen with an own address: `store` and `standby` are valid only if
+    /// confirmed later.
     distrusted: Option<Instant>,
     is_over: bool,
 }

@@ -319,8 +319,9 @@ impl StandbyFollower {
         }
     }
 
-    /// True if the active adit does not count on this one any more, which says how long it may: as
-    /// long as its lease lasts, or while the store cannot say so. `left` of the lease.
+    /// True if this standby may take over. The tail tells the active adit how long it may rely on
+    /// this standby: as long as its lease lasts, or while the store cannot say so. `left` of the
+    /// lease.
     fn may_take_over(&self, left: Option<Duration>) -> bool {
         let Some(tail) = &self.tail else { return true };
         match left {

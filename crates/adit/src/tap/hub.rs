@@ -24,11 +24,11 @@ use super::stream::TapStream;
 /// Records between the control thread and a client's thread.
 const NEWS_LEN: usize = 1024;
 
-/// Octets of a frame that a worker reports if the client requests headers only: all of them, in
-/// tunnels over IPv6, too.
+/// Octets of a frame that a worker reports if the client requests headers only: enough for all
+/// headers, also in tunnels over IPv6.
 const HEADER_SNAP_BYTES: u16 = 224;
 
-/// Items taken from one worker in a turn.
+/// Items taken from one worker in one iteration of the control thread.
 const ITEMS_PER_TURN: usize = 4096;
 
 /// A client that is gone is noticed within this time.

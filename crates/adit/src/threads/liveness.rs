@@ -32,7 +32,8 @@ pub(crate) struct LivenessReading {
 }
 
 impl Liveness {
-    /// A turn ends; its number does not count.
+    /// Publishes `reading` at the end of an iteration, and counts the iteration. Ignores
+    /// `reading.turns`.
     pub(crate) fn note_turn(&self, reading: LivenessReading) {
         let LivenessWords { turns, stopped_workers, ports_down, is_active, is_restoring } =
             &*self.0;

@@ -201,7 +201,7 @@ mod tests {
         for one in ["workers = [1, 2]", "workers = [1, 13]\nplacement = \"uma\""] {
             assert_eq!(of(one), OwnerNodes::default(), "{one}");
         }
-        // The signaling worker has queues, too.
+        // The signaling worker also has queues.
         let pipeline = of("model = \"pipeline\"\nreceivers = [2, 3]\nworkers = [1, 13]");
         assert_eq!(pipeline, wanted);
     }

@@ -75,7 +75,7 @@ const fn part(
 /// Every function of a file.
 const ALL: &[&str] = &[""];
 
-/// The first entry that fits counts.
+/// The first entry that fits decides.
 const PARTS: [PacketPart; 33] = [
     part("recognize", "/fast_path/recognize.rs", ALL),
     part("lookup", "/fast_path/mod.rs", &["find_sessions", "hand_off_foreign"]),

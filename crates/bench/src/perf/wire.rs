@@ -50,7 +50,7 @@ pub(super) fn measure(form: WireForm, lab: &Path) -> anyhow::Result<Value> {
     if form == WireForm::Quick {
         command.arg("--quick");
     }
-    // It fails, too, if one measurement does; the report names it.
+    // It also fails if one measurement does; the report names it.
     let status = command.stdout(std::io::stderr()).status().context("cannot run adit-lab")?;
     let Ok(text) = std::fs::read_to_string(&file) else {
         let reason = "adit-lab wrote no report; it needs root, or sudo without a password";

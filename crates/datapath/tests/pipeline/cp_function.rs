@@ -161,7 +161,7 @@ fn link_local_packet_without_a_rule_of_the_cp_function_is_invalid() {
     let mut scene = self::scene(cp_rules());
     let names = tunneled().ipv6(LINK_LOCAL, "ff02::fb").ttl(255).udp(5353, 5353).build();
     scene.assert_drops(N3, &names, DropReason::IpAddressInvalid);
-    // Addresses that no packet has are invalid between UE and CP function, too.
+    // Addresses that no packet may have are also invalid between UE and CP function.
     let loopback = icmpv6(tunneled(), "::1", ROUTERS, &[133, 0, 0, 0, 0, 0, 0, 0]);
     scene.assert_drops(N3, &loopback, DropReason::IpAddressInvalid);
     let plain = icmpv6(from_gateway(), "fe80::1", LINK_LOCAL, &[134, 0, 0, 0]);

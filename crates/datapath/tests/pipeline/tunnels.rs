@@ -311,7 +311,7 @@ fn data_forwarded_from_ran_to_ran_are_of_the_ue() {
     let mut scene = scene(forwarding());
     let foreign = from_anchor().ipv4(SERVER, "10.45.0.9").udp(53, 4000).build();
     scene.assert_drops(N3, &foreign, DropReason::UeUnknown);
-    // Uplink data that the source did not deliver are forwarded, too.
+    // Uplink data that the source did not deliver are also forwarded.
     let frame = from_anchor().ipv4(UE, SERVER).udp(4000, 53).build();
     assert_eq!(scene.pass(N3, &frame, N3).len(), 1);
     let spoofed = tunneled().ipv4(SERVER, UE).udp(53, 4000).build();

@@ -194,7 +194,7 @@ impl<'s> Starter<'s, '_> {
     }
 }
 
-/// Room for one record per TTI, in memory that is there before the first TTI.
+/// Room for one record per TTI, in memory that is mapped before the first TTI.
 fn records(ttis: u64) -> Vec<StageRun> {
     let mut records = Vec::new();
     records.resize(usize::try_from(ttis).unwrap_or(0), StageRun::default());

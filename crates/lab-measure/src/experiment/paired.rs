@@ -108,7 +108,7 @@ fn figures(
     for (index, measure) in experiment.measures.iter().enumerate() {
         let ended = child::run(&measure.command(quick), &out, stop)?;
         let text = std::fs::read_to_string(&out).unwrap_or_default();
-        // The next measurement may write no report: it must not find this one.
+        // If the next measurement writes no report, it must not find this one.
         let _ = std::fs::remove_file(&out);
         stop.check()?;
         if let ChildExit::RuledOut(why) | ChildExit::Failed(why) = ended {

@@ -30,7 +30,7 @@ const TURNS_PER_CHECK: u64 = 4096;
 /// Real-time threads that poll have to sleep now and then: after 95 % of a second the kernel stops
 /// them for the rest. Clients stop between operations, so no latency contains it.
 const RUN_NS: Nanos = Nanos::from_millis(12);
-/// Operations of each client after a rest that do not count: they find cold caches and halted
+/// Operations of each client after a rest that are left out: they find cold caches and halted
 /// cores.
 const UNCOUNTED: u64 = 3;
 /// See [`RUN_NS`].
@@ -54,7 +54,7 @@ pub(super) struct LoadControl {
 }
 
 impl LoadControl {
-    /// Sleeps; a server of the same process does, too.
+    /// Sleeps. A server of the same process sleeps as well.
     pub(super) fn rest(&self) {
         self.resting.store(true, Ordering::Relaxed);
         std::thread::sleep(REST);

@@ -195,7 +195,7 @@ impl<'a> StoreTurns<'a> {
             }
             measured
         });
-        // A driver finds its device in the namespace where it closes, too.
+        // A driver needs its device's namespace also when it closes.
         if let Some(network) = self.network {
             for (namespace, port) in [(network.client(), near_port), (network.server(), far_port)] {
                 namespace.visit(|| {

@@ -309,7 +309,8 @@ impl<'a> DemoSteps<'a> {
             let killed = stop.sleep(Duration::from_secs(2)).and_then(|()| {
                 affinity.allow_all()?;
                 let restarted = adit.kill_and_restart(topology, || {
-                    // All packets that adit had sent have arrived: its counters begin anew.
+                    // All packets that adit had sent must have arrived first, because its counters
+                    // begin anew.
                     stop.sleep(SETTLE)?;
                     before = GnbPackets::of(gnb);
                     Ok(())

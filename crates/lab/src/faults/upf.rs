@@ -246,8 +246,8 @@ fn body(answer: &str) -> Result<Value> {
     serde_json::from_str(body).context("an answer that is not JSON")
 }
 
-/// The configuration of the adit in place `at`, with its files in `dir`: one that the previous
-/// release reads, too.
+/// The configuration of the adit in place `at`, with its files in `dir`. The previous release can
+/// read it as well.
 fn configuration(setting: StoreSetting, at: usize, dir: &Path) -> String {
     let socket = dir.join("admin.sock");
     let store = store_tables(setting, at, dir);

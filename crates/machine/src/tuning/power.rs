@@ -62,7 +62,7 @@ pub fn cpu_power(files: &dyn HostFiles, cpu: u16) -> CpuPower {
 }
 
 /// Reads the energy of the machine. The kernel shows it to root only. Source: powercap
-/// `intel-rapl`, which AMD's processors have, too.
+/// `intel-rapl`, which AMD's processors also have.
 pub fn energy_zones(files: &dyn HostFiles) -> Vec<EnergyZone> {
     let name_of =
         |zone: &str| Some(files.read(&format!("{ZONES}/{zone}/name")).ok()?.trim().to_owned());

@@ -170,7 +170,7 @@ impl Node {
         self.counters.scalars.node_reports_lost_queue_full += as_count(lost);
     }
 
-    /// When node reports may leave that wait for the end of a pause.
+    /// When node reports that wait for the end of a pause may leave.
     pub(crate) fn next_node_report(&self) -> Option<Nanos> {
         let answering = |peer: &&crate::peers::PfcpPeer| {
             peer.association.as_ref().is_some_and(|known| !known.is_silent())

@@ -68,7 +68,7 @@ impl Node {
         self.send_what_waited(now, owner);
     }
 
-    /// The peer of an association is there again: reports leave that waited for it.
+    /// The peer of an association answers again: reports that waited for it leave.
     pub(crate) fn send_what_waited(&mut self, now: Nanos, owner: OwnerId) {
         self.sessions.states.release_reports(owner);
         self.send_reports(now);

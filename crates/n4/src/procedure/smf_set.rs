@@ -23,8 +23,8 @@ impl Node {
     }
 
     /// The part of the claim `told` that the peer at `address` may make: all of it if the operator
-    /// named no sets, else a set that lists the address, with the alternative addresses that it
-    /// lists, too.
+    /// named no sets. Otherwise a set that lists the address, and those of the claimed alternative
+    /// addresses that this set lists.
     pub(crate) fn authorized_smf_set(&mut self, address: IpAddr, told: SmfSet) -> SmfSet {
         let sets = &self.config.policy.smf_sets;
         if sets.is_empty() || told == SmfSet::default() {

@@ -221,7 +221,7 @@ impl RecordBook {
         let name = RecordName::Number(up_seid.0);
         let value = match news {
             SessionNews::Changed => {
-                // A session that ended meanwhile: its removal follows.
+                // The session has ended meanwhile, and its removal follows.
                 let value = session_value(sources.now, sources.store, sources.states, up_seid);
                 let Some(value) = value else { return };
                 Some(value)
@@ -230,7 +230,7 @@ impl RecordBook {
             SessionNews::Removed => None,
         };
         self.unrecorded.remove(&up_seid);
-        // The session's own record has the usage, too. Followers of these changes do not take the
+        // The session's own record includes the usage. Followers of these changes do not take the
         // previous usage for a later one.
         if self.usage_digests.remove(&up_seid).is_some() {
             changes.push(RecordKind::Usage, name.clone(), None);
@@ -291,7 +291,7 @@ impl GroupChanges {
         self.changes.push(change);
     }
 
-    /// True if the changes fit, too.
+    /// True if the group has room for `changes`.
     fn takes(&self, changes: &[RecordChange]) -> bool {
         let octets: usize = changes.iter().map(octets_of).sum();
         self.changes.is_empty() || self.octets + octets <= GROUP_OCTETS_MAX

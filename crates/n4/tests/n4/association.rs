@@ -466,7 +466,7 @@ fn setup_with_an_older_time_stamp_is_discarded_and_the_next_one_is_a_restart() {
     assert!(bench.ask(smf(10), &late).is_empty());
     assert!(bench.ask(smf(10), &setup(11, TEN, SMF_STARTED - 6)).is_empty(), "another time");
     assert_eq!(bench.node.store().len(), 1);
-    // Its clock was set back: it says so again, or writes the time of sending.
+    // The peer's clock was set back. The peer repeats its restart, or writes the time of sending.
     restarted_by_setup(&mut bench, 11, SMF_STARTED - 6);
     assert!(bench.ask(smf(10), &setup(12, TEN, SMF_STARTED - 9)).is_empty());
     restarted_by_setup(&mut bench, 13, SMF_STARTED - 8);

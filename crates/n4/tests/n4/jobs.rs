@@ -180,7 +180,7 @@ fn association_ends_at_once_for_its_peer_and_its_sessions_in_slices() {
     let sent = scene.ask(10, &delete(9, old));
     let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
     assert_eq!(body.cause, Cause::SessionContextNotFound, "it is not the new association's");
-    // A peer that does not wait for the answer: its session is none of the old ones.
+    // The peer does not wait for the answer: it sets up a session, which is none of the old ones.
     scene.session_of_impatient_peer();
     let sent = scene.finish();
     assert!(sent.iter().any(|sent| is_setup(sent, 7)));
@@ -415,7 +415,7 @@ fn sessions_go_to_an_alternative_address_in_slices_and_later_ones_stay_where_the
         scene.bench.now = scene.bench.node.poll_timeout().unwrap();
         scene.turn();
     }
-    // PFDs of an association that was lost, too, take their part of the turn.
+    // PFDs of an association that was lost also take their part of the iteration.
     assert!((1..=SESSIONS_PER_TURN_MAX).contains(&scene.len_at(TWENTY)));
     // Its control plane is at the previous address all the same, because it says so now.
     let newcomer = establish(8, &SessionScript::new(1, 3000));
@@ -579,7 +579,7 @@ fn peers_that_appear_together_are_taken_in_over_several_turns() {
     }
     assert!(bench.node.poll_timeout().is_none_or(|at| at > bench.now));
 
-    // A CP function requests their delays: the measurements begin little by little, too.
+    // A CP function requests their delays: the measurements also begin little by little.
     let mut control = GtpuPathQosControlInformation::new(QosReportTrigger::IRE);
     control.interface_type = Some(GtpuPathInterfaceType::N3);
     let mut body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(TEN));

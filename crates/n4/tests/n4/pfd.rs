@@ -233,7 +233,7 @@ fn pfds_are_refused_while_too_many_changes_wait_for_the_workers() {
     assert_eq!(ask(&mut bench), None, "accepted, and waits for its publication");
 }
 
-/// Sessions of other control planes use them, too.
+/// Sessions of other control planes also use them.
 #[test]
 fn pfds_go_with_the_association_that_provided_them() {
     let mut bench = Bench::associated();

@@ -410,7 +410,7 @@ fn usage_that_is_not_delivered_is_sent_again_with_its_number() {
                 assert_eq!(copies.len(), 3, "of the first request only");
             }
         }
-        // Two further ones while nothing can be sent: their usage goes together.
+        // Two more reports while nothing can be sent: their usage leaves in one report.
         for _ in 0..2 {
             scene.count(0, 1000, 500);
             assert_eq!(scene.limit(0), []);

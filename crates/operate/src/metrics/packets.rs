@@ -82,7 +82,8 @@ fn scalar(name: &'static str, value: u64, help: &'static str) -> MetricFamily {
     MetricFamily::new(name, help, values)
 }
 
-/// How packets left other than by transmission, and how long those waited that did for their rates.
+/// How many packets left other than by transmission, and the queueing delay of those that waited
+/// for their rates.
 fn exits(all: &Snapshot) -> [MetricFamily; 4] {
     let by_reason =
         |name: &str, n| MetricSample { labels: vec![("reason", name.to_owned())], value: n };

@@ -56,7 +56,7 @@ pub(super) type KeyRegion = [(u32, u32); SPLIT_WORDS];
 pub(super) const EVERYWHERE: KeyRegion = [(0, u32::MAX); SPLIT_WORDS];
 
 impl FilterEntry {
-    /// True if it needs the lines of local address and type of service, too.
+    /// True if it also needs the lines of local address and type of service.
     pub(crate) fn is_full(&self) -> bool {
         self.local.len > 0 || self.tos.1 != 0
     }

@@ -27,7 +27,7 @@ const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX 
 /// The word of the far end.
 pub(super) const ONWARD: usize = URRS + FAST_RULE_RELAY_URRS_MAX;
 
-/// The packet's own container counts.
+/// The packet's own container is considered: `keeps_container` of [`FastRuleForwarding`].
 const KEEPS_CONTAINER: u64 = 1 << 47;
 /// Two QFIs, one octet each.
 const RELAY_QFIS_SHIFT: u32 = 48;

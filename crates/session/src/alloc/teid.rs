@@ -358,7 +358,7 @@ mod tests {
     fn teid_names_the_group_of_its_session_as_long_as_the_group_has_positions() {
         let mut teids = TeidAllocator::new(256, 1);
         let group = |number: u32| (number >> OWNER_GROUP_SHIFT) % OWNER_GROUPS;
-        // Twice, so that released positions are taken, too, in another order.
+        // Twice, so that released positions are also taken, in another order.
         for step in [1_u32, 77] {
             let mut taken = Vec::new();
             for index in (0..256_u32).map(|index| SessionIndex(index * step % 256)) {

@@ -124,7 +124,7 @@ packed! {
     /// How a URR measures. Spec: TS 29.244 §8.2.68.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct MeasurementInformation {
-        /// Counts packets that QERs drop, too.
+        /// Also counts packets that QERs drop.
         pub before_qos: bool,
         /// Measures nothing.
         pub inactive: bool,

@@ -46,7 +46,7 @@ pub(crate) struct FormerRules {
     pub prepared: Option<Box<PreparedSession>>,
 }
 
-/// Runs the stages that may refuse for a session of a previous run. Returns the rules, too, if they
+/// Runs the stages that may refuse for a session of a previous run. Also returns the rules if they
 /// were prepared.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use adit_types::limits::POOL_MEMBERS_PER_SESSION_MAX;
 use crate::record::{Aggregated, MeasurementMethod, Urr};
 use crate::refusal::Refusal;
 
-/// Checks that every pool measures volume, of URRs that are there and in no other pool, and that
+/// Checks that every pool measures volume, that its URRs exist and are in no other pool, and that
 /// there are not too many of them.
 pub(super) fn check(urrs: &[Urr]) -> Result<(), Refusal> {
     let mut taken: Vec<UrrId> = Vec::new();

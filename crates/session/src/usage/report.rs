@@ -24,7 +24,7 @@ packed! {
         pub end: Nanos,
         /// Volume, if the URR measures it.
         pub volume: Option<UsageVolume>,
-        /// The volume has packets, too.
+        /// The volume also has packets.
         pub packets: bool,
         /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next
         /// one.
@@ -48,7 +48,7 @@ packed! {
 
 impl UsageReport {
     /// Adds a later report of the same URR, whose number it takes: as if the measurement had gone
-    /// on. False, and nothing has changed, if one of them says something else, too.
+    /// on. Returns false, and changes nothing, if one of the reports has more than usage to report.
     pub fn absorb(&mut self, later: &Self) -> bool {
         let is_plain = |report: &Self| {
             !report.triggers.intersects(UsageTriggers::NOTICES)

@@ -61,7 +61,7 @@ fn each_far_that_leaves_gets_a_marker_with_its_flow_though_they_share_a_tunnel()
     assert_eq!(markers(&mut store, up_seid, &moved), expected);
 }
 
-/// PDR 3 has the QER of the session-AMBR, too, and that names the default flow.
+/// PDR 3 also has the QER of the session AMBR, whose QFI is that of the default flow.
 #[test]
 fn marker_has_the_flow_that_packets_had() {
     let mut change = two_flows();

@@ -293,7 +293,7 @@ fn modify(store: &mut SessionStore, model: &mut StoreModel, up_seid: Seid, chang
     }
 }
 
-/// Limits that the model does not count: TEIDs to choose, and keys of all sessions together.
+/// Refusals by limits that the model lacks: TEIDs to choose, and keys of all sessions together.
 fn exhausted(refusal: adit_session::Refusal) -> bool {
     use adit_session::Refusal;
     matches!(refusal, Refusal::TeidsExhausted | Refusal::UeTableFull | Refusal::GivenTeidsFull)

@@ -58,7 +58,7 @@ impl<'a> ReplicationCommand<'a> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         let count = command.word_count();
         match arguments {
-            // The version comes first: others have other arguments.
+            // The version comes first, because other versions have other arguments.
             (Some(version), Some(name), Some(epoch), Some(after)) if is(HELLO) => {
                 check_version(version)?;
                 let (Some(newest), Some(greeting), 7) = (words.next(), words.next(), count) else {

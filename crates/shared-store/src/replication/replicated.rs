@@ -25,7 +25,7 @@ pub struct ReplicatedStoreOptions {
     pub patience: Nanos,
     /// Octets of groups that the shared store may lack.
     pub lacking_octets_max: usize,
-    /// The transport to the standby polls, so its user may, too.
+    /// The transport to the standby polls, so its user may poll as well.
     pub polls: bool,
 }
 

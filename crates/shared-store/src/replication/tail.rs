@@ -131,8 +131,9 @@ impl ReplicationTail {
     /// The groups that the shared store may lack, for the adit that has taken the records over from
     /// this tail's. The tail is fenced, and the store names this incarnation.
     ///
-    /// A store with groups of a later epoch has a part of the tail: its writer did not finish. All
-    /// of it follows then, because the last change of each record counts.
+    /// If the store has groups of a later epoch, a writer has copied a part of the tail and did not
+    /// finish. All of the tail follows then, because a later change of a record overrides an
+    /// earlier one.
     ///
     /// # Errors
     /// [`TailError`].

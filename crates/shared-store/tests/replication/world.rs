@@ -286,7 +286,7 @@ impl ReplicationWorld {
     }
 
     /// The active process ends in order, so that anybody can go on without a tail, even if the
-    /// standby ends, too.
+    /// standby also ends.
     fn finish_active_and_pass_on(&mut self) {
         let active = self.active.as_mut().unwrap();
         let host = active.host;

@@ -13,7 +13,7 @@ pub(crate) const GROUP_HEADER_BYTES: usize = 5;
 pub(crate) struct CommitHeader {
     /// Ascending along the journal, with gaps where writing failed.
     pub commit: u64,
-    /// The last durable commit before it. Commits between the two do not count.
+    /// The last durable commit before it. Commits between the two are invalid.
     pub previous: u64,
     /// The number of the first group; the others follow without gap.
     pub first: u64,

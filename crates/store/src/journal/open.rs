@@ -282,8 +282,7 @@ impl<F: Files> Journal<F> {
         Ok(all)
     }
 
-    /// Reads a segment, of which commits beyond `until` do not count: they were written again
-    /// elsewhere.
+    /// Reads a segment. Its commits beyond `until` are ignored: they were written again elsewhere.
     fn replay(
         &mut self,
         segment: &mut JournalSegment<F::File>,

@@ -14,7 +14,7 @@ use crate::scan::{ScanStep, SegmentScan};
 /// The file that is being filled with zeros.
 pub(super) const NEW_NAME: &str = "new.segment";
 
-/// An empty file that is there once the journal has a commit: from then on some segment has one.
+/// An empty file that exists once the journal has a commit: from then on some segment has one.
 pub(super) const BEGUN_NAME: &str = "begun";
 
 /// Sectors of a segment at least and at most.

@@ -90,7 +90,7 @@ fn sectors_that_a_crash_loses_in_any_order_take_nothing_acknowledged() {
                 let group = random_group(&mut random, SMALL);
                 assert!(run.append(&group));
             }
-            // A commit that a crash interrupts: its sync never comes.
+            // A crash interrupts the commit, whose sync never comes.
             if random.random_bool(0.15) {
                 let durable = run.journal().durable().0;
                 let calls = run.folder.calls();

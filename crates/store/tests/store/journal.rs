@@ -81,7 +81,7 @@ fn second_process_is_refused_until_the_first_one_ends() {
 }
 
 /// Files do not exceed twice the live data and five segments. Where data are removed, the files
-/// shrink a little later: data that were live within the last changes count.
+/// shrink a little later, so data that were live within the last changes are included.
 fn assert_bound(run: &mut Run, live: &mut Vec<u64>) {
     let figures = run.journal().figures();
     live.push(figures.live_octets);

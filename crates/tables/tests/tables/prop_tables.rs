@@ -213,7 +213,7 @@ proptest! {
         v6 in vec((any::<u128>(), 0_u8..=128, 0_usize..3), 0..12),
         addrs in vec(any::<u128>(), 1..60),
     ) {
-        // From a narrow space around the connected prefixes, so that these are hit, too.
+        // From a narrow space around the connected prefixes, so that these are also hit.
         let near = [ip("198.51.100.0"), ip("2001:db8:6::")];
         let narrow = |bits: u128| {
             let [IpAddr::V4(near4), IpAddr::V6(near6)] = near else { unreachable!() };

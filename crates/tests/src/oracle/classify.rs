@@ -78,7 +78,7 @@ impl Oracle {
     /// The session that a UE address belongs to, for packets that arrive at the interface `from`.
     /// 64 bits identify an IPv6 UE. If a downlink PDR names no UE, the addresses of the session's
     /// uplink PDRs identify it. If no session has the address, the longest network behind a UE that
-    /// contains it decides. PDRs of other data networks do not count.
+    /// contains it decides. PDRs of other data networks are ignored.
     fn owner_of_ue(&self, from: usize, addr: IpAddr) -> Option<usize> {
         self.ue_with(from, addr).map(|(_, at)| at)
     }

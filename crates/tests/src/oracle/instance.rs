@@ -35,7 +35,7 @@ impl Oracle {
     }
 
     /// The data networks that the session names: those that its packets come from or that its FARs
-    /// send them to, without a tunnel. Unknown names do not count.
+    /// send them to, without a tunnel. Unknown names are ignored.
     fn names<'a>(&'a self, session: &'a OracleSession) -> Vec<&'a str> {
         let from = session.pdrs.iter().filter(|pdr| is_from_a_network(pdr));
         let from = from.filter_map(|pdr| pdr.pdi.network_instance.as_deref());

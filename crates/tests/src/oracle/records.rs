@@ -296,7 +296,7 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
 }
 
 /// A PDI without an F-TEID, a traffic endpoint and a UE states only some parts; the others stay.
-/// With a tunnel from Access a UE alone is a part, too.
+/// With a tunnel from Access a UE alone is also only a part.
 fn completed(former: &PdiSpec, stated: PdiSpec) -> PdiSpec {
     let has_ue = stated.ue.is_some()
         || stated.choose_ue.is_some()

@@ -519,7 +519,7 @@ fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
             stage.flow(session, Direction::Uplink, 1400, rate / 10 * 12)
         });
         let flows = sessions.map(|at| stage.flow(at, Direction::Uplink, 1400, rate / 10 * 12));
-        // The other direction is another rate, too.
+        // The other direction also is another rate.
         let down = stage.flow(sessions[0], Direction::Downlink, 1400, rate / 10 * 12);
         stage.settle();
         stage.pass(Nanos::from_secs(1), STEP);

@@ -175,7 +175,7 @@ fn packets_of_a_session_leave_from_its_owner_wherever_they_arrive() {
             fleet.step(own);
             assert_eq!(fleet.sent(own), 2, "{known:?}");
         }
-        // Packets off the fast path take the stages, and go to the owner, too.
+        // Packets off the fast path take the stages, and also go to the owner.
         fleet.ios[other].inject(N6, &known.options());
         fleet.step(other);
         fleet.step(own);

@@ -22,7 +22,7 @@ thread_local! {
     static SEEN: AtomicI32 = const { AtomicI32::new(NONE) };
 }
 
-/// Records the system call and lets all later ones pass: its own return is one, too.
+/// Records the system call and lets all later ones pass, since this function's own return is one.
 extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     SELECTOR.with(|selector| selector.store(ALLOW, Ordering::Relaxed));
     // SAFETY: the kernel passes a whole `siginfo_t`.

@@ -17,7 +17,7 @@ use crate::smf;
 /// Environment variable of the run inside the namespace of the service: the folder of its files.
 const INSIDE: &str = "ADIT_TEST_INSIDE";
 const SESSIONS: u16 = 4;
-/// The version that is there first: of the last release, if it was built.
+/// The version that is installed first: of the last release, if it was built.
 const FORMER: &str = "0.1.0";
 const LIMIT: Duration = Duration::from_secs(60);
 /// Packets flow for this long before and after a change of versions.
@@ -84,7 +84,7 @@ fn exchange_packets(folder: &Path) {
     }
 }
 
-/// Ports that the former release has, too.
+/// Ports that the former release supports as well.
 fn configuration() -> String {
     let devices =
         ["net_af_packet0,iface=up0,framecnt=2048", "net_af_packet1,iface=core0,framecnt=2048"];

@@ -98,7 +98,7 @@ fn flipped_bit_is_refused_by_name_and_goes_with_accepted_loss() {
     assert_eq!(found.len(), 41, "all others: {found:?}");
     let losses = store.take_accepted_losses();
     assert!(losses[0].contains("session 0x2a"), "{losses:?}");
-    // The holder has all that is left: it is written anew.
+    // The holder has all that is left, so the server is filled anew.
     store.set_complete();
     until(|| store.maintain().is_ok() && store.losses() == 1);
     write_again(&server, &mut store);

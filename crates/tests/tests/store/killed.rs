@@ -103,7 +103,7 @@ fn adit_goes_on_when_a_cluster_replaces_the_primary_of_its_records() {
 #[test]
 fn update_and_roll_back_keep_all_sessions() {
     let test = "killed::update_and_roll_back_keep_all_sessions";
-    // Within the namespace of the daemon, too.
+    // Also checked within the namespace of the daemon.
     let Some(former) = former_release() else { return };
     run(test, |_| Some(()), journal, |(), daemon| change_releases(daemon, &former));
 }

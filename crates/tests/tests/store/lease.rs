@@ -131,7 +131,7 @@ fn lease_of_the_former_release_is_honored_and_ends_after_its_length() {
     assert_eq!(held(&mut store).renewals, 1);
     assert_eq!(take(&mut store), 4);
     assert!(began.elapsed() >= LEASE + LEASE / 2, "{:?}", began.elapsed());
-    // An adit of that release goes by the key: it is this holder's.
+    // An adit of that release reads the key, which names this holder.
     let lease = server.answer("GET adit:{upf-1}:lease");
     assert!(lease.starts_with("b/"), "{lease}");
     store.release().unwrap();

@@ -295,7 +295,7 @@ fn lease_lasts_while_it_is_prolonged_and_goes_to_another_holder_after_it() {
     }
     store.release().unwrap();
     assert_eq!(other.acquire().unwrap(), LeaseAnswer::Taken { epoch: 2 });
-    // A process of the same instance takes it at once: its previous one has ended.
+    // A process of the same instance takes it at once, because the previous process has ended.
     let mut next = store_client(SharedStoreOptions { process: 7, ..short("b") });
     assert_eq!(next.acquire().unwrap(), LeaseAnswer::Taken { epoch: 3 });
     drop(next);
@@ -380,7 +380,7 @@ fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
     second.replicate(&first);
     let wanted = SharedStoreOptions {
         acknowledge_replicas: 1,
-        // The replica is named first: it is skipped.
+        // The replica is named first, and the client skips it.
         ..options(&[&second, &first], "a")
     };
     let mut store = holder(wanted);
@@ -432,7 +432,8 @@ fn replica_that_is_behind_gets_the_acknowledged_groups_again() {
     };
     write(&mut book, &mut store);
     second.wait("HGET adit:{upf-1}:state last", |answer| answer.trim() == "1-50");
-    // Nobody is there: it loses its primary, and keeps its records.
+    // The replica is told to follow an address without a server. It loses its primary, and keeps
+    // its records.
     assert_eq!(second.answer("REPLICAOF 127.0.0.1 1").trim(), "OK");
     write(&mut book, &mut store);
     first.kill();
@@ -460,7 +461,7 @@ fn cluster_redirects_and_loses_nothing_when_a_primary_dies() {
     let key = "adit:{upf-1}:lease";
     let Some(mut cluster) = RedisCluster::start(key) else { return };
     let [primary, others @ ..] = cluster.nodes.as_mut_slice() else { panic!("no nodes") };
-    // Only nodes that do not have the records are known: they redirect.
+    // Only nodes that do not have the records are known, and they redirect.
     let known = [&others[0], &others[1]];
     let acknowledge_replicas = 1;
     let mut store = holder(SharedStoreOptions { acknowledge_replicas, ..options(&known, "a") });

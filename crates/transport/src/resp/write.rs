@@ -19,7 +19,7 @@ pub(crate) fn command_bytes_max(arguments: &[&[u8]]) -> usize {
     octets.fold(23, usize::saturating_add)
 }
 
-/// Appends a reply. Null is that of RESP2, which clients of RESP3 accept, too. The text of a simple
+/// Appends a reply. Null is that of RESP2, which clients of RESP3 also accept. The text of a simple
 /// string and of an error ends before the first CR or LF.
 pub fn write_reply(out: &mut Vec<u8>, reply: &RespValue<'_>) {
     match reply {

@@ -27,7 +27,7 @@ const BURSTS_MAX: usize = 8;
 const FIRST_PORT: u16 = 49_152;
 /// Time without octets after which a stream probes whether its peer is there.
 const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(1);
-/// How long a peer may be silent. NOTE: smoltcp 0.14 ends idle streams after this time, too, unless
+/// How long a peer may be silent. NOTE: smoltcp 0.14 also ends idle streams after this time, unless
 /// they keep alive.
 const SILENCE_MAX: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(5);
 

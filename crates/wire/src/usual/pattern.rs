@@ -79,7 +79,7 @@ pub(super) fn pattern<const WORDS: usize>(
     OctetPattern::new(&all)
 }
 
-/// The bits of a VLAN in a tag. Priority and drop eligibility do not count.
+/// The bits of a VLAN in a tag. Priority and drop eligibility are ignored.
 const VID: [u8; 2] = [0x0f, 0xff];
 
 /// The VLAN of a frame. A frame that is too short for a tag has none.
@@ -94,7 +94,7 @@ pub fn vlan_of(frame: &[u8]) -> VlanId {
     }
 }
 
-/// Octets of the tag that [`vlan_of`] reads: 0 or [`VlanTag::LEN`]. A priority tag is one, too,
+/// Octets of the tag that [`vlan_of`] reads: 0 or [`VlanTag::LEN`]. A priority tag is included,
 /// though its frame is untagged.
 #[inline]
 #[must_use]

@@ -19,7 +19,7 @@ fn check<const LEN: usize>(key: &ToeplitzKey, inputs: &[[u8; 40]]) -> Result<(),
     let expected: Vec<u32> = inputs.iter().map(|input| hash_by_bits(key, input)).collect();
     for toeplitz in [Toeplitz::new(*key), Toeplitz::portable(*key)] {
         for count in 0..=inputs.len() {
-            // Room for one hash less or more than there are inputs, too.
+            // Also with room for one hash less or more than there are inputs.
             for room in [count.saturating_sub(1), count, count + 1] {
                 let mut hashes = vec![7; room];
                 toeplitz.hash_all(&inputs[..count], &mut hashes);

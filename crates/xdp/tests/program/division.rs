@@ -86,7 +86,7 @@ fn divide(usage: &dyn OffloadUsage) -> u64 {
         assert!(before <= limit, "{before} of {limit} octets");
         let is_few = divisions % ROUND == 0;
         let more = MORE[usize::from(is_few)];
-        // The cells of the worker have used their shares, too.
+        // The cells of the worker have also used their shares.
         limit = before + more - 2 * usage.divide(SESSION, more, 2);
         divisions += 1;
         if is_few {

@@ -1,4 +1,4 @@
-//! The oracle is written from the standard: no long run of its code occurs in the product, too.
+//! The oracle is written from the standard: no long run of its code may also occur in the product.
 
 use std::collections::HashMap;
 

@@ -43,7 +43,7 @@ pub(super) fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String>
         UpdateForwardingParameters { forwarding_policy, ..UpdateForwardingParameters::new() };
     session.forward(TO_CORE, without)?;
     let (pkts, tos) = by_station("without the policy")?;
-    // Broadcasts reach the station, too.
+    // Broadcasts also reach the station.
     ensure!(pkts < DATAGRAMS.into(), "{pkts} packets still took the policy's next hop");
     ensure!(all_are(&tos, 0), "without the policy: type of service {tos:?}");
     both("afterwards", &probe)?;

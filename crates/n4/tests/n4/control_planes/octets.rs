@@ -15,7 +15,7 @@ pub(crate) const CP_SEID: u64 = 0xc1;
 /// F-SEID of the control plane.
 pub(crate) const CP_F_SEID: &str = "02 00000000000000c1 c000020a";
 
-/// Octets of a text of hexadecimal digits; white space does not count.
+/// Octets of a text of hexadecimal digits; white space is skipped.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
     let octet = |pair: &[u32]| u8::try_from(pair[0] << 4 | pair[1]).unwrap();

@@ -93,7 +93,7 @@ fn establish_web(sequence: u32, number: u16) -> Vec<u8> {
     })
 }
 
-/// The latest PFDs of an application count; without them, those before.
+/// The latest PFDs of an application apply; without them, those before.
 #[test]
 fn pfds_of_several_associations_count_in_their_order() {
     const OLD: &str = "permit out 17 from any 53 to assigned";

@@ -232,7 +232,7 @@ fn sessions_whose_association_is_gone_are_removed() {
     assert!(!later.records.contains_key(&session_key(up_seid)));
 }
 
-/// A standby keeps records that it cannot read, too, and those that the active node has set aside.
+/// A standby also keeps records that it cannot read, and those that the active node has set aside.
 #[test]
 fn standby_keeps_sessions_aside_and_restores_those_that_it_can_read_last() {
     let (bench, unreadable, readable) = half_unreadable();

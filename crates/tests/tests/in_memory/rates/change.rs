@@ -137,7 +137,7 @@ fn what_waits_for_a_rate_that_no_pdr_names_any_more_leaves_ahead_of_later_packet
     assert_eq!(stage.counts().shaped_pkts, 0);
     // The waiting packets, and all but the first of the others.
     assert!((21..30).contains(&stage.counts().express_pkts));
-    // When the session ends, its rates hold for waiting packets, too.
+    // When the session ends, the packets that wait for its rates are dropped.
     let (stage, order) = order_behind(None);
     assert_eq!(order, [0]);
     let counts = stage.counts();

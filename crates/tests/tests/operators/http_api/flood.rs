@@ -3,7 +3,7 @@
 //! stay within bounds.
 //!
 //! The loss is compared with that of the same packets without a flood, because other processes of
-//! the machine cost packets, too. The clients of the flood run when no other process needs their
+//! the machine also cost packets. The clients of the flood run when no other process needs their
 //! core: the test measures the work of adit for them.
 
 use std::collections::BTreeSet;
