@@ -1,6 +1,6 @@
 //! The questions and acts that the HTTP interface passes to the control thread, and its answers.
 //!
-//! The control thread gathers an answer page by page, so that its turn does not grow with the
+//! The control thread gathers an answer page by page, so that its iteration does not grow with the
 //! number of sessions. The thread of the interface converts each page to JSON.
 
 pub(crate) mod reload;

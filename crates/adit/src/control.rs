@@ -44,16 +44,16 @@ use crate::threads::load::ThreadLoad;
 use self::pause::UsedAddress;
 use self::silence::SilenceWatch;
 
-/// Datagrams handled in one turn before workers' events and timers get theirs.
+/// Datagrams handled in one iteration before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;
 
-/// Events taken from one worker in one turn.
+/// Events taken from one worker in one iteration.
 const EVENTS_PER_TURN: usize = 256;
 
-/// Changes concluded in one turn that all workers have observed.
+/// Changes concluded in one iteration that all workers have observed.
 const OBSERVED_PER_TURN: usize = 512;
 
-/// Datagrams sent in one turn.
+/// Datagrams sent in one iteration.
 const SENT_PER_TURN: usize = 512;
 
 /// Longest sleep. It bounds the delay of workers' events and of `adit show`.
@@ -69,7 +69,7 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(20);
 /// Longest wait for the store to take the last records when adit stops.
 const KEEP_MAX: Nanos = Nanos::from_secs(5);
 
-/// How long sessions are restored in one turn.
+/// How long sessions are restored in one iteration.
 const RESTORED_PER_TURN: Nanos = Nanos::from_millis(2);
 
 /// Longest sleep of a standby without news.
@@ -100,7 +100,7 @@ pub(crate) struct ControlThread {
     standstill: Standstill,
     links: LinkStates,
     publication: PublicationLatency,
-    /// Time in turns, without sleeps.
+    /// Time that iterations took, without sleeps.
     busy: Nanos,
     /// Set when the thread has to end on its own: the reason.
     end: Option<ControlEnd>,
@@ -262,7 +262,7 @@ impl ControlThread {
             true => self.turn_of_active(now),
             false => self.turn_of_standby(now),
         }
-        // One page in a turn: further clients wait, the control planes do not.
+        // One page in an iteration: further clients wait, the control planes do not.
         if let Ok(AdminQuery { command, cursor, answer }) = questions.try_recv() {
             match command {
                 AdminCommand::Show(question) => {
@@ -389,7 +389,7 @@ impl ControlThread {
         }
     }
 
-    /// Restores records of a previous process for a part of a turn.
+    /// Restores records of a previous process for a part of an iteration.
     fn restore(&mut self, now: Nanos) {
         let ControlParts { node, role, clock, publisher, .. } = &mut self.parts;
         let ServingRole::Restoring { former, since } = role else { return };

@@ -112,7 +112,7 @@ pub(crate) enum ServingRole {
     /// run all of them.
     Restoring {
         former: FormerRecords<FormerRecord>,
-        /// When the restoration began. `None` before the first turn.
+        /// When the restoration began. `None` before the first iteration.
         since: Option<Nanos>,
     },
     /// It serves.

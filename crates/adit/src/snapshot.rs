@@ -1,7 +1,7 @@
 //! The documents of operators: what the HTTP interface answers and `adit show` prints.
 //!
-//! The control thread gathers typed values, one page per turn; the interface's thread converts them
-//! to JSON. Field names are an interface: they change only with an entry in the changelog.
+//! The control thread gathers typed values, one page per iteration; the interface's thread converts
+//! them to JSON. Field names are an interface: they change only with an entry in the changelog.
 
 mod counters;
 mod drops;
@@ -61,7 +61,7 @@ pub(crate) struct ControlView<'a> {
     pub links: &'a LinkStates,
     /// How long changes took to all workers.
     pub publication: &'a DurationHistogram,
-    /// Time of the control thread in turns, without sleeps.
+    /// Time that iterations of the control thread took, without sleeps.
     pub busy: Nanos,
     /// By worker, whether it is to have no sessions.
     pub drained: &'a [bool],

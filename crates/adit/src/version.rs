@@ -1,6 +1,6 @@
 //! Which adit this is.
 
-/// The revision that it was built from, as git names it; `unknown` if the build did not learn it.
+/// The revision of the sources, as git names it; `unknown` if the build did not learn it.
 pub(crate) const REVISION: &str = env!("ADIT_REVISION");
 
 /// `adit --version`, behind the name.

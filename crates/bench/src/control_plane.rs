@@ -30,7 +30,7 @@ const UNOBSERVED_MAX: usize = 256;
 pub(crate) struct BenchSessionIds {
     /// The SEID of the UP function.
     pub up_seid: Seid,
-    /// The TEID that the gNB sends to.
+    /// The TEID to which the gNB sends.
     pub uplink_teid: Teid,
 }
 

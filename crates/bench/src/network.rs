@@ -63,7 +63,7 @@ pub(crate) fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
 /// The data of an established session that packets need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BenchSession {
-    /// The TEID that the gNB sends to.
+    /// The TEID to which the gNB sends.
     pub teid: Teid,
     /// The address of the UE.
     pub ue: Ipv4Addr,

@@ -74,7 +74,7 @@ pub struct EventPortConfig {
     pub dequeue_depth: u16,
     /// Most events per enqueue; cut to the device's limit.
     pub enqueue_depth: u16,
-    /// The queues that it takes events from.
+    /// The queues from which it takes events.
     pub queues: Vec<u8>,
 }
 

@@ -214,7 +214,7 @@ impl Mempool {
         self.inner.is_dense
     }
 
-    /// The EAL that the pool's memory comes from.
+    /// The EAL that owns the pool's memory.
     #[must_use]
     pub fn eal(&self) -> &Eal {
         &self.inner.eal

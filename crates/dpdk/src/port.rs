@@ -256,8 +256,8 @@ impl Port {
         self.running.id()
     }
 
-    /// The number of the kernel's network device that the port is or receives from; `None` for
-    /// ports without one.
+    /// The number of the kernel's network device behind the port: the device itself, or the one
+    /// from which the port receives. `None` for ports without one.
     #[must_use]
     pub fn network_device(&self) -> Option<u32> {
         ffi::dev_info(self.running.id())

@@ -92,7 +92,7 @@ fn describe(node: Option<u32>) -> String {
     node.map_or_else(|| "the thread's own node".to_owned(), |node| format!("node {node}"))
 }
 
-/// Node numbers are below this: the most that a Linux kernel for x86-64 is built for.
+/// Node numbers are below this, the maximum of Linux on x86-64.
 const NODES_MAX: usize = 1024;
 
 /// Lets memory that the calling thread touches first come from `node`, as long as that has any;

@@ -48,8 +48,8 @@ impl WorkerIo {
         Self { ports, pool }
     }
 
-    /// The ports that this thread receives from, each once for each of its queues: a poll of a port
-    /// takes from one queue, in turns.
+    /// The ports from which this thread receives, each once for each of its queues: a poll of a
+    /// port takes from one queue, in turns.
     pub fn receiving(&self) -> impl Iterator<Item = PortId> + '_ {
         let ports = (0..).zip(&self.ports);
         ports.flat_map(|(id, port)| port.queues.rx.iter().map(move |_| PortId(id)))

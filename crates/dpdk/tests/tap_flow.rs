@@ -20,7 +20,7 @@ use adit_types::{MacAddr, VlanId};
 /// Says that the driver has to take the rules.
 const REQUIRED: &str = "ADIT_TEST_TAP_FLOWS";
 
-/// Names the folder that the kernel package is unpacked in, if not that of
+/// Environment variable: the folder with the unpacked kernel package, if not that of
 /// `scripts/install.sh test`.
 const KERNEL_ROOT: &str = "ADIT_TEST_VM_ROOT";
 

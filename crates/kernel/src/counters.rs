@@ -12,7 +12,7 @@ pub struct PortCounters {
     pub rx_bytes: u64,
     /// Packets that the kernel dropped because adit did not read them in time.
     pub rx_missed_pkts: u64,
-    /// Packets that no buffer was free for.
+    /// Packets for which no buffer was free.
     pub rx_no_buffer_pkts: u64,
     /// Packets that do not fit a buffer, or that are no IP packets.
     pub rx_unusable_pkts: u64,

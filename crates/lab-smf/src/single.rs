@@ -54,7 +54,7 @@ pub struct PduSession {
     pub ipv4: Ipv4Addr,
     /// An address in the UE's IPv6 prefix, which is a /64.
     pub ipv6: Option<Ipv6Addr>,
-    /// The gNB that downlink packets go to.
+    /// The gNB to which downlink packets go.
     pub gnb: Ipv4Addr,
     /// Its TEID.
     pub gnb_teid: Teid,

@@ -50,7 +50,7 @@ pub(crate) struct RouterLink {
 struct RouterState {
     socket: UdpSocket,
     upf: SocketAddr,
-    /// The UEs by the TEIDs that adit sends their packets to.
+    /// The UEs by the TEIDs to which adit sends their packets.
     links: Mutex<HashMap<Teid, RouterLink>>,
     answered: AtomicU64,
     unexpected: AtomicU64,

@@ -3,8 +3,8 @@
 //! Datagrams of an address outside the allow-list are discarded. Requests of an address pass a
 //! token bucket: its own when it has an association, else one of a fixed number of buckets that all
 //! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of their
-//! own: those of a known peer one for the port that its association was set up from, and one for
-//! all other ports. Those whose sequence numbers continue have one more: an attacker who forges
+//! own: a known peer has one for the port from which it set up the association, and one for all
+//! other ports. Those whose sequence numbers continue have one more: an attacker who forges
 //! requests in a peer's name, even from its port, does not see the peer's numbers, and so costs it
 //! no answer.
 
@@ -200,7 +200,7 @@ pub(crate) struct AdmissionBuckets {
     foreign_heartbeats: AdmissionBucket,
     continued_heartbeats: AdmissionBucket,
     numbers: SequenceNumbers,
-    /// The port that the association was set up from; zero if that is not known.
+    /// The port from which the association was set up; zero if that is not known.
     port: u16,
 }
 

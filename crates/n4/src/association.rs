@@ -61,7 +61,7 @@ pub struct Association {
     pub node_id: NodeIdentity,
     /// Its address, the only one from which requests are accepted.
     pub address: IpAddr,
-    /// The UDP port that our requests go to.
+    /// The UDP port to which our requests go.
     pub port: u16,
     /// Names this association in the session store; never reused by a later one.
     pub owner: OwnerId,

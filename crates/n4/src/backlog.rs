@@ -1,9 +1,9 @@
 //! Work on many sessions, done a bounded part at a time.
 //!
 //! A message or timer that concerns many sessions (an association ended, PFDs changed, a set is
-//! deleted) begins a job. Each turn processes [`SESSIONS_PER_TURN_MAX`] sessions at most. Jobs take
-//! turns, so that a large one does not delay the others, and responses to other requests leave in
-//! between. The response to the request that began a job waits until all workers run the last
+//! deleted) begins a job. Each iteration processes [`SESSIONS_PER_TURN_MAX`] sessions at most. Jobs
+//! take turns, so that a large one does not delay the others, and responses to other requests leave
+//! in between. The response to the request that began a job waits until all workers run the last
 //! change of the job and of earlier jobs of the same peer.
 
 use core::net::IpAddr;
@@ -98,12 +98,12 @@ pub(crate) struct BacklogJob {
 /// All jobs.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// In the order of their turns.
+    /// In the order in which they take turns.
     pub jobs: VecDeque<BacklogJob>,
     /// Jobs that processed all sessions, and their last change, which workers do not run yet.
     pub ended: VecDeque<(DeltaId, JobId)>,
     last_id: u64,
-    /// Sessions that can be processed until the next turn.
+    /// Sessions that can be processed until the next iteration.
     pub allowance: usize,
     /// Sessions processed, in total.
     pub touched: u64,
@@ -143,7 +143,7 @@ impl Backlog {
         self.jobs.iter().any(is_it)
     }
 
-    /// Takes one session of this turn's share, if there is one left.
+    /// Takes one session of this iteration's share, if there is one left.
     pub(crate) fn take_allowance(&mut self) -> bool {
         let Some(rest) = self.allowance.checked_sub(1) else { return false };
         self.allowance = rest;

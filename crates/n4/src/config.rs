@@ -26,7 +26,7 @@ pub struct NodeConfig {
     pub node_id: NodeIdentity,
     /// Our N4 address: the one in our F-SEIDs.
     pub address: IpAddr,
-    /// CP functions that we set up an association with. At most one per address. The unspecified
+    /// CP functions with which we set up an association. At most one per address. The unspecified
     /// address stands for one whose address is not known yet: see
     /// [`crate::Node::set_configured_peer`].
     pub connect: Vec<SocketAddr>,

@@ -4,8 +4,8 @@
 //! Session changes are checked and compiled before the store is written, so a panic up to then has
 //! changed nothing. A later panic costs the session, because its rules here and at the control
 //! plane may differ. The request is answered once, with Cause 77, and the node handles the next
-//! datagram. Faults turn after turn are not contained forever: the thread ends, and with it the
-//! process.
+//! datagram. Faults in iteration after iteration are not contained forever: the thread ends, and
+//! with it the process.
 
 use core::any::Any;
 use core::cell::Cell;
@@ -58,7 +58,7 @@ impl Faults {
         self.kinds.len() < FAULT_KINDS_MAX && self.kinds.insert(kind)
     }
 
-    /// A turn begins. Returns how many turns in a row had a fault.
+    /// An iteration begins. Returns how many iterations in a row had a fault.
     pub(crate) const fn begin_turn(&mut self) -> u32 {
         let had = core::mem::replace(&mut self.turns.in_this_turn, false);
         self.turns.turns_in_a_row = if had { self.turns.turns_in_a_row + 1 } else { 0 };
@@ -66,7 +66,7 @@ impl Faults {
     }
 }
 
-/// Faults outside of messages, by turns of the control thread.
+/// Faults outside of messages, by iterations of the control thread.
 #[derive(Debug, Default)]
 pub(crate) struct TurnFaults {
     pub in_this_turn: bool,

@@ -126,7 +126,7 @@ pub(crate) struct Paths {
     pub narrow: BTreeSet<(Nanos, IpAddr)>,
     mtu_changes: VecDeque<PathMtuChange>,
     commands: VecDeque<WorkerCommand>,
-    /// The last turn did not process all peers that had changed.
+    /// The last iteration did not process all peers that had changed.
     pub has_peers_left: bool,
     /// The source of random sequence numbers: a secret, and the number of draws.
     random: (u64, u64),

@@ -308,7 +308,7 @@ pub(crate) struct PathQos {
     has_left_out: bool,
 }
 
-/// The scan of all peers for new path controls; a bounded number in each turn.
+/// The scan of all peers for new path controls; a bounded number in each iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum PeerScan {
     #[default]
@@ -345,7 +345,7 @@ impl PathQos {
         }
     }
 
-    /// How many peers may be processed in one turn.
+    /// How many peers may be processed in one iteration.
     pub(crate) fn peers_per_turn(&self) -> usize {
         let watches: usize = self.monitors.values().map(Vec::len).sum();
         (PEER_VISITS_PER_TURN_MAX / (1 + watches)).max(1)
@@ -387,7 +387,7 @@ impl PathQos {
         };
     }
 
-    /// Updates the reference points that a GTP-U peer is at. Returns how many paths found no room.
+    /// Updates the reference points of a GTP-U peer. Returns how many paths found no room.
     pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
         let owners: Vec<OwnerId> = self.monitors.keys().copied().collect();
         let left_out = owners.into_iter().map(|owner| self.set_peer_of(now, owner, peer, sides));
@@ -522,7 +522,7 @@ impl PathQos {
         told.collect()
     }
 
-    /// The periodic reports that are due, those over further windows left for the next turn.
+    /// The periodic reports that are due, those over further windows left for the next iteration.
     pub(crate) fn due_reports(&mut self, now: Nanos) -> Vec<(OwnerId, PathDelays)> {
         let watches = self.monitors.iter_mut();
         let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));

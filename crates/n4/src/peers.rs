@@ -20,7 +20,8 @@ use crate::response_cache::ResponseCache;
 use crate::setup::{ContestedSetup, Setups};
 use crate::ue_pools::PoolUsageReported;
 
-/// Steps in one turn that clear the response caches of associations that ended.
+/// Steps in one iteration of the control thread that clear the response caches of associations that
+/// ended.
 const OLD_CACHE_STEPS_PER_TURN: usize = 32;
 
 /// One peer address.
@@ -47,7 +48,7 @@ pub(crate) struct Peers {
     /// Setups that this node requests.
     pub setups: Setups,
     pub admission: Admission,
-    /// Caches of associations that ended: a bounded part is forgotten in each turn.
+    /// Caches of associations that ended: a bounded part is forgotten in each iteration.
     old_caches: Vec<ResponseCache>,
     last_owner: u32,
 }

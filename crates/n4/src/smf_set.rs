@@ -13,7 +13,7 @@ use core::net::IpAddr;
 use adit_pfcp::ie::{AlternativeSmfIpAddress, SmfSetId};
 use adit_types::limits::ALTERNATIVE_ADDRESSES_MAX;
 
-/// The SMF set that a CP function says it belongs to.
+/// The SMF set to which a CP function says it belongs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SmfSet {
     /// SMF Set ID: the FQDN as labels. `None`: the SMF stands alone.

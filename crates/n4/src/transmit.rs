@@ -12,7 +12,7 @@ pub struct Transmit {
     pub to: SocketAddr,
     /// The payload.
     pub bytes: Vec<u8>,
-    /// The request that this is the first response to.
+    /// The request to which this is the first response.
     pub answers: Option<AnsweredRequest>,
 }
 

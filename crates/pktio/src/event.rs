@@ -96,7 +96,7 @@ impl EventTag {
         (self.0 >> NOTE_SHIFT).to_le_bytes()[0]
     }
 
-    /// The port that a packet arrived on or leaves through, as the note.
+    /// The port on which a packet arrived, or through which it leaves, as the note.
     #[inline]
     #[must_use]
     pub const fn port(self) -> PortId {

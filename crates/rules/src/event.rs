@@ -42,7 +42,8 @@ pub enum WorkerEvent {
         /// The link-layer address of the other station.
         mac: MacAddr,
     },
-    /// A GTP-U peer reports that it has no TEID that we send to. Spec: TS 29.281 §7.3.1.
+    /// A GTP-U peer reports that it does not have the TEID to which we send. Spec: TS 29.281
+    /// §7.3.1.
     ErrorIndication {
         /// The peer.
         peer: IpAddr,
@@ -75,7 +76,7 @@ pub enum WorkerEvent {
     /// A router says that a packet into a tunnel exceeds the MTU of a link behind it. Spec: RFC
     /// 1191 §3; RFC 4443 §3.2.
     PathNarrowed {
-        /// The GTP-U peer that the packet went to.
+        /// The GTP-U peer to which the packet went.
         peer: IpAddr,
         /// Its TEID.
         teid: Teid,

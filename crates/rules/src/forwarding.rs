@@ -5,8 +5,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The target to which a FAR redirects packets. Spec: TS 29.244 §7.5.2.3, §8.2.20.
 ///
 /// No flow is remembered. An address takes the place of the far side's: of the destination in
-/// uplink and, so that the answers come from where the UE sent to, of the source in downlink. The
-/// control plane therefore gives the FAR of the answers the address that was replaced.
+/// uplink, and in downlink of the source, so that the answers come from where the UE sent its
+/// packets. The control plane therefore gives the FAR of the answers the address that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Redirect {
     /// The far side's address and port are replaced; packets of a family without an address are
@@ -24,7 +24,7 @@ pub enum Redirect {
     Url(Box<str>),
 }
 
-/// The station that a forwarding policy sends packets to, by address family.
+/// The station to which a forwarding policy sends packets, by address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Steering {
     /// For IPv4 packets; absent follows the routes.

@@ -41,8 +41,8 @@ pub trait NextHops {
     /// The next hop of a neighbor, if there is one.
     fn find_next_hop(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex>;
 
-    /// The next hop of a neighbor that packets are sent to, created if absent. `None` without room,
-    /// and if `addr` is no neighbor on the interface.
+    /// The next hop to the neighbor `addr`, created if absent. `None` without room, and if `addr`
+    /// is no neighbor on the interface.
     fn ensure_next_hop(&mut self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex>;
 
     /// Removes a next hop unless it is pinned; returns whether it did. The index is reused once no

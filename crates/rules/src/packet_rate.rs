@@ -153,7 +153,7 @@ impl PacketRateMeter {
         }
     }
 
-    /// The window that a packet at `now` counts in. `None` if both are used up.
+    /// The window in which a packet at `now` is counted. `None` if both are used up.
     fn open_window(
         &self,
         limit: PacketLimit,
@@ -253,7 +253,7 @@ impl PacketRateMeter {
     }
 }
 
-/// The window that a packet counts in.
+/// The window in which a packet is counted.
 struct OpenPacketWindow<'a> {
     cell: &'a PacketWindowCell,
     window: PacketWindow,

@@ -44,7 +44,7 @@ impl SourceInterface {
         matches!(self, Self::Core | Self::SgiLanN6Lan)
     }
 
-    /// True for the side that most packets of `direction` come from.
+    /// True for the side from which most packets of `direction` come.
     #[inline]
     #[must_use]
     pub const fn is_usual(self, direction: Direction) -> bool {
@@ -470,8 +470,8 @@ impl QerEntry {
 pub struct SessionRules {
     /// Our own session endpoint identifier, for reports and traces.
     pub up_seid: Seid,
-    /// The change that these rules came with, by which workers see that rules changed. The data
-    /// plane writes it; zero until then.
+    /// The change that brought these rules, by which workers see that rules changed. The data plane
+    /// writes it; zero until then.
     pub generation: DeltaId,
     /// The slice whose rates the session shares.
     pub slice: SliceId,

@@ -229,7 +229,7 @@ pub enum TapItem {
     },
     /// The record ends.
     End(TapOutcome),
-    /// Packets that the tap did not look at, since the ring had no room.
+    /// Packets that the tap left out, because the ring had no room.
     Skipped(TapId, u64),
     /// The worker reports nothing for the tap any more.
     Stopped(TapId),

@@ -7,7 +7,7 @@ use crate::change::{FTeidSpec, PdiSpec, SessionChange};
 use crate::provisioning::{GtpuSide, Provisioning};
 use crate::record::LocalFTeid;
 
-/// The interfaces that the tunnels of a new session end at, those from Access first.
+/// The interfaces at which the tunnels of a new session end, those from Access first.
 pub(crate) fn arrival_interfaces<'a>(
     provisioning: &'a Provisioning,
     change: &'a SessionChange,
@@ -18,7 +18,7 @@ pub(crate) fn arrival_interfaces<'a>(
     ordered.filter_map(|pdi| arrival_interface(provisioning, change, pdi))
 }
 
-/// The first interface that a tunnel of `pdi` ends at. If its F-TEID is to be chosen, that is the
+/// The first interface at which a tunnel of `pdi` ends. If its F-TEID is to be chosen, that is the
 /// one whose address it gets.
 fn arrival_interface(
     provisioning: &Provisioning,

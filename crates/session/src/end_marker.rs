@@ -51,7 +51,7 @@ pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> 
     asked.into_iter().filter(has_left).map(|(_, marker)| marker).collect()
 }
 
-/// The QoS flow that all packets of a FAR are marked with; `None` if there are several.
+/// The QoS flow with which all packets of a FAR are marked; `None` if there are several.
 fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     let pdrs = records.pdrs.iter().filter(|pdr| pdr.far == Some(far));
     let mut qfis: Vec<Qfi> = pdrs.flat_map(|pdr| marks(known, records, pdr)).collect();

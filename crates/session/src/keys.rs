@@ -12,8 +12,8 @@ use crate::provisioning::DomainSet;
 use crate::provisioning::Provisioning;
 use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 
-/// The routing domains that a session's rules belong to. A rule without a network instance belongs
-/// to the domains that the session's other rules name, and to all domains if none names one.
+/// The routing domains of a session's rules. A rule without a network instance belongs to the
+/// domains that the session's other rules name, and to all domains if none names one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
     own: &'a Provisioning,

@@ -190,7 +190,7 @@ refusals! {
     /// The FAR forwards to the LI function, which receives copies only.
     UnsupportedInterface { far: FarId }
         => Some(RuleId::Far(far)), "the LI function receives duplicates only";
-    /// The rule names a network instance that none of its possible interfaces belongs to.
+    /// The rule names a network instance, and none of its possible interfaces belongs to this.
     UnknownNetworkInstance { rule: RuleId } => Some(rule), "no interface of this network instance";
     /// The rule needs a data network, and no interface is an N6 interface.
     NoDataNetwork { rule: RuleId } => Some(rule), "there is no N6 interface";

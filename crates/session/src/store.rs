@@ -281,7 +281,7 @@ impl SessionStore {
         self.tunnel_index.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
-    /// The GTP-U peers that FARs send to, with their reference points, in ascending order: those
+    /// The GTP-U peers to which FARs send, with their reference points, in ascending order: those
     /// after `peer`, or all.
     pub fn peers_after(
         &self,
@@ -290,7 +290,7 @@ impl SessionStore {
         self.tunnel_index.peers_after(peer, self.provisioning.n9_interfaces())
     }
 
-    /// The reference points of a GTP-U peer; none for an address that no FAR sends to.
+    /// The reference points of a GTP-U peer; none for an address to which no FAR sends.
     #[must_use]
     pub fn peer_sides(&self, addr: IpAddr) -> PeerSides {
         self.tunnel_index.sides(addr, self.provisioning.n9_interfaces())

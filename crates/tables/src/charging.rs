@@ -328,8 +328,8 @@ impl MeterCell {
         PeekedBucket { room: bucket.room(limit, now), bucket, limit }
     }
 
-    /// Charges a packet of `bytes` octets to a bucket that was peeked at. Returns the
-    /// [`Bucket::room`] that is left.
+    /// Charges a packet of `bytes` octets to a bucket after a peek. Returns the [`Bucket::room`]
+    /// that is left.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): see its caller.
     fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) -> i64 {

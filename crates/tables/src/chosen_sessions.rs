@@ -24,8 +24,8 @@ use crate::hot_sessions::HotSessions;
 use crate::publish::{Epoch, SlotWriter};
 use crate::routes::Routes;
 
-/// The reserve, the least that entries begin with, and the least that they go on with: in units of
-/// the volume that they forward between two readings.
+/// The reserve, and the least volumes with which entries begin and go on: in units of the volume
+/// that they forward between two readings.
 const RESERVE: u64 = 4;
 const LEAST: u64 = 2;
 /// A session with less than this left to a limit is not chosen.

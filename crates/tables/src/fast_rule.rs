@@ -52,7 +52,7 @@ impl FastRuleTable {
         Self { cells, tunnels_to_ues, offload, reserves }
     }
 
-    /// Sessions that there is room for.
+    /// Sessions for which the table has room.
     pub(crate) fn len(&self) -> usize {
         self.cells.len()
     }

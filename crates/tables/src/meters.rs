@@ -46,7 +46,7 @@ struct MeterPairTable {
     /// For each session uplink, then downlink.
     lines: LargeArray<MeterLine>,
     excess: LargeArray<[ExcessCounters; PER_LINE]>,
-    /// The number of the correlated rate that each bucket is linked to, plus one; zero is none.
+    /// The number of the correlated rate to which each bucket is linked, plus one; zero is none.
     /// Written by the publisher, and allocated when a session first has a correlated rate.
     link_numbers: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
 }
@@ -159,7 +159,7 @@ impl MeterTable {
         Some(Meter { cell, excess: table.excess.get(at)?.get(of_line)?, correlated })
     }
 
-    /// The rates that buckets can be linked to.
+    /// The rates to which buckets can be linked.
     pub(crate) const fn correlated_rates(&self) -> &CorrelatedRateTable {
         &self.correlated_rates
     }
@@ -252,7 +252,7 @@ impl<'a> MeterPairs<'a> {
 pub struct Meter<'a> {
     cell: &'a MeterCell,
     excess: &'a ExcessCounters,
-    /// The correlated rate that the bucket is linked to.
+    /// The correlated rate to which the bucket is linked.
     correlated: Option<CorrelatedRate<'a>>,
 }
 

@@ -47,7 +47,7 @@ pub struct NextHopRef {
     pub via: Via,
 }
 
-/// The station that packets are sent to.
+/// The station to which packets are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
     /// A next hop of the control thread; resolved or not.

@@ -57,7 +57,7 @@ impl<T> Drop for PublishedSlots<T> {
     }
 }
 
-/// A value that left its slot and that readers may still look at. Dropping it leaks.
+/// A value that was taken out of its slot and that readers may still use. Dropping it leaks.
 struct RetiredValue<T>(NonNull<T>);
 
 // JUSTIFICATION: a raw pointer is not `Send`, but it stands for a box here.

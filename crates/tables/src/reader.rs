@@ -313,7 +313,7 @@ impl<'a> TablesView<'a> {
         self.tables.is_restoring.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// The GTP-U peers that published FARs send to.
+    /// The GTP-U peers to which published FARs send.
     #[must_use]
     pub fn gtpu_peers(&self) -> &'a GtpuPeers {
         &self.tables.gtpu_peers

@@ -71,7 +71,7 @@ struct MemQueue {
     given: VecDeque<GivenEvent>,
     first_given: usize,
     flows: Vec<FlowPorts>,
-    /// The ports that it is linked to.
+    /// The ports to which it is linked.
     ports: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Frames on a network device of the namespace that a test runs in.
+//! Frames on a network device of the test's namespace.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

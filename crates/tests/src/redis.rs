@@ -48,7 +48,7 @@ pub fn store_client(options: SharedStoreOptions) -> SharedStore<KernelTcp> {
 #[derive(Debug)]
 pub struct RedisProcess {
     child: Option<Child>,
-    /// The words that every command begins with.
+    /// The words with which every command begins.
     prefix: Vec<String>,
     address: SocketAddr,
     options: Vec<String>,

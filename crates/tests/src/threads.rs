@@ -33,7 +33,7 @@ pub struct PathThreadsConfig {
     pub roles: Roles,
     /// How receivers choose workers.
     pub spread: Spread,
-    /// Packets that a ring has room for.
+    /// Packets for which a ring has room.
     pub ring_len: usize,
     /// The ports that each receiving thread polls.
     pub ports: Vec<PortId>,

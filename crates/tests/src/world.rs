@@ -655,7 +655,7 @@ impl World {
         self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
     }
 
-    /// Expects an outcome from `worker`. `order`: the packets that it keeps its order with.
+    /// Expects an outcome from `worker`. `order`: the packets among which it keeps its order.
     /// `is_copied`: its copies left before.
     fn expect_outcome(
         &mut self,
@@ -736,7 +736,7 @@ impl World {
         counters.iter().map(|worker| Snapshot::sum([&**worker])).collect()
     }
 
-    /// Drains the events. Workers must not request stations that no packet waits for.
+    /// Drains the events. Workers may request only stations for which packets wait.
     fn check_events(&mut self) -> Result<(), String> {
         for ring in &mut self.events {
             while let Ok(event) = ring.pop() {

@@ -77,7 +77,7 @@ pub(crate) struct HwlocObject {
     pub name: String,
     /// Its CPUs; of a device, those next to it.
     pub cpus: CpuSet,
-    /// Its nodes, by number; of a device, those that it is attached to.
+    /// Its nodes, by number; of a device, those to which it is attached.
     pub nodes: CpuSet,
     pub memory_bytes: u64,
     pub page_types: Vec<HugePages>,
@@ -262,7 +262,7 @@ fn place_of(object: &hwloc_obj) -> &hwloc_obj {
     place
 }
 
-/// The address of the PCI device that `object` is or belongs to.
+/// The address of the PCI device of `object`, which is the device or belongs to it.
 fn pci_address(object: &hwloc_obj) -> Option<String> {
     let mut at = object;
     while at.type_ != object_type::HWLOC_OBJ_PCI_DEVICE {

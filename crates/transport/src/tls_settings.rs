@@ -20,7 +20,7 @@ pub struct TlsSettings {
     pub(crate) client: Arc<ClientConfig>,
     /// How streams are accepted; `None` if they are not.
     pub(crate) server: Option<Arc<ServerConfig>>,
-    /// The name that certificates must be for; `None` for the address of the peer.
+    /// The name for which certificates must be issued; `None` for the address of the peer.
     pub(crate) name: Option<ServerName<'static>>,
 }
 
@@ -107,7 +107,7 @@ impl TlsSettings {
         &self.client
     }
 
-    /// The name that certificates must be for; `None` for that of the peer's address.
+    /// The name for which certificates must be issued; `None` for that of the peer's address.
     #[must_use]
     pub const fn name(&self) -> Option<&ServerName<'static>> {
         self.name.as_ref()

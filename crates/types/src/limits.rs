@@ -71,8 +71,8 @@ pub const RULE_SHAPES_MAX: usize = 16_384;
 /// Copies of a packet that one FAR may request: a lawful interception function or two, and room.
 pub const DUPLICATES_PER_FAR_MAX: usize = 4;
 
-/// Octets of a URL that HTTP requests are redirected to. The whole answer fits the smallest segment
-/// of TCP over IPv6 (1220 octets) with it.
+/// Octets of a URL to which HTTP requests are redirected. The whole answer fits the smallest
+/// segment of TCP over IPv6 (1220 octets) with it.
 pub const REDIRECT_URL_BYTES_MAX: usize = 1024;
 
 /// SDF filters that one PDR may carry.
@@ -161,7 +161,7 @@ pub const SET_ASIDE_NAMED_MAX: usize = 8;
 /// Datagrams that wait until sessions are restored.
 pub const RESTORATION_DATAGRAMS_MAX: usize = 4096;
 
-/// Sessions whose usage is looked at for the store in one turn of the control thread.
+/// Sessions whose usage is looked at for the store in one iteration of the control thread.
 pub const USAGE_RECORDS_PER_TURN_MAX: usize = 64;
 
 /// Taps at a time: traces and captures together.
@@ -184,8 +184,8 @@ pub const TAP_LATE_PACKETS_PER_STEP: usize = 16;
 /// each further one takes the place of the oldest.
 pub const ANSWER_RECORDS_MAX: u64 = 65_536;
 
-/// Answers of one peer that are forgotten when it is looked at: with all peers in a turn of the
-/// control thread 8,192, which takes a millisecond.
+/// Answers of one peer that are forgotten when it is looked at: with all peers in an iteration of
+/// the control thread 8,192, which takes a millisecond.
 pub const ANSWERS_FORGOTTEN_PER_STEP: usize = 32;
 
 /// Requests of one peer that wait for publication.
@@ -194,7 +194,7 @@ pub const PENDING_PER_PEER_MAX: usize = 1024;
 /// Session Report Requests in flight at most; further sessions wait for their turn.
 pub const REPORTS_IN_FLIGHT_MAX: usize = 16_384;
 
-/// Session Report Requests that are sent in one turn of the control thread.
+/// Session Report Requests that are sent in one iteration of the control thread.
 pub const REPORTS_PER_TURN_MAX: usize = 512;
 
 /// Report items (a PDR with downlink data, a usage report, …) of one PFCP session that wait: the
@@ -224,7 +224,7 @@ pub const EVENTS_PER_REPORT_MAX: usize = 16;
 /// Monitoring times of one URR. No measurement is split more often, whatever updates bring.
 pub const MONITORING_TIMES_PER_URR_MAX: usize = 8;
 
-/// SMFs of a set that one Session Report Request is redirected to, one after another.
+/// SMFs of a set to which one Session Report Request is redirected, one after another.
 pub const REPORT_REDIRECTS_MAX: u8 = 4;
 
 /// Sessions of one association that end at a time before it is released: the deletions on their way
@@ -235,8 +235,8 @@ pub const DRAIN_SESSIONS_MAX: usize = 1024;
 /// accepted.
 pub const PENDING_MAX: usize = 16_384;
 
-/// PFCP sessions that jobs look at in one turn of the control thread: ending as many usual ones
-/// takes some two milliseconds.
+/// PFCP sessions that jobs look at in one iteration of the control thread: ending as many usual
+/// ones takes some two milliseconds.
 pub const SESSIONS_PER_TURN_MAX: usize = 128;
 
 /// Changes that wait for the workers while jobs make further ones.
@@ -245,11 +245,11 @@ pub const BACKGROUND_CHANGES_MAX: usize = 2048;
 /// Jobs of all peers together beyond which PFCP requests that would begin one are refused.
 pub const JOBS_MAX: usize = 64;
 
-/// Timers of one kind that are carried out in one turn of the control thread.
+/// Timers of one kind that are carried out in one iteration of the control thread.
 pub const TIMERS_PER_TURN_MAX: usize = 128;
 
-/// GTP-U peers that appeared or disappeared and are looked at in one turn of the control thread,
-/// times the measurements that each is compared with.
+/// GTP-U peers that appeared or disappeared and are looked at in one iteration of the control
+/// thread, times the measurements with which each is compared.
 pub const PEER_VISITS_PER_TURN_MAX: usize = 1024;
 
 /// Sessions that an Error Indication is reported to at once; further ones are a job.
@@ -343,8 +343,8 @@ pub const API_REQUESTS_BURST: u32 = 200;
 /// Requests that one with a wrong token counts as: two guesses per second in the long run.
 pub const API_WRONG_TOKEN_COST: u32 = 25;
 
-/// Requests of the HTTP interface that wait for the control thread, which answers one per turn: the
-/// admin socket gets its turn within milliseconds.
+/// Requests of the HTTP interface that wait for the control thread, which answers one per
+/// iteration: the admin socket gets its turn within milliseconds.
 pub const API_QUESTIONS_MAX: usize = 8;
 
 /// Rows of one answer of the HTTP interface: its memory is bounded by them.

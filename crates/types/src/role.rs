@@ -46,14 +46,14 @@ impl Roles {
         Self { workers: if workers == 0 { 1 } else { workers }, receivers: 0, rx_tx: 0 }
     }
 
-    /// Workers that `receivers` receive for, at least one of each.
+    /// Workers for which `receivers` receive, at least one of each.
     #[must_use]
     pub const fn pipeline(receivers: usize, workers: usize) -> Self {
         let receivers = if receivers == 0 { 1 } else { receivers };
         Self { receivers, ..Self::run_to_completion(workers) }
     }
 
-    /// Workers that an event scheduler gives packets to, and Rx/Tx threads, at least one of each.
+    /// Workers to which an event scheduler gives packets, and Rx/Tx threads, at least one of each.
     #[must_use]
     pub const fn event_driven(rx_tx: usize, workers: usize) -> Self {
         let rx_tx = if rx_tx == 0 { 1 } else { rx_tx };

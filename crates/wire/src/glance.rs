@@ -184,7 +184,7 @@ fn folded(addr: Ipv6Addr) -> u32 {
     words.iter().fold(0, |hash, word| hash ^ u32::from_be_bytes(*word))
 }
 
-/// The tunnel that the UDP datagram behind an IP header belongs to.
+/// The tunnel of the UDP datagram behind an IP header.
 #[inline]
 fn tunneled(packet: &[u8], udp_at: usize) -> Option<Glance> {
     let (udp, rest) = UdpHeader::ref_from_prefix(packet.get(udp_at..)?).ok()?;

@@ -116,7 +116,7 @@ pub const fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_octets([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
-/// The hardware address that packets to the multicast address `addr` go to. Spec: RFC 2464 §7.
+/// The hardware address to which packets to the multicast address `addr` go. Spec: RFC 2464 §7.
 #[must_use]
 pub const fn multicast_mac(addr: Ipv6Addr) -> MacAddr {
     let [.., a, b, c, d] = addr.octets();

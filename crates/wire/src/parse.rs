@@ -170,7 +170,7 @@ impl IpPacket {
         self.total_len.saturating_sub(self.payload_offset)
     }
 
-    /// The upper layer of `packet`, the slice that this header was parsed from, without padding.
+    /// The upper layer of `packet`, the slice from which this header was parsed, without padding.
     /// Empty for a shorter slice.
     #[inline]
     #[must_use]
@@ -262,7 +262,7 @@ pub struct GtpuPacket {
 }
 
 impl GtpuPacket {
-    /// The payload within `message`, the slice that this was parsed from. Empty for a shorter
+    /// The payload within `message`, the slice from which this was parsed. Empty for a shorter
     /// slice.
     #[inline]
     #[must_use]

@@ -11,7 +11,7 @@ use crate::layout::{HOLD_LEFT, NO_QFI, head, word};
 /// The words of an entry before its budget. Its number and [`head::ACTIVE`] are zero.
 pub(crate) type EntryRule = [u64; word::BUDGET];
 
-/// The words of a rule. `egress`: the number of a set of interfaces that packets leave through.
+/// The words of a rule. `egress`: the number of a set of interfaces through which packets leave.
 ///
 /// # Errors
 /// The part of it that the program cannot express.

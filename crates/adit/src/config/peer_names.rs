@@ -4,7 +4,7 @@ use core::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// A control plane function that adit sets up an association with.
+/// A control plane function with which adit sets up an association.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ConfiguredPeer {
     Address(SocketAddr),

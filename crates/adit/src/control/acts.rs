@@ -13,7 +13,7 @@ use crate::log::log_filter;
 const RELEASE_PERIOD: Nanos = Nanos::from_secs(60);
 
 impl ControlThread {
-    /// Carries out an act. The answer may leave in a later turn.
+    /// Carries out an act. The answer may leave in a later iteration.
     pub(super) fn act(&mut self, now: Nanos, act: AdminAct, answer: AnswerSink) {
         let answered = match act {
             AdminAct::Reload => return self.begin_reload(now, answer),

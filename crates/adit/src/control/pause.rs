@@ -60,7 +60,7 @@ impl ControlThread {
         }
     }
 
-    /// A turn of the pause. Earlier answers still become durable, and answers wait.
+    /// An iteration of the pause. Earlier answers still become durable, and answers wait.
     pub(super) fn turn_while_paused(&mut self, now: Nanos) {
         self.discard_datagrams();
         self.exchange_records(now);

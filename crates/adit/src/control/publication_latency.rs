@@ -42,7 +42,7 @@ impl PublicationLatency {
         }
     }
 
-    /// From the change of the tables to the turn that saw it in effect.
+    /// From the change of the tables to the iteration that saw it in effect.
     pub(crate) const fn durations(&self) -> &DurationHistogram {
         &self.durations
     }

@@ -17,7 +17,7 @@ use crate::control_parts::{ServingRole, StandbyParts};
 use crate::record_store::replication::active_store;
 use crate::record_store::standby_thread::StandbyNews;
 
-/// News of the store that are handled in one turn.
+/// News of the store that are handled in one iteration.
 const NEWS_PER_TURN: usize = 16;
 
 impl ControlThread {
@@ -26,7 +26,7 @@ impl ControlThread {
         self.parts.role.is_active()
     }
 
-    /// A turn while another adit is active. Nothing is received or sent.
+    /// An iteration while another adit is active. Nothing is received or sent.
     pub(super) fn turn_of_standby(&mut self, now: Nanos) {
         self.follow(now);
         self.parts.node.handle_timeout(now);

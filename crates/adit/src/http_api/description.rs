@@ -1,5 +1,5 @@
 //! The description of the interface in OpenAPI 3.1, generated from the handlers and from the
-//! documents that they answer with.
+//! documents that they return.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;

@@ -23,7 +23,7 @@ pub(super) struct AliveDocument {
     status: &'static str,
 }
 
-/// Is the process alive, and does its control thread turn?
+/// Is the process alive, and does its control thread iterate?
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()),
     responses((status = 200, body = AliveDocument), (status = 503, description = "The control thread does not turn.",
         body = adit_operate::api::ProblemDocument, content_type = "application/problem+json")))]

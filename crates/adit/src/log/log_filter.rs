@@ -68,7 +68,7 @@ pub(crate) fn current() -> Option<String> {
     Some(filter.split(',').filter(|word| *word != audit).collect::<Vec<_>>().join(","))
 }
 
-/// A filter that lets audit lines through, whatever it says of them.
+/// A filter that lets audit lines through, whatever `wanted` says of them.
 fn parse(wanted: &str) -> Result<EnvFilter, String> {
     // The parser takes an empty word for a level.
     let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();

@@ -90,7 +90,8 @@ pub(crate) fn take_sockets(ports: &mut [OpenPort]) -> Vec<XdpSockets> {
     (0..).map(PortId).zip(ports).filter_map(of_port).collect()
 }
 
-/// Prepares the network device that a port of DPDK is or receives from, as far as the process may.
+/// Prepares the network device of a DPDK port (the device itself, or the one from which the port
+/// receives), as far as the process may.
 fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
     let PortSettings { name, mtu_bytes, .. } = port;
     if let Err(error) = raise_mtu(device, *mtu_bytes) {

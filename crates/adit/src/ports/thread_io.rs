@@ -46,7 +46,7 @@ impl ThreadIo {
         Self { ports, dpdk }
     }
 
-    /// The ports that this thread receives from, each once for each of its queues.
+    /// The ports from which this thread receives, each once for each of its queues.
     pub(crate) fn receiving(&self) -> Vec<PortId> {
         let of_dpdk: Vec<PortId> = self.dpdk.receiving().collect();
         let queues = |place: &PortPlace| match place {

@@ -159,7 +159,7 @@ impl NotifySocket {
     }
 }
 
-/// True if the control thread turned since `turns`, and no worker stands still.
+/// True if the control thread has iterated since `turns`, and no worker stands still.
 const fn lives(reading: LivenessReading, turns: u64) -> bool {
     reading.turns != turns && reading.stopped_workers == 0
 }

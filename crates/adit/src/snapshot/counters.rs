@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{ControlView, members, whole};
 use crate::admin::AnswerPage;
 
-/// All counters of the process in one turn of the control thread.
+/// All counters of the process in one iteration of the control thread.
 struct GatheredCounters {
     all: Snapshot,
     by_worker: Vec<Snapshot>,

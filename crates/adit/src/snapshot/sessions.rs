@@ -132,7 +132,7 @@ fn matches(
         && ue.is_none_or(|ue| is_found || has_ue(&records, ue))
 }
 
-/// True for a TEID of adit, or of a peer that a FAR sends to.
+/// True for a TEID of adit, or of a peer to which a FAR sends.
 fn has_teid(records: &Records, wanted: Teid) -> bool {
     let mut local = pdis(records).filter_map(|pdi| pdi.f_teid.as_ref());
     local.any(|f_teid| f_teid.teid == wanted)

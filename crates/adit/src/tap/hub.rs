@@ -113,7 +113,7 @@ pub(crate) struct HubTapState {
     pub age: Nanos,
     /// Packets that its client got.
     pub pkts: u64,
-    /// Packets that workers or the client had no room for, by the workers' reports so far.
+    /// Packets for which workers or the client had no room, by the workers' reports so far.
     pub skipped: u64,
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum TapNews {
 pub(crate) struct TapEnd {
     /// Why.
     pub why: &'static str,
-    /// Packets that nobody looked at, because workers or the client had no room.
+    /// Packets left out because workers or the client had no room.
     pub skipped: u64,
 }
 

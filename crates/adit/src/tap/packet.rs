@@ -37,7 +37,7 @@ pub(crate) struct TraceHead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TraceEnd {
     pub packets: u64,
-    /// Packets that nobody looked at, because workers or the client had no room.
+    /// Packets left out because workers or the client had no room.
     pub skipped: u64,
     /// "packets", "duration", "ended" or "shutdown".
     pub why: String,

@@ -18,7 +18,7 @@ pub(crate) struct Lifecycle {
     pub stop: Arc<AtomicBool>,
     /// Until when this adit may serve, once it is active.
     pub lease: ServingLease,
-    /// State that the control thread publishes in each turn.
+    /// State that the control thread publishes in each iteration.
     pub liveness: Liveness,
 }
 

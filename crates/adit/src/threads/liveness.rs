@@ -1,4 +1,5 @@
-//! State of the control thread that other threads may read at any moment: its turns, and its view.
+//! State of the control thread that other threads may read at any moment: its iterations, and its
+//! view.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,10 +17,10 @@ struct LivenessWords {
     is_restoring: AtomicBool,
 }
 
-/// The view of the control thread in a turn.
+/// The view of the control thread in an iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LivenessReading {
-    /// Turns so far. It grows each second, unless the thread stands still.
+    /// Iterations so far. It grows each second, unless the thread stands still.
     pub turns: u64,
     /// Workers that take no step although they should.
     pub stopped_workers: usize,
@@ -44,7 +45,7 @@ impl Liveness {
         turns.fetch_add(1, Ordering::Release);
     }
 
-    /// The latest turn.
+    /// The reading of the latest iteration.
     pub(crate) fn read(&self) -> LivenessReading {
         let words = &*self.0;
         LivenessReading {

@@ -55,7 +55,7 @@ impl ThreadLoad {
     }
 }
 
-/// Counts that the load of a step is computed from.
+/// Counts from which the load of a step is computed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepLoad {
     /// When it began.

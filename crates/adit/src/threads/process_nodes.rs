@@ -70,7 +70,7 @@ impl ProcessNodes {
         Self { interfaces, threads, scheduled, memory, owners }
     }
 
-    /// Where the owners of sessions are, and the ports that their packets arrive at.
+    /// Where the owners of sessions are, and at which ports their packets arrive.
     pub(crate) const fn owners(&self) -> &OwnerNodes {
         &self.owners
     }

@@ -181,7 +181,7 @@ impl TwoCores<'_> {
         Ok(cycles)
     }
 
-    /// The core that packets arrive at. Returns the receiver's cycles of each turn.
+    /// The core at which packets arrive. Returns the receiver's cycles of each turn.
     fn run_receiver(
         &self,
         mut receiver: Option<Receiver<MbufIo>>,

@@ -22,7 +22,7 @@ use crate::report::{ratio, rounded};
 use crate::sessions::{self, BenchProfile, Populated};
 use crate::size::BenchSize;
 
-/// The model that the others are compared with.
+/// The model with which the others are compared.
 const RUN_TO_COMPLETION: &str = "run-to-completion";
 /// How models on cores of their own end.
 const OWN_CORES: &str = ", own cores";

@@ -11,7 +11,7 @@ use adit_types::{Direction, FarId, PdrId, Precedence, Qfi, Teid};
 
 use crate::fixture::*;
 
-/// TEID of ours that the CP function sends to.
+/// TEID of ours to which the CP function sends.
 const CP_TEID: u32 = 0x102;
 /// TEID of the CP function.
 const SMF_TEID: u32 = 0x51;

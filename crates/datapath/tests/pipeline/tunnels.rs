@@ -10,7 +10,7 @@ use adit_types::{Direction, FarId, PdrId, Precedence, Qfi, Teid};
 
 use crate::fixture::*;
 
-/// TEID of ours that the anchor sends to.
+/// TEID of ours to which the anchor sends.
 const N9_TEID: u32 = 0x101;
 
 const N9_SIDE: TunnelSide =

@@ -19,7 +19,7 @@ const HORIZON_NS: u64 = 4096 * SLOT_NS;
 /// Packets of one flow that leave in a row while others are due.
 const TURN_PKTS: usize = 16;
 
-/// Sessions that there is room for.
+/// Sessions that the shaper has room for.
 const SESSIONS: u32 = 3;
 
 #[derive(Debug, Clone)]
@@ -186,7 +186,7 @@ enum Op {
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
-/// Bucket sets that flows of one line differ by.
+/// Bucket sets, in which flows of one line differ.
 const BUCKETS: [u64; 4] = [1, 2, 3, 1 << 63];
 
 /// One more session than there are.

@@ -274,7 +274,7 @@ enum EthdevAction {
     Ethdev(action_type::Type, Box<sys::rte_flow_action_ethdev>),
 }
 
-/// The items and actions of a flow in DPDK's format, and the values that they point to.
+/// The items and actions of a flow in DPDK's format, and the values to which they point.
 struct FlowLists {
     items: Vec<EthdevItem>,
     actions: Vec<EthdevAction>,
@@ -412,7 +412,7 @@ mod tests {
         Flow { port: PortId(0), priority: FlowPriority::Session, items, actions }
     }
 
-    /// The value that an item or a configuration of `FlowLists` points to.
+    /// The value to which an item or a configuration of `FlowLists` points.
     fn read<T>(at: *const c_void) -> T {
         // SAFETY: the callers name the structure that stands there, or that begins a longer item;
         // it is all numbers and pointers.

@@ -70,7 +70,7 @@ fn domain(fd: RawFd) -> Option<i32> {
     (code == 0).then_some(domain)
 }
 
-/// The queue of the interface that an AF_XDP socket is bound to.
+/// The queue to which an AF_XDP socket is bound.
 fn xdp_queue(fd: RawFd) -> Option<u32> {
     let mut address = libc::sockaddr_xdp {
         sxdp_family: 0,

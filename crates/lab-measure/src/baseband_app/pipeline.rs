@@ -160,7 +160,7 @@ impl<'s> PipelineThreads<'s> {
     }
 }
 
-/// The parts that all threads are made from.
+/// The parts from which all threads are made.
 struct Starter<'s, 'e> {
     scope: &'s Scope<'s, 'e>,
     workload: &'e Workload,

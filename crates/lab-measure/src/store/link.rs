@@ -130,7 +130,7 @@ impl StoreNetwork {
         &self.server
     }
 
-    /// The address that the kernel's side of the server listens at.
+    /// The address at which the kernel's side of the server listens.
     pub(super) fn server_address(&self) -> IpAddr {
         if self.client.is_some() { SERVER.into() } else { Ipv4Addr::LOCALHOST.into() }
     }

@@ -61,7 +61,7 @@ pub(crate) struct Finding {
 pub(crate) enum FindingKind {
     /// An acknowledged session is gone, or not as it was acknowledged.
     Lost,
-    /// A session that no acknowledged request accounts for.
+    /// A session that no acknowledged request explains.
     Ghost,
     /// A SEID, TEID or UE address that two sessions have.
     GivenTwice,
@@ -137,7 +137,7 @@ pub(crate) struct CountedAnswer {
     pub is_accepted: bool,
 }
 
-/// The book.
+/// What the SMF has requested, and what adit has acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct SmfBook {
     /// By the SMF's SEID, which is never used again.

@@ -105,7 +105,7 @@ impl PacketSender {
         Ok(Self { stop, thread: Some(thread), id, made })
     }
 
-    /// Packets that it has sent until now, or that the device had no room for.
+    /// Packets sent until now, and those that the device refused for lack of room.
     ///
     /// # Errors
     /// The kernel's.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// CPU numbers are below this: the most that a Linux kernel for x86-64 is built for.
+/// CPU numbers are below this, the maximum of Linux on x86-64.
 pub const CPUS_MAX: u32 = 8192;
 
 /// CPUs by their number in the kernel. Text and JSON: the kernel's list format, such as `0-3,8`.

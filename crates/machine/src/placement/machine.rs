@@ -99,7 +99,7 @@ pub struct HostDevice {
     pub pci_address: Option<String>,
     /// Its kind.
     pub kind: HostDeviceKind,
-    /// The node that it is attached to; `None` if the firmware does not say.
+    /// The node to which it is attached; `None` if the firmware does not say.
     pub node: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The request that a plan is made for.
+//! The request for a plan.
 
 use serde::{Deserialize, Serialize};
 

@@ -77,7 +77,7 @@ pub struct PlacementGroup {
     pub control_cpu: u32,
     /// The threads of its packet path.
     pub threads: Vec<PlacedThread>,
-    /// The ports that it receives from.
+    /// The ports from which it receives.
     pub ports: Vec<PlacedPort>,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode, OFlags, ResolveFlags, access, open, openat2};
 
-/// Files that settings are in. Paths are relative to the root of the machine, such as
+/// Files with settings. Paths are relative to the root of the machine, such as
 /// `proc/sys/kernel/numa_balancing`.
 pub trait HostFiles {
     /// Reads a file.

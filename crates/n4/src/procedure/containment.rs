@@ -53,7 +53,7 @@ impl Node {
         if wrote { self.remove_session_at_fault(false) } else { None }
     }
 
-    /// A turn begins. Ends the thread when the last turns all had a fault.
+    /// An iteration begins. Ends the thread when the last iterations all had a fault.
     pub(crate) fn count_faulty_turns(&mut self) {
         let turns = self.faults.begin_turn();
         if turns >= TURNS_WITH_FAULT_MAX {

@@ -322,7 +322,7 @@ impl Node {
         });
     }
 
-    /// The work of a turn: waiting records take effect, a bounded part of them.
+    /// The work of an iteration: waiting records take effect, a bounded part of them.
     pub(crate) fn advance_following(&mut self, now: Nanos) {
         self.begin_turn(now);
         self.while_following(|node, restoration, followed| {

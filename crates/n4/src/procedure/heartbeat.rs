@@ -66,7 +66,7 @@ impl Node {
         let seen = message.recovery_time_stamp.0;
         let mut is_late = false;
         if association.is_time_stamp_unknown {
-            // The first one of an address that the association moved to.
+            // The first time stamp from the address to which the association moved.
             association.recovery_time_stamp = seen;
             association.is_time_stamp_unknown = false;
             self.sessions.records.note_association(response.peer());

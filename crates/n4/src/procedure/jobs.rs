@@ -1,4 +1,4 @@
-//! The jobs of [`crate::backlog`], a bounded part in each turn.
+//! The jobs of [`crate::backlog`], a bounded part in each iteration of the control thread.
 
 use adit_rules::DeltaId;
 use adit_types::Nanos;
@@ -29,14 +29,14 @@ impl Node {
         waits.then(|| self.start_job(Some(waiter), JobTask::Wait))
     }
 
-    /// Allows another turn's share of sessions and continues the jobs.
+    /// Allows another iteration's share of sessions and continues the jobs.
     pub(crate) fn begin_turn(&mut self, now: Nanos) {
         self.backlog.allowance = SESSIONS_PER_TURN_MAX;
         self.sessions.states.begin_turn();
         self.advance_jobs(now);
     }
 
-    /// Continues the jobs while this turn's share lasts and the workers keep up.
+    /// Continues the jobs while this iteration's share lasts and the workers keep up.
     pub(crate) fn advance_jobs(&mut self, now: Nanos) {
         self.end_jobs(now);
         while self.has_job_to_do() && self.backlog.allowance > 0 {

@@ -26,7 +26,7 @@ impl Node {
             .max(self.load.worker_saturation)
     }
 
-    /// Sets the saturation of the busiest worker: the share of its turns that found a full burst.
+    /// Sets the saturation of the busiest worker: the share of its steps that found a full burst.
     /// Unit: per cent, cut to 100.
     pub fn set_worker_saturation(&mut self, percent: u8) {
         self.load.worker_saturation = percent.min(100);

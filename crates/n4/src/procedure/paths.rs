@@ -112,8 +112,8 @@ impl Node {
         }
     }
 
-    /// When a path is due next. Peers that changed since the last turn are processed in the next
-    /// one, whenever that is.
+    /// When a path is due next. Peers that changed since the last iteration are processed in the
+    /// next one, whenever that is.
     pub(crate) fn next_path_deadline(&self) -> Option<Nanos> {
         let due = self.paths.deadlines.first().map(|(due, _)| *due);
         let wider = self.paths.narrow.first().map(|(until, _)| *until);

@@ -9,7 +9,7 @@ use crate::node::Node;
 impl Node {
     /// Takes over from `config` the policy for peers, the timers, the watch of GTP-U paths, how
     /// records are kept, and the objects that rules may name; all else stays. With `recompiles` the
-    /// sessions that exist get rules by the new configuration, a bounded number in each turn;
+    /// sessions that exist get rules by the new configuration, a bounded number in each iteration;
     /// without it they keep theirs. Requests are decided by the new configuration from here on;
     /// peers keep their sessions.
     ///

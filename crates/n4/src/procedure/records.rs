@@ -29,8 +29,8 @@ use crate::transition::SessionDisposition;
 
 impl Node {
     /// The changes of records since the last call, as one group. Call it after whatever else the
-    /// node did in a turn of the control thread, and [`Node::handle_durable`] when the store has
-    /// the group.
+    /// node did in an iteration of the control thread, and [`Node::handle_durable`] when the store
+    /// has the group.
     pub fn poll_records(&mut self, now: Nanos) -> Option<RecordGroup> {
         self.note_changed_usage();
         self.rewrite_part();
@@ -181,7 +181,8 @@ impl Node {
         }
     }
 
-    /// Records the usage of sessions: each one once in an interval, a bounded number in each turn.
+    /// Records the usage of sessions: each one once in an interval, a bounded number in each
+    /// iteration of the control thread.
     pub(crate) fn record_usage(&mut self, now: Nanos) {
         if self.next_usage_record().is_none_or(|due| due > now) {
             return;
@@ -654,7 +655,7 @@ pub(super) fn address_of(name: &[u8]) -> Result<IpAddr, RecordError> {
     address.ok_or(RecordError::Malformed)
 }
 
-/// The association that a record is named by.
+/// The association named by the number of a record.
 pub(super) fn owner_of(number: u64) -> Result<OwnerId, RecordError> {
     u32::try_from(number).map(OwnerId).map_err(|_| RecordError::Malformed)
 }

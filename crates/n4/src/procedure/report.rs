@@ -336,7 +336,7 @@ impl Node {
         self.send_reports(now);
     }
 
-    /// Sends reports that may be sent in this turn.
+    /// Sends reports that may be sent in this iteration.
     pub(crate) fn send_reports(&mut self, now: Nanos) {
         while let Some((up_seid, items)) = self.sessions.states.start_report() {
             // A session that moves reports to its new CP function.
@@ -406,7 +406,7 @@ impl Node {
         self.counters.scalars.usage_reports_given_up += as_count(given_up);
     }
 
-    /// The work of a turn for session reports: pauses end, and reports that may be sent are.
+    /// The work of an iteration for session reports: pauses end, and reports that may be sent are.
     pub(crate) fn send_due_reports(&mut self, now: Nanos) {
         self.sessions.states.end_report_pauses(now);
         self.send_reports(now);

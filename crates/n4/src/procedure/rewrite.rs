@@ -14,8 +14,8 @@ use crate::response_cache::RecordedAnswer;
 const GROUPS_AHEAD_MAX: u64 = 4;
 
 impl Node {
-    /// The store has lost records: all are handed out again, a bounded number in each turn, while
-    /// requests are answered.
+    /// The store has lost records: all are handed out again, a bounded number in each iteration,
+    /// while requests are answered.
     pub fn rewrite_records(&mut self) {
         if !self.sessions.records.are_kept() {
             return;

@@ -1,4 +1,4 @@
-//! The work of each turn of the control thread.
+//! The work of each iteration of the control thread.
 
 use adit_pfcp::MessageType;
 use adit_types::Nanos;
@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::transaction::{DueRequest, RequestPurpose};
 use crate::transmit::Transmit;
 
-/// Work of each turn, and its name in the log of a fault.
+/// Work of each iteration, and its name in the log of a fault.
 type TimerActivity = (&'static str, fn(&mut Node, Nanos));
 
 impl Node {
@@ -48,7 +48,7 @@ impl Node {
         for (name, activity) in activities {
             self.run_contained(name, |node| activity(node, now));
         }
-        // Jobs that began just now, with the rest of this turn's share.
+        // Jobs that began just now, with the rest of this iteration's share.
         self.advance_jobs(now);
         self.peers.forget_idle(now, self.config.retransmission().span());
     }

@@ -121,9 +121,9 @@ impl Node {
         self.sessions.set_usage_source(source);
     }
 
-    /// Sets the time of day at zero of the clock that `now` is read from, in nanoseconds since
-    /// 1900-01-01. To be repeated regularly, because the clocks drift apart. Until the first call
-    /// the zero is the recovery time stamp.
+    /// Sets the time of day at which the clock of `now` was zero, in nanoseconds since 1900-01-01.
+    /// To be repeated regularly, because the clocks drift apart. Until the first call the zero is
+    /// the recovery time stamp.
     pub const fn set_time_of_day(&mut self, at_zero: u64) {
         self.ntp_clock = NtpClock::from_nanos(at_zero);
     }

@@ -35,7 +35,7 @@ pub(super) struct ReportSchedule {
     held: BTreeMap<OwnerId, BTreeSet<Seid>>,
     /// Sessions whose next request leaves after a pause, by its end.
     paused: BTreeSet<(Nanos, Seid)>,
-    /// Sessions that got their turn in this turn of the control thread.
+    /// Sessions served in this iteration of the control thread.
     started: usize,
     /// Sessions whose usage reports, unacknowledged ones, changed.
     changed_usage: BTreeSet<Seid>,
@@ -83,12 +83,12 @@ impl ReportSchedule {
 }
 
 impl SessionStates {
-    /// Allows another turn's share of report requests.
+    /// Allows another iteration's share of report requests.
     pub(crate) const fn begin_turn(&mut self) {
         self.reports.started = 0;
     }
 
-    /// True if only the share of this turn kept a request from being sent.
+    /// True if only the share of this iteration kept a request from being sent.
     pub(crate) fn has_more_reports(&self) -> bool {
         self.reports.started >= REPORTS_PER_TURN_MAX
             && !self.reports.ready.is_empty()
@@ -283,7 +283,7 @@ impl SessionStates {
         self.reports.held.entry(owner).or_default().insert(up_seid);
     }
 
-    /// The peer of `owner` is there again: its sessions get their turn.
+    /// The peer of `owner` answers again: its sessions may send reports.
     pub(crate) fn release_reports(&mut self, owner: OwnerId) {
         self.reports.ready.extend(self.reports.held.remove(&owner).into_iter().flatten());
     }
@@ -370,7 +370,7 @@ impl SessionStates {
         self.ended.get(&up_seid)?.session.as_ref()
     }
 
-    /// The last usage of a session was read. Returns the association that it belonged to.
+    /// Notes that the last usage of a session was read. Returns the session's association.
     pub(crate) fn set_last_usage_read(&mut self, up_seid: Seid) -> Option<OwnerId> {
         let session = self.ended.get_mut(&up_seid)?.session.as_mut()?;
         session.is_read = true;

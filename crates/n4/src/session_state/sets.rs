@@ -88,7 +88,7 @@ impl SessionStates {
         self.live.edit_rare(session, |rare| rare.sets = SetMembership { serial, keys });
     }
 
-    /// The sets that a CP function put a session in.
+    /// The sets in which a CP function put a session.
     pub(crate) fn given_sets(&self, session: SessionIndex) -> impl Iterator<Item = &SetKey> {
         let keys = self.membership(session).map_or(&[][..], |membership| &membership.keys);
         keys.iter().filter(|key| **key != self.sets.own)

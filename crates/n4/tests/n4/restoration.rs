@@ -261,7 +261,7 @@ struct Simulation {
     clock: SteppedClock,
     link: LossyLink,
     node: Node,
-    /// Changes on their way to the workers, and which session a TEID leads them to.
+    /// Changes on their way to the workers. For each TEID, the session to which it leads.
     changes: VecDeque<(Nanos, DeltaId, RuleDelta)>,
     teids: BTreeMap<Teid, SessionIndex>,
     cps: [Cp; 2],

@@ -22,7 +22,7 @@ use crate::simulated::*;
 use crate::smf::*;
 
 const UPF_SOCKET: SocketAddr = SocketAddr::new(IpAddr::V4(UPF), 8805);
-/// The set that every session is in.
+/// The set of every session.
 const CSID: FqCsid<'static> =
     FqCsid::new(FqCsidNode::Ipv4(Ipv4Addr::new(192, 0, 2, 99)), &[0, 5], None).unwrap();
 const RETRY: Nanos = Nanos::from_secs(1);

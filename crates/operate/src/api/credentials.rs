@@ -48,7 +48,7 @@ fn digest_of<'a>(files: impl Iterator<Item = &'a Path>) -> Digest {
     digest.finish()
 }
 
-/// The credentials that an interface goes by. Clones share them.
+/// The credentials of an interface. Clones share them.
 #[derive(Debug, Clone)]
 pub struct ApiAccess(Arc<RwLock<Arc<ApiCredentials>>>);
 

@@ -69,7 +69,7 @@ impl MetricValues {
     }
 }
 
-/// The unit of the values, which the name ends with.
+/// The unit of the values, with which the name ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricUnit {
     /// Octets.

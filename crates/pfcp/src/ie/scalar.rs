@@ -428,7 +428,7 @@ impl<'a> Ie<'a> for SNssai {
     }
 }
 
-/// The IE that a request failed for, with its contents. Spec: TS 29.244 §8.2.185.
+/// The IE for which a request failed, with its contents. Spec: TS 29.244 §8.2.185.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OffendingIeInformation<'a> {
     /// Its type.

@@ -24,7 +24,7 @@ const HAS_MATCHING: u64 = 1 << 25;
 const HAS_OTHERS: u64 = HAS_MATCHING << 1;
 /// A fast rule names URRs in addition to the session's own one.
 const HAS_URRS: u64 = 1 << 27;
-/// Bits that ports are rotated by, 0 or 16: then the ports that match are an interval.
+/// Bits by which ports are rotated, 0 or 16: then the ports that match are an interval.
 const ROTATION_SHIFT: u32 = 32;
 
 /// Where protocol and family stand in the value that is compared; below them is the remote address.
@@ -36,7 +36,7 @@ const V6: u64 = 1 << 40;
 const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 
 /// One SDF filter in the layout in which workers read it, with the fields for prefetches of the two
-/// fast rules that it selects from.
+/// fast rules from which it selects.
 ///
 /// | word | |
 /// |---|---|
@@ -201,7 +201,7 @@ impl PackedFilter {
         1 + (flags & HAS_OTHERS != 0) as usize
     }
 
-    /// The lines of its fast rules among the published rules that it was compiled with.
+    /// The lines of its fast rules among the published rules that were compiled with it.
     #[must_use]
     pub fn lines<'r>(
         &self,

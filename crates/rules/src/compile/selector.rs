@@ -103,7 +103,7 @@ impl PackedSelector {
         Self { flags, matcher_lines, numbers: FastRuleNumbers(numbers) }
     }
 
-    /// The selector with the matcher of published rules that it was compiled with.
+    /// The selector with the matcher of the published rules that were compiled with it.
     #[must_use]
     pub fn view(self, rules: &PublishedRules, direction: Direction) -> Option<SelectorView<'_>> {
         let matcher = rules.matcher(direction)?;

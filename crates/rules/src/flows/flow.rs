@@ -1,4 +1,4 @@
-//! A flow: the headers of the frames that it applies to, and the actions on these frames.
+//! A flow: the headers that a frame must have, and the actions on the frame.
 
 use adit_types::PortId;
 

@@ -84,7 +84,7 @@ pub struct FlowOffload<C> {
     settle: Nanos,
     usage: Arc<FlowUsage>,
     routes: FlowRoutes,
-    /// The number of the gateway that uplink flows lead to.
+    /// The number of the gateway to which uplink flows lead.
     usual: u8,
     gateways: HashMap<(InterfaceSet, u8), NextHopIndex>,
     hops: HashMap<NextHopIndex, (InterfaceId, MacAddr)>,
@@ -170,7 +170,7 @@ impl<C: FlowCard> FlowOffload<C> {
         Ok(FlowDeparture { interface, station: *station })
     }
 
-    /// The flows of a rule, and the next hop that they lead to.
+    /// The flows of a rule, and the next hop to which they lead.
     fn make(
         &self,
         rule: &OffloadRule<'_>,

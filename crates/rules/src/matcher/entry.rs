@@ -49,7 +49,7 @@ pub(crate) struct FilterEntry {
     pub is_unsure: bool,
 }
 
-/// First and last value of each word that trees split at.
+/// First and last value of each word at which trees split.
 pub(super) type KeyRegion = [(u32, u32); SPLIT_WORDS];
 
 /// All packets.

@@ -1,4 +1,4 @@
-//! Compiled rules against the rules that they come from.
+//! Compiled rules against the rules before their compilation.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
 mod compile;

@@ -13,7 +13,7 @@ use adit_types::{InterfaceSet, SessionIndex, Teid};
 
 use crate::record::{Forwarding, Records};
 
-/// The side of this UPF that a GTP-U tunnel leads to.
+/// The side of this UPF to which a GTP-U tunnel leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum PeerSide {
     /// Towards the UE: destination interface Access.
@@ -32,7 +32,7 @@ struct TunnelPeer {
     interfaces: InterfaceSet,
 }
 
-/// The reference points that a GTP-U peer is at.
+/// The reference points of a GTP-U peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PeerSides {
     /// It is an access network.

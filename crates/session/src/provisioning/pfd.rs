@@ -75,7 +75,7 @@ pub struct ProvidedApplication<'a> {
     pub owner: OwnerId,
     /// Its flow descriptions.
     pub flow_descriptions: &'a [Box<str>],
-    /// These are the PFDs that packets are compared with.
+    /// These PFDs are the ones that packets are compared with.
     pub in_effect: bool,
 }
 

@@ -10,7 +10,7 @@ use adit_types::{Precedence, Qfi};
 pub struct PredefinedRule {
     /// Its name.
     pub name: Box<str>,
-    /// Name of the group that it is activated with.
+    /// Name of the group with which it is activated.
     pub group: Option<Box<str>>,
     /// Counts among the session's PDRs instead of that of the PDR that activates the rule.
     pub precedence: Option<Precedence>,

@@ -18,7 +18,7 @@ packed! {
         pub v6: Option<Ipv6Addr>,
     }
 
-    /// A TEID that we chose, and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
+    /// A TEID that we chose, and the CHOOSE ID for which we chose it. Spec: TS 29.244 §8.2.3.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub struct ChosenFTeid {
         /// The CHOOSE ID; `None` for a TEID of a previous run until a PDR names its CHOOSE ID.

@@ -40,7 +40,7 @@ rule! {
         pub transport_level_marking: Option<u8>,
         /// The reference point through which packets leave.
         pub interface_type: Option<InterfaceType>,
-        /// The traffic endpoint that the traffic in the other direction arrives at.
+        /// The traffic endpoint at which the traffic in the other direction arrives.
         pub linked_endpoint: Option<TrafficEndpointId>,
         /// Where packets go instead of their destination.
         pub redirect: Option<Redirect>,

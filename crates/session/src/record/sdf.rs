@@ -35,7 +35,7 @@ packed! {
     pub struct Sdf {
         /// As the control plane provided it.
         pub spec: SdfSpec,
-        /// The packets that it matches; a reference matches those of the filter that it refers to.
+        /// The packets that it matches. A reference matches those of the filter to which it refers.
         pub filter: PacketFilter,
     }
 }
@@ -85,7 +85,7 @@ impl SdfSpec {
 }
 
 impl Sdf {
-    /// The identifier of the filter of another PDR that this one stands for.
+    /// The identifier of the filter of another PDR for which this one stands.
     #[must_use]
     pub const fn reference(&self) -> Option<u32> {
         let spec = &self.spec;

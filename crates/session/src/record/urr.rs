@@ -152,7 +152,7 @@ packed! {
         pub weight: u64,
     }
 
-    /// Traffic that a quota action does not apply to. Spec: TS 29.244 §7.5.2.4.
+    /// Traffic exempt from a quota action. Spec: TS 29.244 §7.5.2.4.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Exempted {
         /// Service data flows.

@@ -149,8 +149,8 @@ pub(super) fn restored(
     restored
 }
 
-/// Remembers the F-TEIDs that the control plane restores a session with. The request gives them
-/// without the CHOOSE IDs that they were chosen for. Spec: TS 29.244 §8.2.136 (RESTI).
+/// Remembers the F-TEIDs with which the control plane restores a session. The request gives them
+/// without the CHOOSE IDs for which they were chosen. Spec: TS 29.244 §8.2.136 (RESTI).
 pub(super) fn note_restored(records: &mut Records, restored: &[Teid]) {
     records.chosen = restored.iter().map(|&teid| ChosenFTeid { choose_id: None, teid }).collect();
 }

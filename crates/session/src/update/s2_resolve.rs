@@ -326,7 +326,7 @@ fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
     }
 }
 
-/// Checks URRs and the objects that they refer to. The applications that `before` names need no
+/// Checks URRs and the objects to which they refer. The applications that `before` names need no
 /// PFDs.
 fn check_urrs(known: RuleCatalog<'_>, before: &Records, records: &Records) -> Result<(), Refusal> {
     pool::check(&records.urrs)?;
@@ -512,9 +512,8 @@ fn created(
 }
 
 /// Gives every reference by identifier the filter that it refers to.
-///
-/// A bidirectional filter may be defined in both of its PDRs as long as the definitions agree.
-/// Spec: TS 29.244 §8.2.5 (BID).
+/// Gives every reference by identifier the filter to which it refers. A bidirectional filter may be
+/// defined in both of its PDRs as long as the definitions agree. Spec: TS 29.244 §8.2.5 (BID).
 fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
     let mut defined: BTreeMap<u32, PacketFilter> = BTreeMap::new();
     for pdr in &*pdrs {

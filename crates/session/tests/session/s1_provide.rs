@@ -92,7 +92,7 @@ fn qer_update_changes_gates_and_keeps_rates() {
     assert_eq!((qer.mbr, qer.gates, qer.qfi, qer.rqi), (Some(rates), gates, Qfi::new(3), true));
 }
 
-/// The status is of the rate that the QER is created with. Spec: TS 29.244 §8.2.174.
+/// The status refers to the rate with which the QER is created. Spec: TS 29.244 §8.2.174.
 #[test]
 fn packet_rate_that_a_qer_gets_later_begins_afresh() {
     let remaining = PacketAllowance { packets: 3, additional: None };

@@ -18,7 +18,7 @@ use crate::replication::error::ReplicationError;
 /// Where the standby is, and how long to wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicationConfig {
-    /// The address that the standby listens at.
+    /// The address at which the standby listens.
     pub peer: SocketAddr,
     /// The name of the records in the shared store.
     pub name: String,
@@ -50,7 +50,7 @@ struct StandbyConnection {
     /// The next `ADIT.HELLO` has this number: zero at first, and that of the reply if the standby
     /// has groups that were not made here.
     greeting: Option<u64>,
-    /// The last group that the standby needs no command for.
+    /// The last group for which the standby needs no command.
     sent: RecordNumber,
     /// When the last sign of life was sent, and whether it has no reply.
     pinged_at: Nanos,

@@ -367,7 +367,7 @@ fn queue_keeps_what_the_shared_store_has_for_a_standby_that_is_slow() {
     pair.groups.set_durable(RecordNumber(10_000));
     pair.run(20_000);
     assert_eq!((pair.has(), pair.client.connections()), (Some(10_000), 1));
-    // Nothing is sent that nobody waits for.
+    // Nothing is sent unless somebody waits for it.
     pair.note_durable(10_000);
     pair.run(100);
     assert_eq!((pair.has(), pair.client.connections()), (Some(10_000), 1));

@@ -39,7 +39,7 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Commits until nothing waits that there is room for.
+    /// Commits until no group is left for which there is room.
     pub(super) fn commit_all(&mut self) -> Result<(), StoreError> {
         while self.admitted_octets > 0 || !self.copies.lens.is_empty() || self.must_announce {
             let committed = self.commit_some();

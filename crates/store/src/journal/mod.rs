@@ -141,7 +141,7 @@ pub struct Journal<F: Files> {
     tried_commit: u64,
     /// Groups that are not durable.
     groups: GroupQueue,
-    /// The last of them that there is room for, and the octets up to there in a commit.
+    /// The last of them for which there is room, and the octets up to there in a commit.
     admitted: RecordNumber,
     admitted_octets: usize,
     /// Records on their way out of the oldest segment.

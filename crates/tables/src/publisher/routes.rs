@@ -28,7 +28,7 @@ pub(super) struct RoutesWriter {
     list: Vec<Route>,
     /// Our addresses in addition to those of the interfaces.
     own_addrs: Vec<IpAddr>,
-    /// Previous gateways that an offload may still lead to.
+    /// Previous gateways to which an offload may still lead.
     of_offload: Vec<NextHopIndex>,
 }
 

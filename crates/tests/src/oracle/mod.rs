@@ -274,7 +274,7 @@ impl Oracle {
         serving.into_iter().filter(|at| Some(rank(*at)) == best).collect()
     }
 
-    /// The interface, one of `within`, and the station that `addr` is reached through.
+    /// The interface, one of `within`, and the station through which `addr` is reached.
     #[must_use]
     pub fn route(&self, within: &[usize], addr: IpAddr) -> Option<(usize, IpAddr)> {
         let (_, at, station) = self.best_route(within, addr)?;

@@ -19,7 +19,7 @@ pub struct OraclePredefinedRule {
     pub text: &'static str,
     /// It drops; else the FAR of the PDR applies.
     pub drops: bool,
-    /// QoS flow that it marks with.
+    /// QoS flow with which it marks packets.
     pub qfi: Option<u8>,
 }
 

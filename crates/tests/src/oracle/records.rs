@@ -228,7 +228,7 @@ impl OracleSession {
         }
     }
 
-    /// The definition that an SDF filter with nothing but an identifier refers to.
+    /// The definition to which an SDF filter with nothing but an identifier refers.
     pub(super) fn resolve<'a>(&'a self, sdf: &'a SdfSpec) -> &'a SdfSpec {
         let is_definition = |sdf: &&SdfSpec| {
             sdf.flow_description.is_some()

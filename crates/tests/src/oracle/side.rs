@@ -12,7 +12,7 @@ use super::records::OracleSession;
 /// The direction of a packet, by how it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OracleDirection {
-    /// The side that its tunnel leads to; `None` without a tunnel.
+    /// The side to which its tunnel leads; `None` without a tunnel.
     pub tunnel: Option<SourceInterface>,
     /// It travels away from the UE.
     pub from_ue: bool,

@@ -18,9 +18,9 @@ pub type OracleNeighbors = HashMap<(usize, IpAddr), [u8; 6]>;
 pub struct OracleVerdict {
     /// Its outcome.
     pub outcome: OracleOutcome,
-    /// The session that its TEID or address belongs to, as position.
+    /// The session of its TEID or address, as position.
     pub session: Option<usize>,
-    /// The session that it was counted for, as position, direction and octets.
+    /// The session for which it was counted, as position, direction and octets.
     pub counted: Option<(usize, bool, u64)>,
     /// The URRs that measured it, of the session at a position, with direction and octets.
     pub measured: Vec<(usize, UrrId, bool, u64)>,

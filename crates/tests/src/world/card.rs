@@ -24,7 +24,7 @@ pub(super) struct CardSide {
 /// How a world uses its card.
 #[derive(Debug, Clone, Copy)]
 pub struct CardSettings {
-    /// Flows that it has room for.
+    /// Flows for which it has room.
     pub flows: usize,
     /// It refuses one of so many flows at random; zero is none.
     pub refuses_one_in: u32,

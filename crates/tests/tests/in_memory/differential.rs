@@ -45,7 +45,7 @@ struct Coverage {
     would_leave: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
-    /// Sessions that another process went on with.
+    /// Sessions that another process took over.
     restored: usize,
     /// Groups of sessions that got another owner.
     moved: usize,

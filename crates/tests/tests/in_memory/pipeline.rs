@@ -218,7 +218,7 @@ fn hash_of_the_ue_address_chooses_one_worker_for_both_directions_and_owners_send
     assert!(counters[..ROLES.workers()].iter().all(|of| of.taken_over_pkts > 0));
 }
 
-/// The worker that a receiver hands packets from `host` in tunnels to.
+/// The worker to which a receiver hands packets that arrive in tunnels from `host`.
 fn worker_of(host: Ipv4Addr) -> usize {
     let mut hash = [0];
     Toeplitz::new(ToeplitzKey::SYMMETRIC).hash_all(&[host.octets()], &mut hash);

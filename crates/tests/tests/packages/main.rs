@@ -19,7 +19,7 @@ mod update;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test after the other: they share the root that others are copied from, and measure time.
+/// One test after the other: they share the root of which the others have copies, and measure time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

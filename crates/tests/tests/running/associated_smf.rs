@@ -1,4 +1,4 @@
-//! An SMF with an association, in the namespace of the adit that it talks to.
+//! An SMF with an association, in the namespace of its adit.
 #![allow(dead_code, reason = "test programs use a part")]
 
 use std::net::{Ipv4Addr, UdpSocket};

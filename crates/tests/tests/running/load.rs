@@ -102,7 +102,7 @@ pub(crate) struct ReloadTraffic {
     is_stopping: Arc<AtomicBool>,
 }
 
-/// The packets that one end receives: the number of each, and the station that it was sent to.
+/// The packets that one end receives: the number of each, and the station to which it was sent.
 struct LinkReceiver {
     thread: JoinHandle<Vec<(u64, MacAddr)>>,
     count: Arc<AtomicU64>,

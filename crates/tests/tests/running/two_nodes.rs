@@ -11,7 +11,7 @@ use adit_tests::process::{binary, skip_on_this_machine};
 use crate::associated_smf::TestSmf;
 use crate::smf::{self, SessionScript, list};
 
-/// Names the folder that the kernel package is unpacked in, if not that of
+/// Environment variable: the folder with the unpacked kernel package, if not that of
 /// `scripts/install.sh test`.
 const KERNEL_ROOT: &str = "ADIT_TEST_VM_ROOT";
 

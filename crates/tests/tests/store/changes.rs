@@ -177,7 +177,7 @@ impl ChangingSmf {
         let mut asked = 0;
         while !end.exists() {
             let due = u64::try_from(began.elapsed().as_micros()).unwrap() * RATE / 1_000_000;
-            // Requests that the window held back are not made up for.
+            // Requests that the window held back are not sent later.
             while asked < due {
                 asked += 1;
                 if self.open.len() < WINDOW {

@@ -31,9 +31,9 @@ impl ValueScanner {
         Self { scanned: 0, missing: values, announced: values }
     }
 
-    /// The length of the value that `input` starts with; `None` while it is incomplete. Call it
-    /// with the same octets and those that have arrived behind them. After a length it is ready for
-    /// the next value.
+    /// The length of the value at the start of `input`; `None` while it is incomplete. Call it with
+    /// the same octets and those that have arrived behind them. After a length it is ready for the
+    /// next value.
     ///
     /// Cost: complete units are read once.
     ///
@@ -64,7 +64,7 @@ impl ValueScanner {
 }
 
 impl<'a> RespValue<'a> {
-    /// The value that `octets` start with, and the octets behind it; `None` if it is incomplete.
+    /// The value at the start of `octets`, and the octets behind it; `None` if it is incomplete.
     ///
     /// # Errors
     /// The octets are no RESP.

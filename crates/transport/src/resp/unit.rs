@@ -19,7 +19,7 @@ pub(crate) struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// The unit that `input` starts with. It is incomplete if its length exceeds that of `input`.
+    /// The unit at the start of `input`. It is incomplete if its length exceeds that of `input`.
     ///
     /// # Errors
     /// The octets are no RESP.

@@ -125,7 +125,7 @@ impl<Io: PacketIo> UserTcp<Io> {
         })
     }
 
-    /// A socket that the stack has room for.
+    /// A socket, if the stack has room for one.
     fn new_socket(&mut self) -> Result<Socket<'static>, TransportError> {
         let max = self.config.streams_max;
         if self.sockets.iter().count() >= max {

@@ -171,7 +171,7 @@ impl<'a> Crate<'a> {
         items.collect()
     }
 
-    /// The module or item that a path within a module leads to; `None` if it is in another crate.
+    /// The module or item to which a path within a module leads; `None` if it is in another crate.
     fn resolve(&self, from: ModuleIndex, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {

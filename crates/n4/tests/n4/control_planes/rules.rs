@@ -77,7 +77,7 @@ fn tunnel_leaves_where_a_route_leads_and_is_refused_without_one_except_to_the_cp
     let refusal = refused(&mut bench, &modification(4, up_seid, &[tunnel("0a006301")]));
     let wanted = (Cause::RuleCreationModificationFailure, Some(T::OUTER_HEADER_CREATION));
     assert_eq!(refusal, wanted);
-    // Its FAR to the SMF's GTP-U address, which no route leads to.
+    // Its FAR sends to the SMF's GTP-U address, to which no route leads.
     open5gs(&mut bench);
 }
 

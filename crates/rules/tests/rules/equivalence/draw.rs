@@ -30,7 +30,7 @@ pub(super) fn peer_v6() -> Ipv6Addr {
     host_v6(9)
 }
 
-/// Our tunnel that another UPF sends packets to the UE in.
+/// Our tunnel, in which another UPF sends packets to the UE.
 const TEID_OF_UPF: Teid = Teid(9);
 
 const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(20, 0, 0, 1), Ipv4Addr::new(20, 0, 0, 2)];

@@ -22,14 +22,14 @@ pub(super) use walk::Forwarded;
 /// A packet as the fast path recognizes it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UsualPacket {
-    /// The tunnel that it came in; a packet of a data network has none.
+    /// The tunnel in which it arrived; a packet of a data network has none.
     pub tunnel: Option<ArrivedTunnel>,
     /// The interface that it came on.
     pub arrival: InterfaceSet,
     pub flow: FlowSelector,
 }
 
-/// A tunnel that a packet came in.
+/// A tunnel in which a packet arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ArrivedTunnel {
     pub teid: Teid,

@@ -34,7 +34,7 @@ struct MemoryStream {
 #[derive(Debug, Default)]
 struct NetworkState {
     streams: Vec<MemoryStream>,
-    /// The address that a host listens at.
+    /// The address at which a host listens.
     listening: [Option<SocketAddr>; 2],
     is_down: bool,
 }

@@ -37,7 +37,7 @@ fn session(upf: &mut UpfInMemory) -> (smf::SessionScript, Teid) {
     (script, teid)
 }
 
-/// The gateways that a burst of uplink packets leaves to.
+/// The gateways to which a burst of uplink packets leaves.
 fn gateways_of_burst(
     upf: &mut UpfInMemory,
     script: &smf::SessionScript,
