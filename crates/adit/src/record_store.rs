@@ -133,7 +133,7 @@ impl StartRecords {
                     return Ok(Self { source, config, accepts_loss: false });
                 }
                 if config.standby.is_none() {
-                    lease::take(&mut store, shared, accept_loss)?;
+                    lease::take_lease(&mut store, shared, accept_loss)?;
                 }
                 let checked = store.check_records();
                 let recovered = checked.and_then(|()| recover_tail(&mut store, None, accept_loss));

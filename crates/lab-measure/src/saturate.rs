@@ -380,7 +380,7 @@ fn flood(
             found.turns += 1;
             found.full += u64::from(sent == 0);
             for (port, memif) in (0..).map(PortId).zip(&mut ports.memifs) {
-                take(memif, port, stream, &mut found, &mut requests);
+                count_returned(memif, port, stream, &mut found, &mut requests);
             }
         }
         for (port, request) in requests.drain(..) {
@@ -451,7 +451,7 @@ fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut PlanCursor) -
 /// Counts returned frames by length, checks the content of the first of each burst, and keeps the
 /// others as requests.
 #[inline]
-fn take(
+fn count_returned(
     memif: &mut Memif,
     port: PortId,
     stream: &SaturationStream,
@@ -467,7 +467,7 @@ fn take(
             found.forwarded += 1;
         } else {
             found.others += 1;
-            keep(memif.packet(index), port, requests);
+            keep_request(memif.packet(index), port, requests);
         }
     }
     let first = memif.packet(0).filter(|frame| frame.len() == stream.len_back);
@@ -479,7 +479,7 @@ fn take(
 
 /// Keeps a frame that may be a request, while there is room; targets repeat unanswered requests.
 #[cold]
-fn keep(frame: Option<&[u8]>, port: PortId, requests: &mut Requests) {
+fn keep_request(frame: Option<&[u8]>, port: PortId, requests: &mut Requests) {
     if let Some(frame) = frame.filter(|frame| frame.len() <= PACKET_LEN_MAX)
         && requests.len() < REQUESTS_MAX
     {

@@ -342,12 +342,12 @@ impl LabSmfState {
                 encode(&mut out, None, sequence, &HeartbeatResponse::new(self.started))
             }
             MessageType::NODE_REPORT_REQUEST => {
-                self.keep(sequence, datagram);
+                self.keep_report(sequence, datagram);
                 let body = NodeReportResponse::new(self.identity.node_id(), Cause::RequestAccepted);
                 encode(&mut out, None, sequence, &body)
             }
             MessageType::SESSION_REPORT_REQUEST => {
-                self.keep(sequence, datagram);
+                self.keep_report(sequence, datagram);
                 let at = raw.header.seid.and_then(|ours| usize::try_from(ours.0).ok());
                 let theirs = at.and_then(|at| self.up_seids().get(at.checked_sub(1)?).copied());
                 let body = SessionReportResponse::new(Cause::RequestAccepted);
@@ -360,7 +360,7 @@ impl LabSmfState {
         }
     }
 
-    fn keep(&self, sequence: u32, datagram: &[u8]) {
+    fn keep_report(&self, sequence: u32, datagram: &[u8]) {
         if self.keeps_reports {
             self.inbox.put(sequence, datagram);
         }

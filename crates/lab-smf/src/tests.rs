@@ -48,7 +48,7 @@ fn config(count: u32, profile: SessionProfile) -> SessionsConfig {
     }
 }
 
-fn plain(count: u32) -> SessionsConfig {
+fn plain_sessions(count: u32) -> SessionsConfig {
     config(count, SessionProfile { qfi: Some(9), urrs: 1, ..SessionProfile::default() })
 }
 
@@ -169,7 +169,7 @@ fn with_upf<T>(
 #[test]
 fn sessions_are_established_and_deleted_though_requests_are_lost() {
     let ((sessions, established, deleted), upf) = with_upf(None, None, None, |smf| {
-        let (sessions, established) = smf.establish_all(&plain(100), || Ok(())).unwrap();
+        let (sessions, established) = smf.establish_all(&plain_sessions(100), || Ok(())).unwrap();
         smf.answer_in_background().unwrap();
         (sessions, established, smf.delete_all(|| Ok(())).unwrap())
     });
@@ -181,12 +181,12 @@ fn sessions_are_established_and_deleted_though_requests_are_lost() {
 #[test]
 fn refusal_ends_the_procedure_and_names_session_and_cause_unless_it_is_counted() {
     let (error, _) =
-        with_upf(Some(41), None, None, |smf| smf.establish_all(&plain(100), || Ok(())));
+        with_upf(Some(41), None, None, |smf| smf.establish_all(&plain_sessions(100), || Ok(())));
     let text = format!("{:#}", error.unwrap_err());
     assert!(text.starts_with("session 40: the UPF refused a PFCP Session Est"), "{text}");
     let (report, upf) = with_upf(Some(41), None, None, |smf| {
         let mut sessions = UpfSessionIds::default();
-        smf.establish_range(&plain(60), 0..60, &mut sessions, || Ok(())).unwrap()
+        smf.establish_range(&plain_sessions(60), 0..60, &mut sessions, || Ok(())).unwrap()
     });
     assert_eq!((report.count, report.failed, upf.sessions.len()), (60, 1, 59));
     assert!(report.first_failure.unwrap().starts_with("session 40: "));
@@ -208,8 +208,9 @@ fn node_id_is_the_address_or_the_given_one() {
 
 #[test]
 fn rate_of_requests_is_kept() {
-    let (report, _) =
-        with_upf(None, None, Some(500), |smf| smf.establish_all(&plain(30), || Ok(())).unwrap().1);
+    let (report, _) = with_upf(None, None, Some(500), |smf| {
+        smf.establish_all(&plain_sessions(30), || Ok(())).unwrap().1
+    });
     // The first request is due at once.
     assert!(report.duration_ns >= 29 * 2_000_000, "{report:?}");
 }
@@ -235,7 +236,7 @@ fn profile_gives_each_session_its_rules() {
 fn sessions_have_the_rules_of_their_place() {
     let rates = |rate_qers| SessionProfile { rate_qers, ..SessionProfile::default() };
     let profiles = vec![(2, rates(3)), (1, rates(1))];
-    let config = SessionsConfig { profiles, ..plain(4) };
+    let config = SessionsConfig { profiles, ..plain_sessions(4) };
     let (sessions, upf) =
         with_upf(None, None, None, |smf| smf.establish_all(&config, || Ok(())).unwrap().0);
     let qers = sessions.up_seids.iter().map(|up| upf.sessions[&(up - 1000)].rules[1]);
@@ -293,7 +294,7 @@ fn with_establishment<T>(
 fn network_instances_stand_in_pdrs_and_fars_as_encoded() {
     let octets = |name| InstanceEncoding::Dns.octets(name).ok();
     let network_instances = [octets("access"), octets("sgi.example")];
-    with_establishment(&SessionsConfig { network_instances, ..plain(1) }, |request| {
+    with_establishment(&SessionsConfig { network_instances, ..plain_sessions(1) }, |request| {
         let access = Some(NetworkInstance(b"\x06access"));
         let core = Some(NetworkInstance(b"\x03sgi\x07example"));
         let pdis = request.create_pdrs.iter().map(|pdr| pdr.pdi.network_instance);
@@ -340,7 +341,7 @@ fn real_profile_has_the_rules_of_control_planes() {
 /// Runs a pattern with the last 40 of 60 sessions until 300 requests are answered.
 fn churn(pattern: ChurnPattern) -> (ProcedureReport, MockUpf) {
     with_upf(None, None, None, |smf| {
-        let config = plain(60);
+        let config = plain_sessions(60);
         let (sessions, _) = smf.establish_all(&config, || Ok(())).unwrap();
         smf.wait_for_answers().unwrap();
         let idle = Duration::from_millis(1);

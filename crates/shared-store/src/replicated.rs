@@ -56,7 +56,7 @@ where
         ReplicatedFigures::new(self, self.store().figures())
     }
 
-    fn keep(&mut self) -> Result<(), StoreError> {
+    fn keep_hold(&mut self) -> Result<(), StoreError> {
         self.maintain().map(|_| ())
     }
 

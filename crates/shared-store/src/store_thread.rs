@@ -73,7 +73,7 @@ pub trait ThreadStore: RecordStore + Send + 'static {
     ///
     /// # Errors
     /// The store is lost, or cannot be used now.
-    fn keep(&mut self) -> Result<(), StoreError> {
+    fn keep_hold(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -418,7 +418,7 @@ impl<S: ThreadStore> StoreThread<S> {
             reading.sort_all();
             while reading.is_pending() {
                 // A failed upkeep is tried again soon.
-                if let Err(StoreError::Fenced { .. }) = self.store.keep() {
+                if let Err(StoreError::Fenced { .. }) = self.store.keep_hold() {
                     return;
                 }
                 if self.state.is_ending.load(Ordering::Acquire) {

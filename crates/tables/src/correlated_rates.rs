@@ -71,7 +71,7 @@ struct NumberedRate {
 
 impl CorrelatedRateNumbers {
     /// Counts a QER that names a rate, and returns its number. `None` if there are too many rates.
-    pub(crate) fn take(
+    pub(crate) fn acquire(
         &mut self,
         table: &CorrelatedRateTable,
         id: CorrelatedRateId,
@@ -162,10 +162,10 @@ mod tests {
         let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateNumbers::default());
         let other_cp = CorrelatedRateId { cp: 2, ..ID };
         assert!(table.get(0, Direction::Uplink).is_none());
-        let first = numbers.take(&table, ID).unwrap();
-        assert_eq!(numbers.take(&table, ID), Some(first));
-        assert_ne!(numbers.take(&table, other_cp), Some(first));
-        assert_eq!(numbers.take(&table, CorrelatedRateId { cp: 3, ..ID }), None, "no room");
+        let first = numbers.acquire(&table, ID).unwrap();
+        assert_eq!(numbers.acquire(&table, ID), Some(first));
+        assert_ne!(numbers.acquire(&table, other_cp), Some(first));
+        assert_eq!(numbers.acquire(&table, CorrelatedRateId { cp: 3, ..ID }), None, "no room");
         let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Policed);
         let now = Nanos::from_secs(1);
         let uplink = table.get(first, Direction::Uplink).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!((numbers.number(ID), uplink.users()), (Some(first), 1));
         numbers.release(&table, ID);
         assert_eq!((numbers.number(ID), uplink.users()), (None, 0));
-        assert_eq!(numbers.take(&table, CorrelatedRateId { cp: 3, ..ID }), Some(first));
+        assert_eq!(numbers.acquire(&table, CorrelatedRateId { cp: 3, ..ID }), Some(first));
         assert!(uplink.bucket(limit, now).is_open(limit, now), "it begins anew");
     }
 
@@ -187,7 +187,7 @@ mod tests {
         const ROUNDS: u64 = if cfg!(miri) { 3 } else { 2000 };
         const LEN: u16 = 1500;
         let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateNumbers::default());
-        let number = numbers.take(&table, ID).unwrap();
+        let number = numbers.acquire(&table, ID).unwrap();
         // An octet takes 80 ns, exactly; the depth is a whole number of its units.
         let depth = Nanos(160 << 16);
         let limit = RateLimit::new(BitRate::from_kbps(100_000), depth, Excess::Shaped);

@@ -547,7 +547,7 @@ impl Publisher {
     fn take_correlated_rates(&mut self, rules: &mut SessionRules) {
         for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
             let Some(id) = meter.correlated_rate else { continue };
-            if self.correlated_rates.take(self.tables.meters.correlated_rates(), id).is_none() {
+            if self.correlated_rates.acquire(self.tables.meters.correlated_rates(), id).is_none() {
                 meter.correlated_rate = None;
                 self.counters.correlated_rates_refused += 1;
             }

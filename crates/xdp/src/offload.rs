@@ -66,7 +66,7 @@ fn ue_key(domain: DomainId, addr: u64, version: u64) -> [u8; 16] {
 
 impl XdpOffload {
     /// Keeps programs attached as long as the offload lives.
-    pub fn keep(&mut self, programs: Vec<XdpProgram>) {
+    pub fn keep_attached(&mut self, programs: Vec<XdpProgram>) {
         self.programs.extend(programs);
     }
 

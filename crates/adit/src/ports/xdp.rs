@@ -84,7 +84,7 @@ fn attach(
         }
         return Err(error.into());
     }
-    offload.keep(programs);
+    offload.keep_attached(programs);
     Ok(Box::new(offload))
 }
 

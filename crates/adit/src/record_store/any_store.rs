@@ -170,7 +170,7 @@ impl ThreadStore for AnyStore {
         }
     }
 
-    fn keep(&mut self) -> Result<(), StoreError> {
+    fn keep_hold(&mut self) -> Result<(), StoreError> {
         match &self.of_kind {
             StoreOfKind::Journal(_) => Ok(()),
             _ => self.maintain().map(|_| ()),

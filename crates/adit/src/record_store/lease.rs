@@ -67,7 +67,7 @@ pub(crate) fn client(
 ///
 /// # Errors
 /// Another adit prolongs the lease, or no server can be used.
-pub(crate) fn take(
+pub(crate) fn take_lease(
     store: &mut SharedStoreClient,
     settings: &SharedStoreSettings,
     accept_loss: bool,

@@ -298,7 +298,7 @@ fn take_item(taps: &mut [Option<HubTap>], record: &mut Vec<TapItem>, item: TapIt
             let Some(TapItem::Packet(packet)) = record.first() else { return };
             for (id, place) in (0..).map(TapId).zip(taps) {
                 if let Some(tap) = place.as_mut().filter(|_| packet.taps.contains(id)) {
-                    tap.tell(record.clone());
+                    tap.send_record(record.clone());
                 }
             }
         }
@@ -308,7 +308,7 @@ fn take_item(taps: &mut [Option<HubTap>], record: &mut Vec<TapItem>, item: TapIt
 
 impl HubTap {
     /// Passes a record on to the client.
-    fn tell(&mut self, record: Vec<TapItem>) {
+    fn send_record(&mut self, record: Vec<TapItem>) {
         if self.why.is_some() {
             return;
         }

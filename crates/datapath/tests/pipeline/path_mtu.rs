@@ -49,7 +49,7 @@ fn told_v6(mtu: u32, quote: &[u8]) -> Vec<u8> {
     packet.payload(&message[..len]).build()
 }
 
-fn tell(scene: &mut PipelineFixture, frame: &[u8]) -> Vec<WorkerEvent> {
+fn events_of(scene: &mut PipelineFixture, frame: &[u8]) -> Vec<WorkerEvent> {
     scene.io.inject(N3, frame);
     scene.step();
     scene.take_events()
@@ -67,13 +67,13 @@ fn router_that_quotes_a_packet_of_ours_is_reported_with_its_mtu() {
     // The next plateau below its length, from a router that says none; and no less than hosts
     // believe.
     for (said, reported) in [(1400, 1400), (0, 1492), (68, 552)] {
-        let events = tell(&mut scene, &told_v4(said, &packet));
+        let events = events_of(&mut scene, &told_v4(said, &packet));
         assert_eq!(events, [narrowed(GNB, ROUTER, reported)], "{said}");
     }
     // A quote of a router that changed the fields that routers change, up to the TEID.
     let mut quote = packet[..20 + 16].to_vec();
     (quote[1], quote[8], quote[10]) = (0x03, 1, 0x55);
-    assert_eq!(tell(&mut scene, &told_v4(1300, &quote)), [narrowed(GNB, ROUTER, 1300)]);
+    assert_eq!(events_of(&mut scene, &told_v4(1300, &quote)), [narrowed(GNB, ROUTER, 1300)]);
     assert_eq!(scene.punted(PuntReason::PathMtu), 4);
 }
 
@@ -113,7 +113,7 @@ fn messages_about_tunnels_over_ipv6_are_distinguished_by_the_least_mtu() {
     let mut scene = PipelineFixture::with(over_v6());
     scene.resolve(IF_N3, GNB_V6, GNB_MAC);
     let packet = sent_into_tunnel(&mut scene, 1500 - OUTER_V6);
-    assert_eq!(tell(&mut scene, &told_v6(1280, &packet)), [narrowed(GNB_V6, ROUTER_V6, 1280)]);
+    assert_eq!(events_of(&mut scene, &told_v6(1280, &packet)), [narrowed(GNB_V6, ROUTER_V6, 1280)]);
     for said in [1279, 0, 1500, 1 << 16 | 1400] {
         scene.assert_drops(N3, &told_v6(said, &packet), DropReason::IcmpQuoteUnknown);
     }
@@ -126,7 +126,8 @@ fn messages_about_tunnels_over_ipv6_are_distinguished_by_the_least_mtu() {
 fn reports_of_one_peer_are_limited() {
     let mut scene = PipelineFixture::new();
     let packet = sent_into_tunnel(&mut scene, 1500 - OUTER);
-    let events: usize = (0..200).map(|_| tell(&mut scene, &told_v4(1400, &packet)).len()).sum();
+    let events: usize =
+        (0..200).map(|_| events_of(&mut scene, &told_v4(1400, &packet)).len()).sum();
     assert!((1..200).contains(&events), "{events}");
     assert_eq!(scene.punted(PuntReason::PathMtu), 200);
 }

@@ -78,7 +78,7 @@ fn drive(
     if let Some(dashboard) = dashboard {
         let Network { topology, .. } = &*steps.network;
         let _iperf = start_iperf_server(&topology.dn, steps.network.dir(), stop)?;
-        keep(&steps, dashboard, stop)?;
+        serve_until_signal(&steps, dashboard, stop)?;
     }
     // With --keep, Ctrl-C starts the final steps and checks instead of skipping them.
     let until_done = if arguments.keep { Stop::default() } else { stop.clone() };
@@ -87,7 +87,7 @@ fn drive(
 }
 
 /// Prints how to use the UEs and the dashboard, and waits for a signal.
-fn keep(steps: &DemoSteps<'_>, dashboard: &DemoDashboard, stop: &Stop) -> Result<()> {
+fn serve_until_signal(steps: &DemoSteps<'_>, dashboard: &DemoDashboard, stop: &Stop) -> Result<()> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let upf = &steps.network.topology.upf;

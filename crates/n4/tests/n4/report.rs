@@ -71,7 +71,7 @@ const ALL: ApplyAction =
     ApplyAction::BUFF.union(ApplyAction::NOCP).union(ApplyAction::BDPN).union(ApplyAction::DDPN);
 
 impl Bench {
-    fn tell(&mut self, event: WorkerEvent) -> Vec<Transmit> {
+    fn handle_event(&mut self, event: WorkerEvent) -> Vec<Transmit> {
         self.node.handle_event(self.now, event);
         self.sent()
     }
@@ -91,7 +91,7 @@ fn pdrs(request: &Transmit) -> Vec<u16> {
 #[test]
 fn downlink_data_is_reported_to_the_cp_f_seid_with_pdr_and_service_information() {
     let (mut bench, up_seid) = bench();
-    let sent = bench.tell(data_on(up_seid, 2));
+    let sent = bench.handle_event(data_on(up_seid, 2));
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].to, smf(10));
     assert_eq!(raw(&sent[0].bytes).header.seid, Some(Seid(0xc1)));
@@ -112,7 +112,7 @@ fn report_goes_to_a_changed_cp_f_seid() {
         smf(10),
         &modify_with(3, up_seid, |body| body.cp_f_seid = Some(FSeid::new(Seid(0xc2), elsewhere))),
     );
-    let sent = bench.tell(data_on(up_seid, 2));
+    let sent = bench.handle_event(data_on(up_seid, 2));
     assert_eq!(sent[0].to, SocketAddr::new(elsewhere, 8805));
     assert_eq!(raw(&sent[0].bytes).header.seid, Some(Seid(0xc2)));
     bench.respond(smf(10), &sent[0], Cause::RequestAccepted);
@@ -124,9 +124,9 @@ fn report_goes_to_a_changed_cp_f_seid() {
 #[test]
 fn one_report_is_in_flight_and_the_rest_leaves_together_after_its_response() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
+    let first = bench.handle_event(data_on(up_seid, 2));
     for pdr in [3, 4, 3] {
-        assert_eq!(bench.tell(data_on(up_seid, pdr)), []);
+        assert_eq!(bench.handle_event(data_on(up_seid, pdr)), []);
     }
     assert_eq!(bench.node.counters().scalars.notifications_spared, 1);
     let second = bench.respond(smf(10), &first[0], Cause::RequestAccepted);
@@ -135,19 +135,19 @@ fn one_report_is_in_flight_and_the_rest_leaves_together_after_its_response() {
     assert_eq!(bench.respond(smf(10), &second[0], Cause::RequestAccepted), []);
     assert_eq!(bench.respond(smf(10), &second[0], Cause::RequestAccepted), []);
     assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
-    let third = bench.tell(data_on(up_seid, 5));
+    let third = bench.handle_event(data_on(up_seid, 5));
     assert_eq!(pdrs(&third[0]), [5]);
 }
 
 #[test]
 fn reports_of_different_data_status_leave_in_different_requests() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
+    let first = bench.handle_event(data_on(up_seid, 2));
     for delivery in [DataDelivery::Buffered, DataDelivery::Discarded] {
         let (pdr, delivery) = (PdrId(3), Some(delivery));
         let event =
             WorkerEvent::DownlinkData { session: up_seid, pdr, dscp: None, qfi: None, delivery };
-        assert_eq!(bench.tell(event), []);
+        assert_eq!(bench.handle_event(event), []);
     }
     let second = bench.respond(smf(10), &first[0], Cause::RequestAccepted);
     let third = bench.respond(smf(10), &second[0], Cause::RequestAccepted);
@@ -162,8 +162,8 @@ fn reports_of_different_data_status_leave_in_different_requests() {
 #[test]
 fn report_without_response_is_retransmitted_and_then_lost_and_the_next_leaves() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
-    bench.tell(data_on(up_seid, 3));
+    let first = bench.handle_event(data_on(up_seid, 2));
+    bench.handle_event(data_on(up_seid, 3));
     let until = Nanos(T1.0 * u64::from(N1 + 1));
     let sent = bench.run_until(until + Nanos::from_secs(1));
     let reports: Vec<_> = sent
@@ -182,7 +182,7 @@ fn report_without_response_is_retransmitted_and_then_lost_and_the_next_leaves() 
 #[test]
 fn report_in_flight_ends_with_its_session() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
+    let first = bench.handle_event(data_on(up_seid, 2));
     bench.answer(smf(10), &delete(3, up_seid));
     assert_eq!(bench.run_until(T1), [], "no retransmission");
     bench.respond(smf(10), &first[0], Cause::RequestAccepted);
@@ -192,8 +192,8 @@ fn report_in_flight_ends_with_its_session() {
 #[test]
 fn cause_65_in_a_response_removes_the_session() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
-    bench.tell(data_on(up_seid, 3));
+    let first = bench.handle_event(data_on(up_seid, 2));
+    bench.handle_event(data_on(up_seid, 3));
     bench.node.handle_datagram(
         bench.now,
         smf(10),
@@ -208,18 +208,18 @@ fn cause_65_in_a_response_removes_the_session() {
     assert_eq!(bench.sent(), []);
     assert_eq!(bench.node.store().len(), 0);
     assert_eq!(bench.node.counters().scalars.sessions_removed_unknown_to_peer, 1);
-    assert_eq!(bench.tell(data_on(up_seid, 2)), []);
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)), []);
     assert_eq!(bench.node.counters().scalars.reports_of_gone_sessions, 1);
 }
 
 #[test]
 fn other_refusal_is_counted_and_the_session_stays() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
+    let first = bench.handle_event(data_on(up_seid, 2));
     bench.respond(smf(10), &first[0], Cause::RequestRejected);
     assert_eq!(bench.node.counters().scalars.reports_refused, 1);
     assert_eq!(bench.node.store().len(), 1);
-    assert_eq!(bench.tell(data_on(up_seid, 3)), [], "a pause");
+    assert_eq!(bench.handle_event(data_on(up_seid, 3)), [], "a pause");
     let sent = reports(&bench.run_until(bench.now + Nanos::from_secs(1)));
     assert_eq!(sent.iter().map(pdrs).collect::<Vec<_>>(), [[3]]);
 }
@@ -286,9 +286,9 @@ impl Bench {
 fn downlink_data_report_that_is_not_delivered_is_repeated_with_the_next_packet() {
     for reaction in REACTIONS {
         let (mut bench, up_seid) = bench();
-        let first = bench.tell(data_on(up_seid, 2));
+        let first = bench.handle_event(data_on(up_seid, 2));
         assert_eq!(reports(&bench.react(&first[0], reaction)), [], "{reaction:?}");
-        let next = bench.tell(data_on(up_seid, 2));
+        let next = bench.handle_event(data_on(up_seid, 2));
         let waits = reports(&bench.run_until(bench.now + Nanos::from_secs(1)));
         let repeated: Vec<_> = next.iter().chain(&waits).map(pdrs).collect();
         let expected: &[_] = if reaction.delivers() { &[] } else { &[[2]] };
@@ -300,7 +300,7 @@ fn downlink_data_report_that_is_not_delivered_is_repeated_with_the_next_packet()
 fn downlink_data_report_is_repeated_when_an_update_asks_for_it_while_packets_wait() {
     for reaction in REACTIONS {
         let (mut bench, up_seid) = bench();
-        let first = bench.tell(data_on(up_seid, 2));
+        let first = bench.handle_event(data_on(up_seid, 2));
         bench.react(&first[0], reaction);
         bench.run_until(bench.now + Nanos::from_secs(1));
         // The same action as before: nothing changes for packets.
@@ -309,7 +309,7 @@ fn downlink_data_report_is_repeated_when_an_update_asks_for_it_while_packets_wai
         assert_eq!(answered, MessageType::SESSION_MODIFICATION_RESPONSE);
         let repeated = reports(&bench.run_until(bench.now));
         assert_eq!(repeated.iter().map(pdrs).collect::<Vec<_>>(), [[2]], "{reaction:?}");
-        assert_eq!(bench.tell(data_on(up_seid, 2)), [], "once");
+        assert_eq!(bench.handle_event(data_on(up_seid, 2)), [], "once");
     }
 }
 
@@ -318,7 +318,7 @@ fn update_that_asks_for_reports_leads_to_none_when_no_packet_waits_or_is_asked_f
     let (forward, quiet) = (ApplyAction::FORW, ApplyAction::BUFF);
     for (before, after) in [(forward, ALL), (quiet, quiet), (quiet, forward)] {
         let (mut bench, up_seid) = bench();
-        let first = bench.tell(data_on(up_seid, 2));
+        let first = bench.handle_event(data_on(up_seid, 2));
         bench.respond(smf(10), &first[0], Cause::RequestAccepted);
         bench.answer(smf(10), &act(3, up_seid, before));
         bench.run_until(bench.now);
@@ -328,7 +328,7 @@ fn update_that_asks_for_reports_leads_to_none_when_no_packet_waits_or_is_asked_f
     }
     // Nothing waits after DROBU either.
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
+    let first = bench.handle_event(data_on(up_seid, 2));
     bench.respond(smf(10), &first[0], Cause::RequestAccepted);
     let drop_buffered = modify_with(3, up_seid, |body| {
         body.pfcp_sm_req_flags = Some(PfcpSmReqFlags::DROBU);
@@ -336,7 +336,7 @@ fn update_that_asks_for_reports_leads_to_none_when_no_packet_waits_or_is_asked_f
     bench.answer(smf(10), &drop_buffered);
     bench.answer(smf(10), &act(4, up_seid, ALL));
     assert_eq!(reports(&bench.run_until(bench.now)), []);
-    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1, "the next packet");
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)).len(), 1, "the next packet");
 }
 
 #[test]
@@ -348,9 +348,9 @@ fn error_indication_report_that_is_not_delivered_is_repeated_with_the_next_one()
             peer: GNB.into(),
             teid: SessionScript::new(7, 7).gnb_teid,
         };
-        let first = bench.tell(event);
+        let first = bench.handle_event(event);
         assert_eq!(reports(&bench.react(&first[0], reaction)), [], "{reaction:?}");
-        let next = bench.tell(event);
+        let next = bench.handle_event(event);
         let waits = reports(&bench.run_until(bench.now + Nanos::from_secs(1)));
         assert_eq!(next.len() + waits.len(), 1, "{reaction:?}");
     }
@@ -361,10 +361,10 @@ fn error_indication_report_that_is_not_delivered_is_repeated_with_the_next_one()
 fn reports_that_are_not_delivered_have_pauses_that_double_up_to_a_minute() {
     let heartbeat_interval = Nanos::from_secs(100_000);
     let (mut bench, up_seid) = bench_of(NodeConfig { heartbeat_interval, ..config() }, 0);
-    let mut sent = bench.tell(data_on(up_seid, 2));
+    let mut sent = bench.handle_event(data_on(up_seid, 2));
     for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
         bench.respond(smf(10), &sent[0], Cause::EntityInCongestion);
-        bench.tell(data_on(up_seid, 2));
+        bench.handle_event(data_on(up_seid, 2));
         let due = bench.now + Nanos::from_secs(seconds);
         let early = reports(&bench.run_until(due - Nanos(1)));
         assert_eq!(early, [], "{seconds}");
@@ -374,15 +374,15 @@ fn reports_that_are_not_delivered_have_pauses_that_double_up_to_a_minute() {
     bench.respond(smf(10), &sent[0], Cause::RequestAccepted);
     bench.answer(smf(10), &act(3, up_seid, ApplyAction::FORW));
     bench.answer(smf(10), &act(4, up_seid, ALL));
-    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1, "no pause after an acceptance");
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)).len(), 1, "no pause after an acceptance");
 }
 
 #[test]
 fn many_items_leave_in_requests_of_bounded_size() {
     let (mut bench, up_seid) = bench();
-    let mut request = bench.tell(data_on(up_seid, 2));
+    let mut request = bench.handle_event(data_on(up_seid, 2));
     for pdr in 3..=40 {
-        assert_eq!(bench.tell(data_on(up_seid, pdr)), []);
+        assert_eq!(bench.handle_event(data_on(up_seid, pdr)), []);
     }
     let mut reported = Vec::new();
     loop {
@@ -397,26 +397,26 @@ fn many_items_leave_in_requests_of_bounded_size() {
 #[test]
 fn data_is_reported_once_until_its_far_is_activated_again() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
+    let first = bench.handle_event(data_on(up_seid, 2));
     bench.respond(smf(10), &first[0], Cause::RequestAccepted);
-    assert_eq!(bench.tell(data_on(up_seid, 2)), []);
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)), []);
     bench.answer(smf(10), &act(3, up_seid, ApplyAction::FORW));
-    assert_eq!(bench.tell(data_on(up_seid, 2)), [], "a late event of rules that are gone");
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)), [], "a late event of rules that are gone");
     bench.answer(smf(10), &act(4, up_seid, ALL));
-    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1);
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)).len(), 1);
     assert_eq!(bench.node.counters().scalars.notifications_spared, 2);
 }
 
 #[test]
 fn bar_delays_the_report_which_is_spared_when_data_flows_again() {
     let (mut bench, up_seid) = bench_with(4);
-    assert_eq!(bench.tell(data_on(up_seid, 2)), []);
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)), []);
     assert_eq!(bench.node.poll_timeout(), Some(Nanos::from_millis(200)));
     assert_eq!(bench.run_until(Nanos::from_millis(199)), []);
     let sent = bench.run_until(Nanos::from_millis(200));
     assert_eq!(pdrs(&sent[0]), [2]);
     bench.respond(smf(10), &sent[0], Cause::RequestAccepted);
-    bench.tell(data_on(up_seid, 3));
+    bench.handle_event(data_on(up_seid, 3));
     bench.answer(smf(10), &act(3, up_seid, ApplyAction::FORW));
     assert_eq!(bench.run_until(Nanos::from_secs(1)), []);
 }
@@ -424,7 +424,7 @@ fn bar_delays_the_report_which_is_spared_when_data_flows_again() {
 #[test]
 fn response_changes_the_bar_and_drops_what_is_buffered() {
     let (mut bench, up_seid) = bench();
-    let request = bench.tell(data_on(up_seid, 2));
+    let request = bench.handle_event(data_on(up_seid, 2));
     let mut bar = UpdateBar::new(BarId(1));
     bar.suggested_buffering_packets_count = Some(SuggestedBufferingPacketsCount(3));
     let mut body = SessionReportResponse::new(Cause::RequestAccepted);
@@ -443,7 +443,7 @@ fn response_changes_the_bar_and_drops_what_is_buffered() {
 fn response_with_what_we_do_not_offer_is_counted_and_changes_nothing() {
     let (mut bench, up_seid) = bench();
     let before = bench.node.store().clone();
-    let request = bench.tell(data_on(up_seid, 2));
+    let request = bench.handle_event(data_on(up_seid, 2));
     let mut bar = UpdateBar::new(BarId(9));
     bar.downlink_data_notification_delay = Some(DownlinkDataNotificationDelay(1));
     bar.dl_buffering_duration = Some(DlBufferingDuration(Timer::from_secs(2)));
@@ -463,11 +463,11 @@ fn respond_with_bar(bench: &mut Bench, up_seid: Seid, request: &Transmit, bar: U
 /// Buffering for `timer` begins, after data was reported.
 fn bench_buffering_for(timer: Timer) -> (Bench, Seid) {
     let (mut bench, up_seid) = bench();
-    let request = bench.tell(data_on(up_seid, 2));
+    let request = bench.handle_event(data_on(up_seid, 2));
     let mut bar = UpdateBar::new(BarId(1));
     bar.dl_buffering_duration = Some(DlBufferingDuration(timer));
     respond_with_bar(&mut bench, up_seid, &request[0], bar);
-    assert_eq!(bench.tell(data_on(up_seid, 2)), [], "told before");
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)), [], "told before");
     (bench, up_seid)
 }
 
@@ -484,7 +484,7 @@ fn buffering_duration_that_is_over_discards_buffered_packets_and_the_next_one_is
     let (_, delta) = bench.node.poll_delta().unwrap();
     assert_eq!(delta.rules.unwrap().buffer_epoch, 1);
     assert!(bench.node.poll_delta().is_none());
-    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1);
+    assert_eq!(bench.handle_event(data_on(up_seid, 2)).len(), 1);
     assert_eq!(bench.node.counters().scalars.buffering_durations_ended, 1);
 }
 
@@ -561,11 +561,11 @@ fn end_marker_is_commanded_before_the_change_that_leaves_the_tunnel() {
 #[test]
 fn deletion_and_release_give_up_reports_in_flight() {
     let (mut bench, up_seid) = bench();
-    bench.tell(data_on(up_seid, 2));
+    bench.handle_event(data_on(up_seid, 2));
     bench.answer(smf(10), &delete(3, up_seid));
     let other = bench.session(smf(10), 4, &SessionScript::new(0xc2, 2));
     bench.answer(smf(10), &act(6, other, ALL));
-    assert_eq!(bench.tell(data_on(other, 2)).len(), 1);
+    assert_eq!(bench.handle_event(data_on(other, 2)).len(), 1);
     bench.answer(smf(10), &release(5, Ipv4Addr::new(192, 0, 2, 10)));
     assert_eq!(bench.run_until(Nanos::from_secs(60)), []);
     assert_eq!(bench.node.counters().scalars.own_retransmissions, 0);
@@ -574,7 +574,7 @@ fn deletion_and_release_give_up_reports_in_flight() {
 #[test]
 fn malformed_response_is_discarded_and_the_report_repeated() {
     let (mut bench, up_seid) = bench();
-    let first = bench.tell(data_on(up_seid, 2));
+    let first = bench.handle_event(data_on(up_seid, 2));
     let mut bytes = encode(
         Some(up_seid),
         raw(&first[0].bytes).header.sequence,

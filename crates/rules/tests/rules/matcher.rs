@@ -125,11 +125,11 @@ fn pdr() -> impl Strategy<Value = PdrEntry> {
         ue_networks,
         qfis,
         sdf: sdf.into(),
-        ..plain()
+        ..plain_pdr()
     })
 }
 
-fn plain() -> PdrEntry {
+fn plain_pdr() -> PdrEntry {
     PdrEntry {
         id: PdrId(1),
         precedence: Precedence(1),
@@ -245,7 +245,7 @@ proptest! {
         flows in vec(host_packet(), 200),
     ) {
         let mut pdrs: Vec<PdrEntry> =
-            filters.chunks(9).map(|some| PdrEntry { sdf: some.iter().cloned().collect(), ..plain() }).collect();
+            filters.chunks(9).map(|some| PdrEntry { sdf: some.iter().cloned().collect(), ..plain_pdr() }).collect();
         let at = at.min(pdrs.len());
         pdrs.splice(at..at, odd);
         check(&pdrs, &flows)?;
@@ -258,7 +258,11 @@ fn each_of_many_pdrs_with_equal_filters_is_tried_once_and_in_order() {
     let udp = PacketFilter { protocol: Some(17), ..PacketFilter::ANY };
     let pdr = |number: u32| {
         let filters = usize::try_from(1 + number % 5).unwrap();
-        PdrEntry { teid: Some(Teid(number + 1)), sdf: vec![udp.clone(); filters].into(), ..plain() }
+        PdrEntry {
+            teid: Some(Teid(number + 1)),
+            sdf: vec![udp.clone(); filters].into(),
+            ..plain_pdr()
+        }
     };
     let pdrs: Vec<_> = (0..256).map(pdr).collect();
     let matcher = Matcher::compile(Direction::Uplink, &pdrs).unwrap();
@@ -290,7 +294,7 @@ fn port_lists_with_too_many_pairs_match_as_the_walk_does() {
     let many = (0..10).map(|n| PortRange { first: 4 * n, last: 4 * n + 1 }).collect::<Vec<_>>();
     let sdf =
         vec![PacketFilter { remote_ports: many.clone(), local_ports: many, ..PacketFilter::ANY }];
-    let pdrs = [PdrEntry { sdf: sdf.into(), ..plain() }, plain()];
+    let pdrs = [PdrEntry { sdf: sdf.into(), ..plain_pdr() }, plain()];
     let flows: Vec<_> = (0..44)
         .map(|port| FlowSelector {
             src: UE_V4.into(),
@@ -311,7 +315,7 @@ fn filter_with_too_many_pairs_of_ports_is_one_entry() {
     let ports = |count| (0..count).map(|n| PortRange { first: 4 * n, last: 4 * n + 1 }).collect();
     let lines = |remote_ports: Vec<PortRange>, local_ports: Vec<PortRange>| {
         let sdf = vec![PacketFilter { remote_ports, local_ports, ..PacketFilter::ANY }];
-        let pdrs = [PdrEntry { sdf: sdf.into(), ..plain() }];
+        let pdrs = [PdrEntry { sdf: sdf.into(), ..plain_pdr() }];
         Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len()
     };
     let one = lines(ports(1), ports(1));
@@ -329,7 +333,7 @@ fn matcher_of_hosts_is_one_line_for_four_of_them_and_the_nodes_that_halve_them()
     };
     let ue = UeAddresses { v4: Some(UE_V4), v6: None };
     let lines_of = |hosts: u8| {
-        let pdr = |host| PdrEntry { ue, sdf: vec![filter(host)].into(), ..plain() };
+        let pdr = |host| PdrEntry { ue, sdf: vec![filter(host)].into(), ..plain_pdr() };
         let pdrs: Vec<_> = (0..hosts).map(pdr).collect();
         Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len()
     };
@@ -391,7 +395,7 @@ fn filter_of_the_ue_alone_matches_all_its_packets() {
     };
     let all = |filter: PacketFilter| {
         [v4, v6, both, any].map(|ue| {
-            has_idle_filters(&PdrEntry { ue, sdf: vec![filter.clone()].into(), ..plain() })
+            has_idle_filters(&PdrEntry { ue, sdf: vec![filter.clone()].into(), ..plain_pdr() })
         })
     };
     assert_eq!(all(PacketFilter::ANY), [true; 4]);

@@ -52,7 +52,7 @@ impl SessionStore {
                 None => {
                     let (slot, generation) = match first == Some(urr.id) {
                         true => slots.take_own(),
-                        false => slots.take(),
+                        false => slots.take_slot(),
                     };
                     usage.measures.push(Measurement::new(urr, slot, generation, source, *at));
                 }
@@ -96,7 +96,7 @@ impl SessionStore {
         let mut slots = SlotPlan { store: self, own, taken: 0, generation: self.generation };
         let place = |measure: &Measurement| match first == Some(measure.id) {
             true => (measure.slot, slots.take_own()),
-            false => (measure.slot, slots.take()),
+            false => (measure.slot, slots.take_slot()),
         };
         let places: Vec<(UsageSlot, (UsageSlot, u32))> = usage.measures.iter().map(place).collect();
         let moved = |from: UsageSlot| {
@@ -155,7 +155,7 @@ struct SlotPlan<'a> {
 }
 
 impl SlotPlan<'_> {
-    fn take(&mut self) -> (UsageSlot, u32) {
+    fn take_slot(&mut self) -> (UsageSlot, u32) {
         let Some(slot) = self.store.usage_slots.peek(self.taken) else {
             unreachable!("stage 2 refuses what needs more usage slots than there are")
         };
@@ -167,7 +167,7 @@ impl SlotPlan<'_> {
     fn take_own(&mut self) -> (UsageSlot, u32) {
         match self.own.take() {
             Some(own) => (own, self.next_generation()),
-            None => self.take(),
+            None => self.take_slot(),
         }
     }
 

@@ -35,7 +35,7 @@ fn held(store: &mut SharedStore<KernelTcp>) -> LeaseView {
 }
 
 /// Tries to take the lease until it succeeds; returns the epoch.
-fn take(store: &mut SharedStore<KernelTcp>) -> u64 {
+fn take_lease(store: &mut SharedStore<KernelTcp>) -> u64 {
     let began = Instant::now();
     loop {
         match store.acquire().unwrap() {
@@ -95,7 +95,7 @@ fn clocks_and_times_to_live_of_servers_say_nothing_about_the_lease() {
     drop(store);
     let set = "SET adit:{upf-1}:lease a/0000000000000001;beat PX 3600000";
     assert_eq!(server.answer(set).trim(), "OK");
-    assert_eq!(take(&mut other), 2);
+    assert_eq!(take_lease(&mut other), 2);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn lease_that_is_prolonged_at_the_last_moment_is_not_taken() {
     assert_eq!(held(&mut other).renewals, 1);
     store.commit().unwrap();
     drop(store);
-    assert_eq!(take(&mut other), 2);
+    assert_eq!(take_lease(&mut other), 2);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn lease_of_the_former_release_is_honored_and_ends_after_its_length() {
     assert_eq!(held(&mut store).renewals, 0);
     assert_eq!(server.answer(set).trim(), "OK");
     assert_eq!(held(&mut store).renewals, 1);
-    assert_eq!(take(&mut store), 4);
+    assert_eq!(take_lease(&mut store), 4);
     assert!(began.elapsed() >= LEASE + LEASE / 2, "{:?}", began.elapsed());
     // An adit of that release reads the key, which names this holder.
     let lease = server.answer("GET adit:{upf-1}:lease");

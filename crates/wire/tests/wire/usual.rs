@@ -183,11 +183,11 @@ fn g_pdu_around(psc: Option<PduSessionContainer>, inner: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn plain(payload: usize) -> Vec<u8> {
-    plain_of(PatternFamily::V4, payload)
+fn plain_frame(payload: usize) -> Vec<u8> {
+    plain_frame_of(PatternFamily::V4, payload)
 }
 
-fn plain_of(family: PatternFamily, payload: usize) -> Vec<u8> {
+fn plain_frame_of(family: PatternFamily, payload: usize) -> Vec<u8> {
     let ether_type = match family {
         PatternFamily::V4 => [8, 0],
         PatternFamily::V6 => [0x86, 0xdd],
@@ -222,15 +222,15 @@ fn ipv6_is_usual_inside_and_outside_of_a_tunnel() {
     let expected = UsualIp { is_v6: true, src, dst, total_len: 70 };
     let frame = g_pdu_around(Some(uplink(9)), &inner_v6(30));
     assert_eq!(usual_g_pdu(&frame, MAC, N3, true).unwrap().inner, expected);
-    assert_eq!(usual_ip(&plain_of(PatternFamily::V6, 30), MAC, true), Some(expected));
+    assert_eq!(usual_ip(&plain_frame_of(PatternFamily::V6, 30), MAC, true), Some(expected));
 }
 
 #[test]
 fn packet_without_a_hop_left_is_not_usual() {
-    let mut frame = plain_of(PatternFamily::V6, 30);
+    let mut frame = plain_frame_of(PatternFamily::V6, 30);
     frame[14 + 7] = 1;
     assert_eq!(usual_ip(&frame, MAC, true), None);
-    let mut frame = plain(30);
+    let mut frame = plain_frame(30);
     frame[14 + 8] = 1;
     assert_eq!(usual_ip(&frame, MAC, false), None);
 }
@@ -240,7 +240,7 @@ fn frame_for_others_is_not_usual() {
     let frame = g_pdu(Some(uplink(9)), 30);
     assert_eq!(usual_g_pdu(&frame, GNB, N3, true), None);
     assert_eq!(usual_g_pdu(&frame, MAC, PEER, true), None);
-    assert_eq!(usual_ip(&plain(30), GNB, true), None);
+    assert_eq!(usual_ip(&plain_frame(30), GNB, true), None);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn tagged_frame_is_usual_on_the_link_of_its_vlan_alone() {
     assert_eq!((found.qfi, found.inner_offset), (Qfi::new(9), 62));
     assert_eq!(usual_g_pdu_in(&tunneled, other, MAC, N3, true), None);
     assert_eq!(usual_g_pdu(&tunneled, MAC, N3, true), None);
-    let plain = in_vlan(&plain(30), vlan);
+    let plain = in_vlan(&plain_frame(30), vlan);
     assert!(usual_ip_in(&plain, vlan, MAC, true).is_some());
     assert_eq!(usual_ip_in(&plain, other, MAC, true), None);
     assert_eq!(usual_ip(&plain, MAC, true), None);
@@ -356,11 +356,11 @@ fn glance_finds_the_key_of_unusual_packets() {
     // A fragment.
     frame[20] |= 0x20;
     assert_eq!(ordering_key(&frame, Some(N3)), OrderingKey::Nothing);
-    let mut frame = plain(30);
+    let mut frame = plain_frame(30);
     frame[14] = 0x46;
     assert_eq!(usual_ip(&frame, MAC, true), None);
     assert_eq!(ordering_key(&frame, None), OrderingKey::PlainV4(HOST));
-    let frame_v6 = plain_of(PatternFamily::V6, 30);
+    let frame_v6 = plain_frame_of(PatternFamily::V6, 30);
     assert_eq!(ordering_key(&frame_v6, None), OrderingKey::PlainV6(0x2001_0db8_00ff_0009));
     assert_eq!(ordering_key(&frame_v6, Some(N3)), OrderingKey::Unknown);
     frame[12] = 0x81;
@@ -471,7 +471,7 @@ proptest! {
         vlan in vlans(),
         verify: bool,
     ) {
-        let mut frame = in_vlan(&plain_of(family, 20), vlan);
+        let mut frame = in_vlan(&plain_frame_of(family, 20), vlan);
         for (at, octet) in changes {
             let at = at % frame.len();
             frame[at] = octet;
@@ -500,7 +500,7 @@ proptest! {
             packet[at] = octet;
         }
         let is_v6 = matches!(family, PatternFamily::V6);
-        let frame = [&plain_of(family, 0)[..14], &packet].concat();
+        let frame = [&plain_frame_of(family, 0)[..14], &packet].concat();
         let Some(usual) = usual_ip(&frame, MAC, false).filter(|ip| ip.is_v6 == is_v6) else { return Ok(()) };
         let packet = &packet[..usize::from(usual.total_len)];
         let ip = parse_ip(packet, false).unwrap();
@@ -587,7 +587,7 @@ fn family_of_a_usual_packet_is_guessed() {
             let frame = g_pdu_around(psc, &inner_of(family, 30));
             assert_eq!(guess_is_v6(&frame, true), is_v6, "{family:?}");
         }
-        assert_eq!(guess_is_v6(&plain_of(family, 30), false), is_v6, "{family:?}");
+        assert_eq!(guess_is_v6(&plain_frame_of(family, 30), false), is_v6, "{family:?}");
     }
     assert!(!guess_is_v6(&[0x66; 20], true));
 }
