@@ -492,7 +492,7 @@ impl ControlThread {
         self.parts.store.as_ref().is_some_and(StoreLink::is_lost)
     }
 
-    /// Reports workers that take no step to the operator and to the node.
+    /// Logs workers that take no step, and passes their number to the node.
     fn watch_workers(&mut self, now: Nanos) {
         let changes = self.standstill.check(now, &mut self.parts.publisher);
         if !changes.is_empty() {

@@ -75,7 +75,6 @@ pub(crate) enum Quirk {
 /// A host of the data network, and the family of the packet.
 #[derive(Debug, Clone, Copy)]
 struct RemoteHost {
-    /// Its number.
     host: u32,
     port: u16,
     v6: bool,

@@ -17,7 +17,7 @@ use adit_pktio::{Burst, PacketBuf};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{MacAddr, VlanId};
 
-/// Says that the driver has to take the rules.
+/// Environment variable: the test fails, instead of being skipped, if the driver refuses the rules.
 const REQUIRED: &str = "ADIT_TEST_TAP_FLOWS";
 
 /// Environment variable: the folder with the unpacked kernel package, if not that of

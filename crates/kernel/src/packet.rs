@@ -72,7 +72,7 @@ pub fn open_packet(config: &PacketConfig<'_>) -> Result<Vec<PacketPort>, KernelE
     if queues.len() > 1 {
         // Groups of other processes and of other devices have other numbers, by all likelihood.
         let group = (std::process::id().wrapping_mul(31)).wrapping_add(index.unsigned_abs());
-        // Each flow reaches one of the sockets; without the flag that joins fragments.
+        // Hash each flow to one of the sockets. The flag that joins fragments is not set.
         let value = (libc::PACKET_FANOUT_HASH << 16) | (group & 0xffff);
         let value = value.cast_signed();
         for queue in &queues {

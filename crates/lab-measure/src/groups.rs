@@ -28,7 +28,6 @@ const GROUPS_MAX: usize = STREAMS_MAX / 2;
 /// A group of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionGroup {
-    /// Its name.
     pub name: String,
     /// Index of its first session.
     pub first: u32,
@@ -40,7 +39,6 @@ pub(crate) struct SessionGroup {
     pub offered_bps: [Vec<u64>; 2],
     /// The group's part, per direction, of a rate that it shares with other groups. Unit: bit/s.
     pub share_bps: Option<u64>,
-    /// Its rules.
     pub rules: SessionProfile,
 }
 

@@ -82,7 +82,6 @@ pub(crate) struct Figure {
     /// The case; empty for a figure of the whole measurement.
     #[serde(default)]
     pub case: String,
-    /// Its unit.
     pub unit: String,
     /// The direction in which it is better.
     #[serde(default)]

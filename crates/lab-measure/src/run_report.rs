@@ -69,9 +69,7 @@ pub(crate) struct ExperimentRunReport {
 /// One experiment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ExperimentReport {
-    /// Its file.
     pub file: String,
-    /// Its title.
     pub title: String,
     /// The question that it answers.
     pub about: String,

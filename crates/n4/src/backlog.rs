@@ -61,7 +61,8 @@ pub(crate) enum JobTask {
         next: SessionIndex,
         to: IpAddr,
     },
-    /// Reports an Error Indication to the sessions that send into a tunnel.
+    /// Sends Session Report Requests about an Error Indication to the sessions that send into a
+    /// tunnel.
     ReportTunnel { tunnel: GtpuTunnel, next: SessionIndex },
     /// Nothing: it ends with the earlier jobs of its peer.
     Wait,

@@ -253,8 +253,8 @@ impl Node {
         }
     }
 
-    /// Reports usage that did not fit in a response. If the session was deleted meanwhile, its last
-    /// usage includes it.
+    /// Sends usage that did not fit in a response in Session Report Requests behind it. If the
+    /// session was deleted meanwhile, its last usage includes it.
     fn report_later(&mut self, now: Nanos, up_seid: Seid, later: Vec<UsageReport>) {
         let is_gone = !later.is_empty() && self.sessions.store().session(up_seid).is_none();
         // No report may follow the end of a session.

@@ -28,7 +28,7 @@ const PROBE_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Parts of the interval over which the paths are spread.
 const PROBE_PHASES: u64 = 64;
 
-/// Measurements of a window that no period ends.
+/// Measurements after which a window ends if the control has no period.
 const WINDOW_SAMPLES: u64 = 10;
 
 /// This bit of a sequence number marks Echo Requests that measure; those of `path` lack it.

@@ -221,7 +221,8 @@ impl Sessions {
         self.pending_by_session.get(&up_seid)?.last().copied()
     }
 
-    /// Notes the change of a record, unless it is to follow: then returns it.
+    /// Marks the record as changed, unless a pending change of the session follows: then returns
+    /// it.
     fn pend_record(
         &mut self,
         up_seid: Seid,

@@ -120,7 +120,7 @@ pub(crate) enum DueRequest<P> {
         to: SocketAddr,
         /// The request as sent before.
         bytes: Vec<u8>,
-        /// Its purpose.
+        /// What its response is for.
         purpose: P,
     },
     /// No response after N1 retransmissions.

@@ -17,7 +17,7 @@ use crate::scan_findings::{GatheredGroups, ScanFindings};
 use crate::scripts::{number, octets, replicas};
 use crate::shared_store::SharedStore;
 
-/// Groups that a server is to return at once.
+/// Change groups that a server is to return at once.
 const GROUPS_PER_READ: &[u8] = b"64";
 
 /// The name of the checksums of a group among its changes.

@@ -6,9 +6,10 @@
 //! holder's [`RecordStore`](adit_store::RecordStore), and a standby's view: [`SharedStore::follow`]
 //! yields all records, and then all changes in their order.
 //!
-//! A group is durable once the primary has it, and as many replicas as configured. After a loss of
-//! the connection the client finds the primary again and sends the groups that the server does not
-//! have. The keys, the scripts and the guarantees stand in `docs/internals/shared-store.md`.
+//! A change group is durable once the primary has it, and as many replicas as configured. After a
+//! loss of the connection the client finds the primary again and sends the groups that the server
+//! does not have. The keys, the scripts and the guarantees stand in
+//! `docs/internals/shared-store.md`.
 //!
 //! [`replication`] sends groups of records to a standby as well.
 //!

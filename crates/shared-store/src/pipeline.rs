@@ -1,4 +1,4 @@
-//! Writing without waiting: groups, the lease and replicas' acknowledgments in one pipeline.
+//! Writing without waiting: change groups, the lease and replicas' acknowledgments in one pipeline.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The thread that owns a store of records: it appends groups, makes them durable together, and
-//! keeps the store in shape.
+//! The thread that owns a store of records: it appends change groups, makes them durable together,
+//! and keeps the store in shape.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -498,7 +498,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Notes why upkeep failed. Commits go on.
+    /// Publishes why upkeep failed. Commits go on.
     fn note_upkeep(&self, error: Option<&StoreError>) {
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
         match error {
@@ -592,7 +592,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Reports records that the store lost, and notifies the store when it has all of them again.
+    /// Publishes records that the store lost, and notifies the store when it has all of them again.
     fn note_losses(&mut self) {
         let losses = self.store.losses();
         if self.state.losses.swap(losses, Ordering::AcqRel) != losses {
@@ -614,7 +614,7 @@ impl<S: ThreadStore> StoreThread<S> {
         report.commit_max = report.commit_max.max(took);
     }
 
-    /// Notes the state of the store. True if it can take more or less than before.
+    /// Publishes the state of the store. True if it can take more or less than before.
     fn note(&self, failure: Option<StoreError>) -> bool {
         let state = match failure {
             Some(_) => StoreState::Failing,

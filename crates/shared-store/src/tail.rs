@@ -1,5 +1,5 @@
-//! The queue of groups as a server has it: those that it lacks, and the last ones, for a server
-//! that was behind when it became the primary.
+//! The queue of change groups as a server has it: those that it lacks, and the last ones, for a
+//! server that was behind when it became the primary.
 
 use adit_store::{
     AppendError, GroupPosition, GroupQueue, QueuedGroup, RecordNumber, StoreChange, decode_changes,

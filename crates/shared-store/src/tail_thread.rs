@@ -26,7 +26,7 @@ pub struct TailReport {
     pub epoch: u64,
     /// An active adit is connected.
     pub has_active: bool,
-    /// This process has found the groups up to this one in the shared store.
+    /// This process has found the change groups up to this one in the shared store.
     pub base: RecordNumber,
     /// The last group of the tail.
     pub last: RecordNumber,

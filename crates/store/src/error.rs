@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io;
 
-/// Why a group is not appended. It has changed nothing.
+/// Why a change group is not appended. It has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// An identifier of no octets or more than 255, or a value of more octets than

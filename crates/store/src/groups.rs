@@ -1,5 +1,5 @@
-//! The groups of a process in their order: one queue, into which its store, the servers and a
-//! standby point by number.
+//! The change groups of a process in their order: one queue, into which its store, the servers and
+//! a standby point by number.
 
 use core::fmt;
 use std::collections::{VecDeque, vec_deque};
@@ -10,8 +10,8 @@ use crate::error::AppendError;
 use crate::format::{BadChange, change_len, decode_changes, encode_change, is_storable};
 use crate::record::{RecordNumber, StoreChange};
 
-/// The place of a group in the order of all groups of a shared store. The default is the place
-/// before the first one.
+/// The place of a change group in the order of all groups of a shared store. The default is the
+/// place before the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupPosition {
     /// The fencing token of the process that wrote the group.

@@ -1,7 +1,7 @@
 //! Durable records: what the node keeps beyond its own life, and the journal that keeps it.
 //!
 //! A *record* is a value under a key. A *change* puts or removes one, and the latest change of a
-//! key counts. Changes that are appended together form a *group*: after a crash the store has all
+//! key is valid. Changes that are appended together form a *group*: after a crash the store has all
 //! of them or none. Groups have ascending numbers, and [`RecordStore::durable`] names the last one
 //! that survives.
 //!

@@ -115,7 +115,8 @@ impl<'a> StoreChange<'a> {
     }
 }
 
-/// The number of a group in the order of all groups. The first one is 1. Numbers may have gaps.
+/// The number of a change group in the order of all groups. The first one is 1. Numbers may have
+/// gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordNumber(pub u64);
 

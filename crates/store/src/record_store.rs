@@ -10,10 +10,11 @@ use crate::record::{Incarnation, RecordKey, RecordKind, RecordNumber, StoreChang
 
 /// Where records are kept.
 ///
-/// A node hands its changes out in groups and answers a request once [`RecordStore::durable`] has
-/// reached the group's number. The groups stand in one queue, [`RecordStore::groups`], under one
-/// number each. The calls that take time, [`RecordStore::commit`], [`RecordStore::maintain`] and
-/// [`RecordStore::visit`], belong on a thread of their own.
+/// A node hands out its changes in groups, each durable as a whole, and answers a request once
+/// [`RecordStore::durable`] has reached the group's number. The groups stand in one queue,
+/// [`RecordStore::groups`], under one number each. The calls that take time,
+/// [`RecordStore::commit`], [`RecordStore::maintain`] and [`RecordStore::visit`], belong on a
+/// thread of their own.
 pub trait RecordStore {
     /// Appends a group to the queue. It is not durable before a commit. A refused group has changed
     /// nothing.

@@ -252,7 +252,7 @@ impl MeterCell {
         Self { due, fraction, passed: passed.copy(), limit: limit.copy() }
     }
 
-    /// Says that a charge of the bucket by its present limit is deferred.
+    /// Marks a charge of the bucket by its present limit as deferred.
     #[inline]
     fn defer(&self) {
         self.fraction.set(self.limit.load());

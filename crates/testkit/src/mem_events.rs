@@ -10,7 +10,7 @@ use adit_pktio::{Event, EventBurst, EventOperation, EventPort, EventPortCounts, 
 /// Chooses the port of a flow that no port has: queue, flow, and the ports that may get it.
 pub type ChoosePort = Box<dyn FnMut(u8, u32, &[usize]) -> usize + Send>;
 
-/// Says whether a port keeps its events of a queue and a flow for now, as `event_dsw` does while
+/// Returns whether a port keeps its events of a queue and a flow for now, as `event_dsw` does while
 /// the flow moves.
 pub type KeepBack = Box<dyn FnMut(u8, u32) -> bool + Send>;
 

@@ -3,7 +3,7 @@
 use core::fmt::Display;
 use std::io::Write;
 
-/// Reports why a test skips if something installable is missing: root, a package, a program.
+/// Prints why a test skips if something installable is missing: root, a package, a program.
 ///
 /// # Panics
 /// When `CI` is in the environment: a job must not pass because it skips tests.
@@ -12,7 +12,7 @@ pub fn skip(reason: impl Display) {
     report(reason);
 }
 
-/// Reports why a test skips if the machine itself lacks something: a core, a feature of its kernel.
+/// Prints why a test skips if the machine itself lacks something: a core, a feature of its kernel.
 pub fn skip_on_this_machine(reason: impl Display) {
     report(reason);
 }

@@ -129,7 +129,7 @@ pub struct World {
     awaiting_rules: Vec<AwaitingRules>,
     /// Packets that came back for other UEs, with the session of the sender.
     locally_switched: Vec<(u128, InjectedFrame)>,
-    /// Since when fragments of tunnel packets wait.
+    /// Since when fragments of GTP-U packets wait.
     reassembling: Vec<Nanos>,
     /// The session whose packets wait and whose rules changed since the last step, and whether its
     /// packets are to be dropped.

@@ -112,7 +112,7 @@ impl KernelTcp {
         self.wait == KernelWait::Poll && self.streams.len() == 1 && self.listener.is_none()
     }
 
-    /// Notes which sockets are ready.
+    /// Learns from the kernel which sockets are ready.
     fn gather(&mut self, limit: Duration) {
         let timeout = Timespec::try_from(limit).ok();
         // Not a part of `self`: events are no values that may go to another thread.

@@ -410,7 +410,7 @@ pub const BUFFER_PKTS_DEFAULT: u16 = 64;
 /// Packets that one worker holds while FARs buffer, whatever the configuration says.
 pub const BUFFER_PKTS_MAX: usize = 1 << 20;
 
-/// Datagrams that one worker holds fragments of: tunnel packets that a node on the way fragmented.
+/// Datagrams that one worker holds fragments of: GTP-U packets that a node on the way fragmented.
 pub const REASSEMBLY_DATAGRAMS_MAX: usize = 256;
 
 /// Fragments of them, each in a buffer of its own.

@@ -171,7 +171,7 @@ fn v6(packet: &[u8], is_tunnel_end: impl Fn(IpAddr) -> bool) -> Option<Glance> {
     }
     match ip.next_header() {
         protocol::UDP => tunneled(packet, size_of::<Ipv6Header>()),
-        // Fragments, and the few tunnel packets with other extension headers.
+        // Fragments, and the few GTP-U packets with other extension headers.
         header if is_extension(header) => Some(Glance::TunnelFragment(folded(ip.src()))),
         _ => None,
     }

@@ -100,7 +100,7 @@ pub(crate) fn number(of: &Value, member: &str) -> u64 {
     of.get(member).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// A member of an object as text; empty if it has none.
+/// A member of an object as text; empty if the object lacks it.
 pub(crate) fn text(of: &Value, member: &str) -> String {
     match of.get(member) {
         Some(Value::String(text)) => text.clone(),

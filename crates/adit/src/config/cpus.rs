@@ -39,7 +39,7 @@ pub(super) struct OtherCores<'a> {
 }
 
 impl OtherCores<'_> {
-    /// Notes cores that are too many, too few, or there twice.
+    /// Adds a problem for cores that are too many, too few, or listed twice.
     pub(super) fn check(&self, document: &ConfigDocument<'_>, cores: &[u16]) {
         let Self { path, most, thread, does } = self;
         if cores.is_empty() && !document.has(path) {
@@ -163,7 +163,7 @@ pub(super) const fn per_item<T>(words: Words<T>) -> PerItemKind<T> {
 }
 
 impl<T: Copy> PerItemKind<T> {
-    /// Says what the key takes for `count` items.
+    /// The text of a problem: what the key accepts for `count` items.
     pub(super) fn refusal(&self, count: Option<usize>) -> String {
         let count = count.map_or_else(String::new, |count| format!("{count} of "));
         format!("takes {}, or a list of {count}them", self.0.names(" or "))

@@ -5,14 +5,14 @@ pub(super) use crate::ip_net::IpNet;
 /// The form of network instances.
 pub(super) const NETWORK_INSTANCE: &str = "a name such as \"internet\"";
 
-/// Says why a text is no network instance.
+/// The problem of a text that is no network instance.
 pub(super) fn network_instance(name: &str) -> Result<(), String> {
     let is_name =
         (1..=100).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
     is_name.then_some(()).ok_or("takes 1 to 100 printable characters without spaces".to_owned())
 }
 
-/// Says why a text is no name.
+/// The problem of a text that is no name.
 pub(super) fn name(name: &str) -> Result<(), String> {
     (!name.is_empty()).then_some(()).ok_or_else(|| "takes a name".to_owned())
 }

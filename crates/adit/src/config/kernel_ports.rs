@@ -3,7 +3,7 @@
 use adit_kernel::KernelDevice;
 use adit_types::{InterfaceRole, VlanId};
 
-/// Notes the features that an interface on a port of the kernel cannot have.
+/// Adds a problem for each feature that an interface on a port of the kernel cannot have.
 pub(super) fn check_interface(
     problem: &dyn Fn(&str, &str),
     device: &KernelDevice,

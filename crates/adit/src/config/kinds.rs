@@ -14,7 +14,7 @@ pub(super) trait Kind<T> {
     /// The value in the file.
     ///
     /// # Errors
-    /// Says what the key takes instead.
+    /// Reads a value. The error is what the key accepts instead.
     fn of(&self, value: &ConfigValue<'_>) -> Result<T, String>;
 
     /// As [`Self::of`], for an item of a list.
@@ -56,7 +56,7 @@ pub(super) const fn mbps(range: RangeInclusive<u64>) -> Integer<u64> {
 }
 
 impl<T: Display> Integer<T> {
-    /// Says which values the key takes.
+    /// The text of a problem: the values that the key accepts.
     pub(super) fn refusal(&self) -> String {
         format!("takes a whole number from {} to {}", self.range.start(), self.range.end())
     }
@@ -195,7 +195,7 @@ pub(super) const fn text(expects: &'static str) -> Text {
 }
 
 impl Text {
-    /// Says why a text of the form is wrong.
+    /// Sets the check of texts, whose error is the problem.
     pub(super) const fn check(self, check: fn(&str) -> Result<(), String>) -> Self {
         Self { check, ..self }
     }

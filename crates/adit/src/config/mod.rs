@@ -115,14 +115,14 @@ impl Deref for Config {
     }
 }
 
-/// Notes that the array at `key` has more than `most` tables.
+/// Adds a problem if the array at `key` has more than `most` tables.
 fn check_most(document: &ConfigDocument<'_>, key: &str, count: usize, most: usize, what: &str) {
     if count > most {
         document.problem(key, format!("write at most {most} {what}"));
     }
 }
 
-/// Notes a value of `field` that several tables of the array at `key` have.
+/// Adds a problem for a value of `field` that several tables of the array at `key` have.
 fn check_unique<'a>(
     document: &ConfigDocument<'_>,
     key: &str,

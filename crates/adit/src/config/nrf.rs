@@ -94,7 +94,7 @@ impl NrfSection {
     }
 }
 
-/// Says why a text is no FQDN.
+/// The problem of a text that is no FQDN.
 fn fqdn(name: &str) -> Result<(), String> {
     let what = || "takes an FQDN such as \"upf1.5gc.example\"".to_owned();
     (is_fqdn(name) && name.contains('.')).then_some(()).ok_or_else(what)

@@ -95,7 +95,7 @@ section! {
     }
 }
 
-/// Says why a text has a wrong length.
+/// The problem of a text with a wrong length.
 fn octets(text: &str, most: usize) -> Result<(), String> {
     let fits = (1..=most).contains(&text.len());
     fits.then_some(()).ok_or_else(|| format!("takes 1 to {most} octets"))

@@ -75,7 +75,8 @@ impl<'t> ConfigDocument<'t> {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Notes a problem with the value at `path`, unless it is a substitute, whose problem is noted.
+    /// Adds a problem with the value at `path`, unless it is a substitute, whose problem was added
+    /// before.
     pub(super) fn problem(&self, path: &str, what: impl Into<String>) {
         if self.is_read(path) {
             self.note(self.find(path).1, path, what);
@@ -92,7 +93,7 @@ impl<'t> ConfigDocument<'t> {
         self.find(path).0
     }
 
-    /// Notes a problem with each of `keys` of the section at `path` that the file has.
+    /// Adds a problem for each of `keys` that the section at `path` has.
     pub(super) fn refuse(&self, path: &str, keys: &[&str], what: &str) {
         for path in keys.iter().map(|key| format!("{path}.{key}")).filter(|path| self.has(path)) {
             self.problem(&path, what);
@@ -140,7 +141,8 @@ impl<'t> ConfigSection<'t> {
         value
     }
 
-    /// Notes why the value of `key`, or an item of it, which is at `offset`, cannot be read.
+    /// Adds the problem `what`: the value of `key`, or an item of it, which is at `offset`, cannot
+    /// be read.
     pub(super) fn unread(&self, key: &str, offset: usize, what: impl Into<String>) {
         let path = self.path_of(key);
         self.document.note(offset, &path, what);
@@ -203,7 +205,7 @@ impl<'t> ConfigSection<'t> {
         items.map_or(&[], |items| &items[..])
     }
 
-    /// Notes every key that was not read.
+    /// Adds a problem for every key that was not read.
     pub(super) fn finish(self) {
         let Some(table) = self.table else { return };
         for key in table.keys() {

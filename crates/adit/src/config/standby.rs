@@ -131,7 +131,7 @@ pub(super) fn check(
     Some(StandbySettings { addresses, accepts_two_active, when_isolated })
 }
 
-/// Says why the kernel does not accept a text as the name of a network device.
+/// The problem of a text that the kernel does not accept as the name of a network device.
 pub(super) fn device_name(name: &str) -> Result<(), String> {
     let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
     let is_name = (1..=15).contains(&name.len()) && name.bytes().all(is_allowed);

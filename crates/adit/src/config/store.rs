@@ -91,7 +91,7 @@ pub(crate) enum StoreName {
     None,
 }
 
-/// Says why a text is no name of records.
+/// The problem of a text that is no name of records.
 fn record_name(name: &str) -> Result<(), String> {
     let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._".contains(&octet);
     let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);

@@ -26,7 +26,7 @@ pub(super) trait Section: Sized + PartialEq {
     /// The keys that are set and their values, in words.
     fn words(&self) -> Vec<String>;
 
-    /// Notes a problem with each of its keys that the section at `path` has.
+    /// Adds a problem for each of its keys that the section at `path` has.
     fn refuse(document: &ConfigDocument<'_>, path: &str, what: &str) {
         let names: Vec<_> = Self::keys().iter().map(|key| key.name).collect();
         document.refuse(path, &names, what);

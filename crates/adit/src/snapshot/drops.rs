@@ -22,7 +22,7 @@ pub(crate) struct DropRow {
     /// Its name in the counters.
     reason: &'static str,
     pkts: u64,
-    /// Its meaning.
+    /// What the drop reason means.
     text: &'static str,
 }
 

@@ -94,7 +94,7 @@ impl PortRow {
         }
     }
 
-    /// The link is the kernel's matter: `ip link` shows it.
+    /// The document of a port of the kernel, without its link, which `ip link` shows.
     fn of_kernel(config: &PortSettings, parts: &[KernelCounters], rx_queues: u16) -> Self {
         let queues: Vec<PortCounters> = parts.iter().map(KernelCounters::read).collect();
         let mut sum = PortCounters::default();

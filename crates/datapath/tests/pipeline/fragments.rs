@@ -1,4 +1,4 @@
-//! Fragments: packets longer than the MTU, tunnel packets put together, and filters on users'
+//! Fragments: packets longer than the MTU, GTP-U packets put together, and filters on users'
 //! fragments.
 
 use adit_rules::sdf::PortRange;
@@ -270,7 +270,7 @@ fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_w
             _ => assert_eq!(sent, [&expected[..]]),
         }
     }
-    // A datagram that is no tunnel packet is dropped when it is whole.
+    // A datagram that is no GTP-U packet is dropped when it is whole.
     let (mut whole, _) = tunnel_packet(outer_v6());
     whole.splice(ETHERNET + 40..ETHERNET + 40, [6, 0, 1, 4, 0, 0, 0, 0]);
     let payload = u16::try_from(whole.len() - ETHERNET - 40).unwrap();
@@ -393,7 +393,7 @@ fn fragments_that_contradict_each_other_discard_their_datagram() {
     drops(&[&beyond], DropReason::ReassemblyTooLong, 1);
 }
 
-/// The frame with the right header checksum.
+/// The frame with its IPv4 header checksum corrected.
 fn fixed(mut frame: Vec<u8>) -> Vec<u8> {
     frame[ETHERNET + 10..ETHERNET + 12].fill(0);
     let sum = adit_wire::checksum::checksum(&frame[ETHERNET..ETHERNET + 20]);

@@ -25,7 +25,7 @@ pub enum BackgroundKind {
 }
 
 impl BackgroundKind {
-    /// Its product.
+    /// What [`BackgroundLoad`] counts as its product.
     #[must_use]
     pub const fn product(self) -> &'static str {
         match self {

@@ -39,7 +39,6 @@ impl fmt::Display for SchedulingPolicy {
 /// The scheduling of one thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThreadScheduling {
-    /// Its policy.
     pub policy: SchedulingPolicy,
     /// With SCHED_FIFO.
     pub priority: u8,

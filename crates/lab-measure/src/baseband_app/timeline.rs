@@ -5,7 +5,7 @@ use crate::baseband_app::percentile::percentile_of;
 /// One execution of a stage by a thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StageRun {
-    /// Its TTI.
+    /// The number of its TTI.
     pub tti: u64,
     /// It began. Unit: ns of the clock.
     pub start_ns: u64,

@@ -56,7 +56,7 @@ const MEASUREMENTS: [&str; 11] = [
     "ports",
     "baseband",
 ];
-/// Those without a target.
+/// Those of them that measure no target.
 const ALONE: [&str; 5] = ["selftest", "cycles", "store", "ports", "baseband"];
 /// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
@@ -73,7 +73,6 @@ pub(crate) type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;
 pub(crate) struct Experiment {
     /// Path of its file.
     pub path: PathBuf,
-    /// Its title.
     pub title: String,
     /// The question that it answers.
     pub about: String,

@@ -49,7 +49,6 @@ impl RunDir {
         Ok(Self(path))
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

@@ -43,7 +43,6 @@ impl Server {
         Ok(Self { name, at, dir, options, process: None, is_paused: false })
     }
 
-    /// Its address.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from((server_address(self.at), PORT))
     }

@@ -118,7 +118,6 @@ impl BookingSmf {
         Ok(Self { book, orders, stop, thread: Some(thread) })
     }
 
-    /// Its book.
     pub(crate) fn book(&self) -> &Mutex<SmfBook> {
         &self.book
     }

@@ -30,7 +30,6 @@ pub(super) struct CapturedGtpu {
     pub tos: u8,
     /// Type of the message.
     pub kind: GtpuMessageType,
-    /// Its TEID.
     pub teid: Teid,
 }
 

@@ -127,7 +127,8 @@ impl Node {
         }
     }
 
-    /// Reports that the usage of all sessions was sent. Spec: TS 29.244 §8.2.77 (URSS).
+    /// Sends an Association Update Request: the usage of all sessions was sent. Spec: TS 29.244
+    /// §8.2.77 (URSS).
     fn notify_all_usage_sent(&mut self, now: Nanos, owner: OwnerId) {
         let association = self.peers.association_of(owner);
         let to = association.map(|a| a.socket());

@@ -49,7 +49,8 @@ impl Node {
         Some(change)
     }
 
-    /// Reports the last usage of a session that we ended: no worker runs it any more.
+    /// Sends the last usage of a session that we ended, in session reports: no worker runs it any
+    /// more.
     pub(crate) fn report_last_usage(&mut self, now: Nanos, up_seid: Seid, usage: Vec<UsageReport>) {
         let Some(owner) = self.sessions.states.set_last_usage_read(up_seid) else {
             self.counters.scalars.usage_reports_lost_with_association += as_count(usage.len());
@@ -61,7 +62,7 @@ impl Node {
         self.advance_drains(now);
     }
 
-    /// Reports usage that had no room in the answer to a deletion.
+    /// Sends usage that had no room in the answer to a deletion, in session reports.
     pub(crate) fn report_rest(
         &mut self,
         now: Nanos,

@@ -14,8 +14,8 @@ use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Reports to the CP functions that received our FQ-CSID that its sessions are gone. Call it
-    /// last: the sessions themselves end with the process.
+    /// Sends Session Set Deletion Requests to the CP functions that received our FQ-CSID: its
+    /// sessions are gone. Call it last: the sessions themselves end with the process.
     ///
     /// One step per association, unless the CP function named sets for few of its many sessions:
     /// 1,000,000 sessions without a set are searched in 0.1 s; no answer waits at that point.

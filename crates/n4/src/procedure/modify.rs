@@ -230,7 +230,8 @@ impl Node {
         self.report_behind_answer(request.now, up_seid, later, change);
     }
 
-    /// Reports usage that had no room in an answer, behind it. Spec: TS 29.244 §5.2.2.3.1.
+    /// Sends usage that had no room in an answer in session reports behind it. Spec: TS 29.244
+    /// §5.2.2.3.1.
     fn report_behind_answer(
         &mut self,
         now: Nanos,

@@ -28,14 +28,14 @@ use crate::path_reports::{NodeReportBatch, ReportedPathState};
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Reports to all CP functions that the path to a GTP-U peer failed.
-    /// Spec: TS 29.244 §7.4.5.1.2; TS 23.527 §5.4.
+    /// Sends User Plane Path Failure Reports to all CP functions. Spec: TS 29.244 §7.4.5.1.2; TS
+    /// 23.527 §5.4.
     pub fn report_path_failure(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         self.report_path(now, gtpu_peer, ReportedPathState::Failed);
     }
 
-    /// Reports to all CP functions that the path to a GTP-U peer recovered.
-    /// Spec: TS 29.244 §7.4.5.1.3; TS 23.527 §5.4.
+    /// Sends User Plane Path Recovery Reports to all CP functions. Spec: TS 29.244 §7.4.5.1.3; TS
+    /// 23.527 §5.4.
     pub fn report_path_recovery(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         self.report_path(now, gtpu_peer, ReportedPathState::Recovered);
     }
@@ -47,8 +47,8 @@ impl Node {
         self.send_node_reports(now);
     }
 
-    /// Reports a restart of a GTP-U peer to the CP functions that support such reports.
-    /// Spec: TS 29.244 §7.4.5.1.6; TS 23.007 §18A.
+    /// Sends Node Report Requests about a restart of a GTP-U peer to the CP functions that support
+    /// them. Spec: TS 29.244 §7.4.5.1.6; TS 23.007 §18A.
     pub(crate) fn report_peer_restart(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         let feature = u64::from(CpFunctionFeatures::RPGUR.bits());
         let knows = |peer: &&mut crate::peers::PfcpPeer| {
@@ -61,7 +61,8 @@ impl Node {
         self.send_node_reports(now);
     }
 
-    /// Reports to CP functions the delays that they requested. Spec: TS 29.244 §7.4.5.1.5.
+    /// Sends the delays that CP functions requested, in Node Report Requests. Spec: TS 29.244
+    /// §7.4.5.1.5.
     pub(crate) fn report_path_delays(&mut self, now: Nanos, reports: Vec<(OwnerId, PathDelays)>) {
         for (owner, delays) in reports {
             let peer = self.peers.peer_of_mut(owner);

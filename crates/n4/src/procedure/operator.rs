@@ -47,7 +47,8 @@ impl Node {
         Some(sessions)
     }
 
-    /// Reports the associations whose CP functions let the time for their release pass.
+    /// Gives up the associations whose CP functions did not release them in time, with an event for
+    /// each.
     pub(crate) fn report_late_releases(&mut self, now: Nanos) {
         let late = |known: &&Association| known.release_due.is_some_and(|due| due <= now);
         let late: Vec<OwnerId> =

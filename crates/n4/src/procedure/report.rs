@@ -216,7 +216,7 @@ impl Node {
         }
     }
 
-    /// Reports downlink data, unless its FAR does not request it any more.
+    /// Sends a Downlink Data Report, unless its FAR does not request it any more.
     fn notify(&mut self, now: Nanos, up_seid: Seid, notification: DownlinkDataNotice) {
         let DownlinkDataNotice { data: NotifiedData { far, pdr, delivery }, service } =
             notification;
@@ -254,7 +254,8 @@ impl Node {
         self.sessions.states.take_notified(up_seid, Some(fars))
     }
 
-    /// Reports data again that was reported before, and still waits: an update requests it anew.
+    /// Repeats reports of downlink data that still wait: an update of the session requests them
+    /// anew.
     pub(crate) fn repeat_notifications(
         &mut self,
         now: Nanos,
@@ -277,8 +278,8 @@ impl Node {
         }
     }
 
-    /// Reports the tunnel to every session that sends into it.
-    /// Spec: TS 29.244 §5.2.3.4, §7.5.8.4; TS 23.527 §5.3.3.
+    /// Sends an Error Indication Report for every session that sends into the tunnel. Spec: TS
+    /// 29.244 §5.2.3.4, §7.5.8.4; TS 23.527 §5.3.3.
     fn report_error_indication(&mut self, now: Nanos, tunnel: GtpuTunnel) {
         let users = self.sessions.store().tunnel_users(tunnel).take(ERROR_INDICATION_USERS_MAX + 1);
         let mut users: Vec<Seid> = users.map(Session::up_seid).collect();
@@ -296,8 +297,9 @@ impl Node {
         }
     }
 
-    /// Reports `item` to the CP function of the session that we named `up_seid`: at once, or after
-    /// the report that is in flight. About a session that is gone there is nothing to report.
+    /// Sends `item` in a Session Report Request to the CP function of the session that we named
+    /// `up_seid`: at once, or after the request that is in flight. About a session that is gone
+    /// there is nothing to report.
     pub(crate) fn report(&mut self, now: Nanos, up_seid: Seid, item: ReportItem) {
         self.report_all(now, up_seid, vec![item]);
     }

@@ -45,7 +45,7 @@ impl Node {
         (is_open && records.groups_under_way() < GROUPS_AHEAD_MAX).then_some(Nanos(0))
     }
 
-    /// Notes the next part, before a group is made.
+    /// Marks the next records as changed, before a group is made.
     pub(crate) fn rewrite_part(&mut self) {
         if self.next_rewrite().is_none() {
             return;

@@ -16,7 +16,8 @@ use crate::transaction::RequestPurpose;
 use crate::ue_pools::{INTERVAL, VALIDITY_S, announced, slice, stepped, wants};
 
 impl Node {
-    /// Reports pool usage to the CP functions whose last report is outdated.
+    /// Sends pool usage in Association Update Requests to the CP functions whose last figures are
+    /// outdated.
     pub(crate) fn report_pool_usage(&mut self, now: Nanos) {
         if now < self.pool_usage.next_look || !self.has_reported_pools() {
             return;

@@ -220,7 +220,8 @@ fn triggers(ie: ReportingTriggers) -> Result<UsageTriggers, Rejected> {
     }
 }
 
-/// Reduced application detection information requests less than the reports contain.
+/// A request for reduced application detection information is accepted: reports contain more than
+/// it asks for.
 fn information(ie: ie::MeasurementInformation) -> Result<MeasurementInformation, Rejected> {
     use ie::MeasurementInformation as Information;
     if ie.intersects(Information::SSPOC | Information::ASPOC | Information::CIAM) {

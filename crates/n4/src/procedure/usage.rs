@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// Reports usage of a session.
+    /// Sends usage of a session in session reports.
     pub(crate) fn report_usage(
         &mut self,
         now: Nanos,

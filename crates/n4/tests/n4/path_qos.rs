@@ -353,8 +353,8 @@ fn peer_that_restarted_is_reported_to_those_who_know_such_reports() {
     assert_eq!(bench.node.counters().scalars.gtpu_peers_restarted, 1);
 }
 
-/// Reports that the peer started at `started`, and answers the Echo Requests that follow; returns
-/// how many.
+/// The peer restarts: it answers the Echo Requests with the time `started`. Returns how many there
+/// were.
 fn exchange(bench: &mut Bench, started: u32) -> usize {
     let hint = WorkerEvent::EchoRequest { peer: PEER, recovery: started };
     bench.node.handle_event(bench.now, hint);

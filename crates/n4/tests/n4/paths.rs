@@ -185,7 +185,7 @@ fn path_is_as_narrow_as_a_router_says_for_ten_minutes() {
     bench.pass(Nanos(1));
     assert_eq!(bench.node.poll_path_mtu(), Some(change(u16::MAX)));
     assert_eq!(bench.node.paths().next().unwrap().mtu, None);
-    // A peer that nobody sends to has no path.
+    // A peer to which no FAR sends has no path.
     assert_eq!(told(&mut bench, teid, 1300), [change(1300)]);
     assert_eq!(told(&mut bench, teid, 1290), [change(1290)]);
     bench.answer(smf(10), &delete(9, up_seid));
@@ -196,8 +196,8 @@ fn path_is_as_narrow_as_a_router_says_for_ten_minutes() {
     assert_eq!((scalars.path_mtus_told, scalars.path_mtus_disbelieved), (5, 2));
 }
 
-/// Reports a start and answers the Echo Requests that follow; returns how many exchanges there
-/// were.
+/// The peer restarts: it sends the time `started`, and answers the Echo Requests that follow.
+/// Returns how many exchanges there were.
 fn tell_start(bench: &mut Bench, hint: Option<u32>, started: u32) -> usize {
     if let Some(recovery) = hint {
         bench.node.handle_event(bench.now, WorkerEvent::EchoRequest { peer: PEER, recovery });

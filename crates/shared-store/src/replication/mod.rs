@@ -1,5 +1,5 @@
-//! Replication between an adit and its standby: groups of records go to the standby as well as to
-//! the shared store.
+//! Replication between an adit and its standby: change groups of records go to the standby as well
+//! as to the shared store.
 //!
 //! The active adit is a client of its standby ([`ReplicationClient`], RESP over any
 //! [`adit_transport::Transport`]), which sends the groups of the store's queue

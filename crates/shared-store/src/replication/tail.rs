@@ -1,4 +1,4 @@
-//! The tail: groups that the standby has not found in the shared store yet.
+//! The tail: change groups that the standby has not found in the shared store yet.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Groups and changes within a commit.
+//! Change groups, and the changes in them, within a commit.
 //!
 //! A change begins with an octet: the kind in bits 0 to 3, bit 6 if the identifier is octets, bit 7
 //! if the record is removed. The identifier follows, as 8 octets or as a length and so many octets;
@@ -100,7 +100,7 @@ pub(crate) fn is_storable(change: &StoreChange<'_>) -> bool {
     id_fits && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
 }
 
-/// A group of a commit.
+/// A change group of a commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group<'a> {
     /// Where its changes begin in the commit.

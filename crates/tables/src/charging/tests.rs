@@ -89,8 +89,7 @@ fn deferred_charges_and_those_of_the_stages_are_alike() {
     let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
     let (mut now, mut head, mut which) = (Nanos::from_secs(1), 0, 0);
     let mut limits = [RateLimit::UNLIMITED; PER_LINE];
-    // Packets that passed idle, at once, otherwise, and by the stages; then those that did not
-    // pass.
+    // Packets by way: `try_charge_idle`, `try_charge_at_once`, `try_charge`, the stages; dropped.
     let mut ways = [0_u32; 5];
     let mut random = Random(88_172_645_463_325_252);
     let mut below = |most: u64| random.below(most);

@@ -4,7 +4,7 @@ use adit_transport::resp::{
     RespClient, RespError, RespLimits, RespServer, RespValue, ValueScanner, write_reply,
 };
 
-/// Small, so that inputs reach them.
+/// Small limits, so that inputs reach them.
 const LIMITS: RespLimits = RespLimits { value_bytes_max: 1000, elements_max: 60 };
 /// Commands that wait for replies. The reply after the last one is unsolicited.
 const COMMANDS: u32 = 8;

@@ -279,7 +279,7 @@ impl Oracle {
     }
 }
 
-/// The outcome of a fragment of a tunnel packet. Spec: RFC 791 §3.2; RFC 8200 §4.5.
+/// The outcome of a fragment of a GTP-U packet. Spec: RFC 791 §3.2; RFC 8200 §4.5.
 fn reassemble(ip: &OracleIp) -> OracleExit {
     let len = ip.len - ip.fragment_data;
     if len == 0 || ip.is_more && !len.is_multiple_of(8) {

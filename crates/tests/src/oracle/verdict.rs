@@ -133,7 +133,7 @@ pub enum OracleOutcome {
         /// Its lane.
         lane: OracleLane,
     },
-    /// Fragment of a tunnel packet: it waits for the others, which never arrive in these tests.
+    /// Fragment of a GTP-U packet: it waits for the others, which never arrive in these tests.
     Reassemble,
     /// Dropped.
     Drop(DropReason),

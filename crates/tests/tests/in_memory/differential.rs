@@ -390,8 +390,8 @@ impl JudgedFrame {
     }
 }
 
-/// Removes later fragments of tunnel packets whose first one can wait, and all but one of those
-/// that wait, in this burst and before: the oracle judges fragments one by one, and parts that
+/// Removes later fragments of GTP-U packets whose first one can wait, and all but one of those that
+/// wait, in this burst and before: the oracle judges fragments one by one, and parts that
 /// contradict each other drop both. Removes later fragments whose first one passed by other rules,
 /// which may have been fast: such rules have no filters and remember no fragments. A packet from
 /// one UE to another can wait when it has come back.

@@ -340,8 +340,8 @@ impl KernelPeers {
         peers
     }
 
-    /// The UE sends a datagram, in fragments that fill a tunnel packet of the link. One that fits
-    /// N6 is in one piece: the gNB's kernel fragments the tunnel packet.
+    /// The UE sends a datagram, in fragments that fill a GTP-U packet of the link. One that fits N6
+    /// is in one piece: the gNB's kernel fragments the GTP-U packet.
     fn send_up(&self, len: usize) {
         let SocketAddr::V4(ue) = self.ue else { unreachable!() };
         let SocketAddr::V4(server) = SERVER else { unreachable!() };

@@ -170,7 +170,6 @@ struct MemifStation {
     rx: Vec<RxQueue>,
     tx: Vec<TxQueue>,
     mac: MacAddr,
-    /// Its address.
     addr: Ipv4Addr,
     /// The address of adit's interface, after its first ARP request.
     upf: Option<MacAddr>,

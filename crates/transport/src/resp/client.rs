@@ -101,7 +101,7 @@ impl<T> RespClient<T> {
         self.input.input_room()
     }
 
-    /// Notes that the transport has filled the first `len` octets of the room.
+    /// Adds the first `len` octets of the room, which the transport has filled.
     pub fn input_arrived(&mut self, len: usize) {
         self.input.input_arrived(len);
     }

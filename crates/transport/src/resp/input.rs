@@ -44,7 +44,7 @@ impl RespInput {
         self.octets.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Notes that the transport has filled the first `len` octets of the room.
+    /// Adds the first `len` octets of the room, which the transport has filled.
     pub fn input_arrived(&mut self, len: usize) {
         self.end = self.octets.len().min(self.end + len);
     }

@@ -8,11 +8,9 @@ use cargo_metadata::Metadata;
 
 /// One Rust file.
 pub(super) struct SourceFile {
-    /// Its package.
     pub package: String,
     /// Its path from the root of the workspace.
     pub path: String,
-    /// Its text.
     pub text: String,
     /// Its syntax tree.
     pub syntax: syn::File,

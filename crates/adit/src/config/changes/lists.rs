@@ -223,7 +223,7 @@ impl ConfigComparison {
         self.order(key, effect, old, new);
     }
 
-    /// Notes entries that are in another order.
+    /// Adds a change if the entries are only in another order.
     fn order<T: PartialEq>(&mut self, key: &str, effect: ChangeEffect, old: &[T], new: &[T]) {
         let is_same_set = old.len() == new.len() && old.iter().all(|entry| new.contains(entry));
         if is_same_set && old != new {

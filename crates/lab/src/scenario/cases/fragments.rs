@@ -1,5 +1,5 @@
-//! Packets above the MTU in both directions, and tunnel packets that arrive in fragments.
-//! Spec: RFC 791 §3.2; RFC 1191 §3; TS 29.281 §4.2.
+//! Packets above the MTU in both directions, and GTP-U packets that arrive in fragments. Spec: RFC
+//! 791 §3.2; RFC 1191 §3; TS 29.281 §4.2.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -38,7 +38,7 @@ const HEADERS: u16 = 20 + 8;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Without DF, a packet above the MTU arrives in two fragments. With DF, the sender receives the
-/// MTU by ICMP. The gNB's kernel fragments the uplink tunnel packets.
+/// MTU by ICMP. The gNB's kernel fragments the uplink GTP-U packets.
 pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     context.network.topology.set_mtu(context.ue, BEYOND)?;
     let session = context.establish_with(&ScenarioRules::USUAL)?;
@@ -60,7 +60,7 @@ pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     ))
 }
 
-/// adit reassembles tunnel packets that arrive in two fragments, over IPv6.
+/// adit reassembles GTP-U packets that arrive in two fragments, over IPv6.
 pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
         return Ok("skipped: the kernel has no IPv6".to_owned());
@@ -156,7 +156,7 @@ impl<'a> FragmentProbe<'a> {
         let tunnel = teid(self.context.index(), Leg::First);
         self.ran_wire.seen(self.context, |packet| {
             let (outer, datagram) = Ipv4Header::parse(packet).ok()?;
-            // Skip fragments of tunnel packets.
+            // Skip fragments of GTP-U packets.
             if outer.src() != ADIT_N3 || Piece::of(outer) != Piece::whole(outer.total_len()) {
                 return None;
             }
@@ -203,7 +203,7 @@ fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Pi
 }
 
 /// adit's count of fragments that it merged into another: one less than the fragments of each
-/// tunnel packet.
+/// GTP-U packet.
 fn reassembled(context: &ScenarioContext<'_>) -> Result<u64> {
     let document = context.network.adit.admin().show("counters", context.stop)?;
     Ok(AditCounters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))

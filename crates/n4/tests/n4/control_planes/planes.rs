@@ -391,7 +391,8 @@ pub(crate) fn oai_establishment() -> Vec<u8> {
     request
 }
 
-/// OAI's downlink: created with the tunnel, with the interface type of S1-U on the side of N6.
+/// OAI's downlink rules, created when the tunnel is known. The PDR from N6 has the interface type
+/// S1-U.
 pub(crate) fn oai_downlink() -> [Vec<u8>; 2] {
     use IeType as T;
     let parts = [
