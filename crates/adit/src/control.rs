@@ -83,7 +83,7 @@ const RELEASE_MAX: Nanos = Nanos::from_secs(1);
 pub(crate) enum ControlEnd {
     /// Another adit requested the lease: it gets all sessions.
     Handover,
-    /// It must not go on.
+    /// adit must not go on.
     Failed(String),
 }
 

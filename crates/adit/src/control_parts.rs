@@ -106,16 +106,17 @@ pub(crate) struct ControlParts {
 
 /// The part of this adit among those that have the records of its node.
 pub(crate) enum ServingRole {
-    /// Another adit is active; this one follows its records. Becomes `Active` when it takes over.
+    /// Another adit is active, and this one follows its records. Becomes `Active` when it takes
+    /// over.
     Standby(Box<StandbyParts>),
-    /// It serves, and restores the records of the previous process. Becomes `Active` when workers
+    /// adit serves, and restores the records of the previous process. Becomes `Active` when workers
     /// run all of them.
     Restoring {
         former: FormerRecords<FormerRecord>,
         /// When the restoration began. `None` before the first iteration.
         since: Option<Nanos>,
     },
-    /// It serves.
+    /// adit serves.
     Active,
 }
 

@@ -69,7 +69,7 @@ pub(crate) struct OpeningRecords {
 /// State that a previous process left.
 pub(crate) struct FormerProcess {
     pub node: NodeRecord,
-    /// All of its records.
+    /// All records of the store.
     pub records: FormerRecords<FormerRecord>,
     /// Prepares the sessions among them.
     pub preparer: SessionPreparer,
@@ -212,7 +212,7 @@ fn active_node(
                     info!(active = lease.holder, "standby: another adit is active");
                     return Ok(Some((node, lease.epoch)));
                 }
-                // It has just begun.
+                // A holder that has just begun may have written no record yet.
                 if began.elapsed() > FIRST_RECORD_MAX {
                     let holder = printable(&lease.holder);
                     bail!("the adit {holder} is active and writes no records; see its log");

@@ -149,7 +149,7 @@ pub(crate) struct Threads {
     pub workers: Vec<WorkerThread>,
     /// The HTTP interface at the admin socket.
     pub admin: JoinHandle<()>,
-    /// That at a TCP address.
+    /// The thread of the HTTP interface at a TCP address.
     pub api: Option<JoinHandle<()>>,
     /// The way to the control thread.
     pub queries: mpsc::Sender<AdminQuery>,
@@ -490,7 +490,7 @@ fn finish(
     let control = control.join();
     lifecycle.stop_packet_path();
     if let Some(thread) = first_unfinished(&threads, WORKER_STOP_LIMIT) {
-        // It may hold packets and queues: only the end of the process releases them.
+        // The worker may hold packets and queues, which only the end of the process releases.
         error!(thread, "a worker does not stop; adit ends without it");
         std::process::exit(1);
     }

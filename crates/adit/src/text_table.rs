@@ -70,16 +70,16 @@ pub(crate) fn terminal_width() -> Option<u16> {
 #[derive(Debug, Clone)]
 pub(crate) struct TextColumns {
     width: Option<u16>,
-    /// Those that are shown.
+    /// Names of the columns that are shown.
     pub shown: Vec<&'static str>,
-    /// Those for which there is no room.
+    /// Names of the columns for which there is no room.
     pub left_out: Vec<&'static str>,
     /// Widths of those that are shown, so that further rows stand below the first ones.
     widths: Option<Vec<u16>>,
 }
 
 impl TextColumns {
-    /// All of them, until the first rows are known. `width`: that of the terminal.
+    /// Shows all columns until the first rows are known. `width`: that of the terminal.
     pub(crate) fn new(columns: &[&'static str], width: Option<u16>) -> Self {
         Self { width, shown: columns.to_vec(), left_out: Vec::new(), widths: None }
     }

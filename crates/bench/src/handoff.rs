@@ -66,7 +66,7 @@ struct WorkerPair {
     _publisher: adit_tables::Publisher,
     receiver: WorkerBench,
     owner: WorkerBench,
-    /// Those that [`OWNER`] owns.
+    /// The sessions that [`OWNER`] owns.
     sessions: Vec<BenchSession>,
 }
 

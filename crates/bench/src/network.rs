@@ -98,6 +98,6 @@ pub(crate) enum BenchIpVersion {
     V4,
     /// IPv6.
     V6,
-    /// Either, at random. With filters, each packet matches one of its family.
+    /// Either family, at random. With filters, each packet matches one of its family.
     Mixed,
 }

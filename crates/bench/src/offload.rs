@@ -33,7 +33,7 @@ use super::sessions::{self, BenchProfile, Populated};
 /// Time from one turn of the control thread to the next.
 const TURN: Nanos = Nanos::from_millis(1);
 const TURNS_PER_SECOND: f64 = 1000.0;
-/// All sessions are measured twice, and once more after those with packets got their rules.
+/// Turns. All sessions are measured twice, and once more after those with packets got their rules.
 const TURNS: usize = 30_000;
 /// Packets of a session with many, in each second. Few, so that the bench does not take long.
 const PPS: usize = 40;

@@ -253,9 +253,9 @@ pub(crate) struct BenchProfile {
 pub(crate) enum BenchFilters {
     /// None.
     None,
-    /// One in each PDR, which matches every packet of the UE.
+    /// One filter in each PDR, which matches every packet of the UE.
     Any,
-    /// One in each PDR, on protocol and ports.
+    /// One filter in each PDR, on protocol and ports.
     One,
     /// A PDR with a filter that half of the packets match, before the one that matches everything.
     Dedicated,

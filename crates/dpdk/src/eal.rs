@@ -415,7 +415,7 @@ fn stop_interrupts() {
             std::thread::sleep(Duration::MAX);
         }
     }
-    // It is readable from the beginning.
+    // The descriptor is readable from the beginning.
     let Ok(event) = eventfd(1, EventfdFlags::CLOEXEC) else { return };
     // SAFETY: takes flags, returns a handle or null.
     let handle = unsafe { sys::rte_intr_instance_alloc(PRIVATE) };

@@ -20,7 +20,7 @@ pub(crate) fn free_mib() -> u64 {
     free_mib_in(Path::new("/sys/kernel/mm/hugepages"))
 }
 
-/// Those of a NUMA node.
+/// Free hugepages of a NUMA node.
 pub(crate) fn free_mib_of(node: u32) -> u64 {
     free_mib_in(Path::new(&format!("/sys/devices/system/node/node{node}/hugepages")))
 }

@@ -29,7 +29,8 @@ fn spawn_child(part: &str, role: &str, socket: &Path) -> Child {
     command.args(["memif_child", "--exact", "--nocapture"]);
     command.env(PART, format!("{part} {role} {}", socket.display()));
     if part == "peer" {
-        // It ends by being killed; DPDK's warnings of each one would hide the output of a survivor.
+        // The peer ends by being killed; DPDK's warnings of each one would hide the output of a
+        // survivor.
         command.stderr(Stdio::null());
     }
     command.stdout(Stdio::null()).spawn().unwrap()

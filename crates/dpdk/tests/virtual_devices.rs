@@ -111,7 +111,7 @@ fn pool_exhausted_allocates_nothing(pool: &Mempool) {
     let all: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();
     assert_eq!(all.len(), 2047);
     assert!(pool.alloc().is_none());
-    // One after the other, across pages: what AF_XDP gives to the kernel.
+    // Buffers lie one after the other, across pages: AF_XDP gives them to the kernel that way.
     let mut starts: Vec<usize> = all.iter().map(|packet| packet.data().as_ptr().addr()).collect();
     starts.sort_unstable();
     let gap = starts[1] - starts[0];

@@ -27,7 +27,7 @@ pub enum KernelDevice {
 /// Why a text is no kernel device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KernelDeviceParseError {
-    /// None of the kinds.
+    /// The text names none of the kinds.
     #[error("neither kernel:udp nor kernel:tun,name=NAME nor kernel:packet,iface=NAME")]
     Unrecognized,
     /// The name is no name of a network device.

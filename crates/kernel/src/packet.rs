@@ -113,7 +113,7 @@ struct PendingFrame {
 
 impl PacketPort {
     fn open(index: i32) -> io::Result<Self> {
-        // It receives nothing before it is bound.
+        // The socket receives nothing before it is bound.
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Packet, SockType::Raw, flags, None)?;
         let set = |level, option, value| set_option(socket.as_fd(), level, option, value);

@@ -32,12 +32,12 @@ enum Upper {
 /// How a packet is cut. Offsets count from the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// It leaves as it is.
+    /// The packet leaves as it is.
     Whole {
         /// Octets.
         len: usize,
     },
-    /// It becomes several packets.
+    /// The packet becomes several.
     Segments(SegmentPlan),
 }
 

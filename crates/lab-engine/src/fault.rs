@@ -55,7 +55,8 @@ pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
         Some(Fault::Drop) => outcome.sum(vanished),
         Some(Fault::Duplicate) => outcome.sum(|stream| stream.arrivals.duplicates),
         Some(Fault::Reorder) => outcome.sum(|stream| stream.arrivals.reordered),
-        // Others overtake a delayed packet, and each overtaken packet must be late by the delay.
+        // Other packets overtake a delayed one, and each overtaken packet must be late by the
+        // delay.
         Some(Fault::Delay) => outcome.sum(|stream| {
             let least = stream.arrivals.reorder_latency_min.unwrap_or(0);
             let is_late = ns_of_ticks(u64::from(least) << TIME_SHIFT, hz) >= DELAY_NS;

@@ -15,7 +15,7 @@ const ENTRIES_MAX: usize = 1 << 22;
 pub enum SessionOrder {
     /// Uniformly at random.
     Random,
-    /// One after the other.
+    /// The sessions one after the other.
     Sequential,
     /// Zipf's law: session *k* (from 1) has a frequency proportional to 1 / k^s.
     Zipf {

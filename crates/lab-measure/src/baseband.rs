@@ -291,8 +291,8 @@ fn warn(report: &mut Report, workload: &Workload, calibration: Calibration) {
 }
 
 impl BasebandRig {
-    /// One round: the program alone, then together with the workload. An interrupted workload
-    /// counts, an interrupted start does not.
+    /// One round: the program alone, then together with the workload. The figures of an interrupted
+    /// workload are kept, those of an interrupted start are not.
     fn round(&mut self, what: &str, report: &mut Report, stop: &Stop) -> Result<()> {
         let mut load = match &self.background {
             None => None,

@@ -12,7 +12,7 @@ pub(crate) enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// Neither: a condition, or a matter of the purpose.
+    /// Neither is better: a condition, or a matter of the purpose.
     #[default]
     Neither,
 }

@@ -35,7 +35,7 @@ pub(crate) enum Method {
 /// Whether a trial offered the requested rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// It did.
+    /// The tester offered the whole rate.
     Whole,
     /// No: the tester lost its core for some time.
     Interrupted,

@@ -18,7 +18,7 @@ pub enum TrafficDirection {
     Uplink,
     /// IP packets from the data network to N6.
     Downlink,
-    /// Both, each with half of the rate.
+    /// Both directions, each with half of the rate.
     Duplex,
 }
 

@@ -196,7 +196,7 @@ pub(crate) struct AdmissionBuckets {
     requests: AdmissionBucket,
     setups: AdmissionBucket,
     heartbeats: AdmissionBucket,
-    /// Those from other ports than `port`.
+    /// Heartbeat Requests from other ports than `port`.
     foreign_heartbeats: AdmissionBucket,
     continued_heartbeats: AdmissionBucket,
     numbers: SequenceNumbers,

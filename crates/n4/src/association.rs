@@ -98,9 +98,9 @@ pub(crate) enum RestartClaim {
     /// Nothing.
     #[default]
     None,
-    /// That it restarted; its next heartbeat response decides.
+    /// A request claims that the peer restarted: its next heartbeat response decides.
     Open,
-    /// That it restarted, and its response said otherwise: its requests are not to be believed.
+    /// The peer's heartbeat response contradicted the claim: its requests are not believed.
     Refuted,
 }
 
@@ -109,7 +109,7 @@ pub(crate) enum RestartClaim {
 pub(crate) enum TimeStampMeaning {
     /// The peer is as it was known.
     Known,
-    /// It has restarted.
+    /// The peer has restarted.
     Restarted,
     /// The message is from before the latest restart, and to be discarded.
     Late,

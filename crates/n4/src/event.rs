@@ -15,7 +15,7 @@ pub enum DownReason {
     Released,
     /// Our heartbeats stayed without a response.
     HeartbeatsLost,
-    /// They did for as long as sessions may outlive their peer.
+    /// Our heartbeats stayed without a response for as long as sessions may outlive their peer.
     SilentTooLong,
     /// The peer's Recovery Time Stamp changed.
     PeerRestarted,

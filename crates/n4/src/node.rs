@@ -539,7 +539,7 @@ impl Node {
                 let bytes = bytes.to_vec();
                 self.counters.scalars.retransmissions_replayed += 1;
                 let message_type = MessageType(bytes.get(1).copied().unwrap_or_default());
-                // It left before, so the store has the changes that it reports.
+                // The first response left before, so the store has the changes that it reports.
                 self.counters.count_sent(message_type);
                 self.transmits.push_back(Transmit { to: request.from, bytes, answers: None });
             }

@@ -193,7 +193,7 @@ mod tests {
         }
         reports.push_restart(host(3));
         reports.start(NOW);
-        // It may have been received.
+        // The report in flight may have been received.
         assert!(reports.push(host(1), ReportedPathState::Recovered));
         assert_eq!(reports.on_not_delivered(NOW), 0);
         assert!(reports.push(host(2), ReportedPathState::Recovered), "a failure that was sent");

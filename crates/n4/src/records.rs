@@ -62,7 +62,7 @@ struct SessionUnit {
     /// Sessions that gave way to it: their records go with the one that comes.
     replaced: Vec<Seid>,
     usage: Option<Vec<u8>>,
-    /// It is set aside from now on, or no longer.
+    /// The session is set aside from now on, or no longer.
     set_aside: Option<bool>,
     reports: bool,
     answers: NotedAnswers,
@@ -231,7 +231,7 @@ impl RecordBook {
         self.news.pfds |= self.are_kept();
     }
 
-    /// All PFDs are noted, as if none were recorded.
+    /// Marks all PFDs as changed, as if none were recorded.
     pub(crate) fn note_all_pfds(&mut self) {
         self.pfd_digests.clear();
         self.note_pfds();
@@ -436,7 +436,7 @@ impl RecordBook {
         }
     }
 
-    /// All records of a session that is set aside are lost, and are to be there again.
+    /// All records of a session that is set aside are lost: marks them to be written again.
     pub(crate) fn note_lost_set_aside(&mut self, up_seid: Seid, session: &SetAsideSession) {
         let number = RecordName::Number(up_seid.0);
         let usage = session.usage.as_ref().map(KeptUsage::octets);

@@ -120,7 +120,7 @@ pub(crate) enum DueRequest<P> {
         to: SocketAddr,
         /// The request as sent before.
         bytes: Vec<u8>,
-        /// What its response is for.
+        /// The purpose for which its response is awaited.
         purpose: P,
     },
     /// No response after N1 retransmissions.

@@ -17,9 +17,9 @@ use adit_types::{Seid, SessionIndex};
 pub(crate) enum SessionDisposition {
     /// This association controls them from this address.
     Move { to: OwnerId, address: IpAddr },
-    /// They stay if their control plane is at one of the addresses, and end if not.
+    /// The sessions stay if their control plane is at one of the addresses, and end if not.
     Retain { at: Arc<[IpAddr]> },
-    /// They end: their new association is gone.
+    /// The sessions end: their new association is gone.
     End,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum SessionDisposition {
 struct Transition {
     number: u64,
     disposition: SessionDisposition,
-    /// It is applied to the sessions below this index.
+    /// The disposition is applied to the sessions below this index.
     next: SessionIndex,
     /// The session in front of `next` whose turn it is.
     current: Option<SessionIndex>,

@@ -146,13 +146,14 @@ pub enum DataDelivery {
 /// The action on the known link-layer address of a neighbor when a station sends another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressConflict {
-    /// It is replaced: a Neighbor Advertisement with the Override flag. Spec: RFC 4861 §7.2.5 (II).
+    /// The address is replaced: a Neighbor Advertisement with the Override flag. Spec: RFC 4861
+    /// §7.2.5 (II).
     Replace,
-    /// It is replaced if its station no longer answers: ARP, and the source of a Neighbor
+    /// The address is replaced if its station no longer answers: ARP, and the source of a Neighbor
     /// Solicitation.
     Verify,
-    /// It becomes stale: a Neighbor Advertisement without the Override flag. Spec: RFC 4861 §7.2.5
-    /// (I).
+    /// The address becomes stale: a Neighbor Advertisement without the Override flag. Spec: RFC
+    /// 4861 §7.2.5 (I).
     Doubt,
 }
 

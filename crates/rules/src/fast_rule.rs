@@ -145,7 +145,7 @@ pub enum FastRuleTransport {
     V4,
     /// IPv6.
     V6,
-    /// Either.
+    /// Either IP version.
     Any,
 }
 

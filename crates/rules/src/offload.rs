@@ -147,7 +147,7 @@ pub trait Offload: fmt::Debug + Send {
 /// An action that an offload took by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OffloadNotice {
-    /// It gave up an entry, as if the publisher had removed it.
+    /// The offload gave up an entry, as if the publisher had removed it.
     Lost(SessionIndex, Direction),
     /// Its device refused something.
     Refused(OffloadRefusal),

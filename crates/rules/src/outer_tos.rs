@@ -34,7 +34,7 @@ impl OuterTos {
         Self(octet)
     }
 
-    /// All of it in one octet. Unless [`OuterTos::is_copied`], it is the octet of the header.
+    /// Flags and octet as one octet. Unless [`OuterTos::is_copied`], it is the octet of the header.
     #[inline]
     #[must_use]
     pub const fn octet(self) -> u8 {

@@ -127,7 +127,7 @@ impl PacketRateMeter {
         Self { limits, since, counts: Arc::default() }
     }
 
-    /// Other rates from `since` on; equal rates keep their time. The counts stay.
+    /// Replaces the rates from `since` on; equal rates keep their time. The counts stay.
     #[must_use]
     pub fn with_limits(&self, limits: [Option<PacketLimit>; 2], since: Nanos) -> Self {
         let since = if self.limits == limits { self.since } else { since };

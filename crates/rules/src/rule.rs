@@ -389,7 +389,7 @@ pub enum GuaranteedShare {
     /// Nothing.
     #[default]
     Nothing,
-    /// All of it.
+    /// The whole rate is guaranteed.
     Whole,
     /// This rate.
     Within(RateLimit),
@@ -401,7 +401,7 @@ pub enum Guarantee {
     /// Nothing.
     #[default]
     Nothing,
-    /// All that conforms to its maximum bit rates.
+    /// Every packet that conforms to its maximum bit rates is guaranteed.
     Whole,
     /// The part that also conforms to this bucket of the session.
     Bucket(u8),

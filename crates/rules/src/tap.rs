@@ -24,25 +24,25 @@ use crate::verdict::{DropReason, PuntReason};
 /// The packets that a tap selects, by session, address, tunnel or interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapKey {
-    /// All.
+    /// All packets.
     Any,
-    /// Those of a session. The index may be reused, so the identifier is checked as well.
+    /// The packets of a session. The index may be reused, so the identifier is checked as well.
     Session(SessionIndex, Seid),
-    /// Those to an address of a UE, and in tunnels those from it, and those of its session with a
-    /// source that is not the UE's. For an IPv6 address the upper half counts.
+    /// The packets to an address of a UE, in tunnels also those from it, and those of its session
+    /// with a source that is not the UE's. The upper half of an IPv6 address is compared.
     Ue(IpAddr),
-    /// Those in a local tunnel, whether or not a session owns it.
+    /// The packets in a local tunnel, whether or not a session owns it.
     Teid(Teid),
-    /// Those that arrive on an interface or leave through it.
+    /// The packets that arrive on an interface or leave through it.
     Interface(InterfaceId),
 }
 
 /// Which drops a tap reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DroppedFor {
-    /// All.
+    /// All drops.
     Any,
-    /// Those for one reason.
+    /// The drops for one reason.
     Only(DropReason),
 }
 
@@ -97,13 +97,13 @@ impl TapSet {
     /// No tap.
     pub const NONE: Self = Self(0);
 
-    /// These, and `tap`.
+    /// The set with `tap` added.
     #[must_use]
     pub const fn with(self, TapId(tap): TapId) -> Self {
         Self(self.0 | 1 << (tap as usize % TAPS_MAX))
     }
 
-    /// Those of both.
+    /// The union with `other`.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -154,7 +154,7 @@ pub enum TapItem {
     Octets {
         /// How many.
         len: u8,
-        /// They come first.
+        /// The octets come first.
         octets: [u8; TAP_OCTETS],
     },
     /// The packet waited so long, and the wait is over.
@@ -211,7 +211,7 @@ pub enum TapItem {
         station: IpAddr,
         /// Its link-layer address, unless it is unresolved.
         mac: Option<MacAddr>,
-        /// It is switched to another UE instead.
+        /// The packet is switched to another UE instead.
         is_switched: bool,
         /// DSCP that the rules give to the user's packet.
         dscp: Option<u8>,
@@ -345,15 +345,15 @@ pub struct TapSession {
 /// The first condition of a PDR, in the order of comparison, that a packet does not meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PdrMismatch {
-    /// It is about packets from this side.
+    /// The PDR is about packets from this side.
     Source(SourceInterface),
-    /// It is about another network instance.
+    /// The PDR is about another network instance.
     NetworkInstance,
-    /// It is about another tunnel.
+    /// The PDR is about another tunnel.
     Teid,
-    /// It is about other QoS flows.
+    /// The PDR is about other QoS flows.
     Qfi,
-    /// It is about another address of the UE.
+    /// The PDR is about another address of the UE.
     UeAddress,
     /// None of its SDF filters matches.
     Sdf,
@@ -386,7 +386,7 @@ pub struct TapQer {
     pub is_gate_open: bool,
     /// Its maximum bit rate admits the packet now; `None` without one.
     pub has_room: Option<bool>,
-    /// It limits packets per time.
+    /// The QER limits packets per time.
     pub has_packet_rate: bool,
 }
 

@@ -272,7 +272,7 @@ impl SessionStore {
         self.tunnel_users_from(tunnel, SessionIndex(0))
     }
 
-    /// Those of them from index `first` on.
+    /// The sessions of [`Self::tunnel_users`] from index `first` on.
     pub fn tunnel_users_from(
         &self,
         tunnel: GtpuTunnel,

@@ -65,9 +65,9 @@ struct StoreView {
 /// The fate of the yielded records when the server does not have the changes that follow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeptRecords {
-    /// The records of the server count.
+    /// The records of the server are valid.
     None,
-    /// They are not all, and the server does not have all either.
+    /// The yielded records are incomplete, and so are those of the server.
     Unusable,
     /// The holder of the lease may still write the missing ones.
     Waiting,

@@ -30,7 +30,7 @@ impl StoreKeys {
         Self { all: FIXED.iter().chain(&KINDS).chain([&CHECKSUMS]).map(key).collect() }
     }
 
-    /// All of them, for a script.
+    /// All keys, for a script.
     pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
         self.all.iter().map(Vec::as_slice)
     }

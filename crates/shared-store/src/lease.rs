@@ -24,7 +24,7 @@ pub enum LeaseAnswer {
         /// The fencing token.
         epoch: u64,
     },
-    /// Another process does.
+    /// Another process has the lease.
     Held(LeaseView),
     /// Nobody does, and only this standby may take it: it may have groups that were acknowledged
     /// and the server lacks.

@@ -44,11 +44,11 @@ struct ServerCandidate {
 
 #[derive(Debug)]
 enum CandidateStage {
-    /// It is tried at this time.
+    /// The server is tried at this time.
     Idle { retry_at: Instant },
-    /// It introduces itself.
+    /// The server introduces itself.
     Greeting { connection: Box<ServerConnection>, began: Instant, greeting: Box<Greeting> },
-    /// It is a primary.
+    /// The server is a primary.
     Usable { connection: Box<ServerConnection>, greeting: Box<Greeting> },
 }
 

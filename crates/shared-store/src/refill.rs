@@ -23,7 +23,7 @@ impl<T: Transport> SharedStore<T> {
         let lost =
             format!("it lost records: it has changes up to {last}, and {durable} was durable");
         if last.epoch != epoch && last.epoch > self.before.0 {
-            // They cannot be joined with the records of this process.
+            // Those groups cannot be joined with the records of this process.
             return Err(LinkError::Lost(format!(
                 "{lost}; another adit has written to it: let another server become the primary"
             )));

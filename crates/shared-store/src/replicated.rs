@@ -25,7 +25,7 @@ pub struct ReplicatedFigures<G> {
 }
 
 impl<G> ReplicatedFigures<G> {
-    /// Those of `replicated`, whose shared store has the figures `store`.
+    /// The figures of `replicated`, whose shared store has the figures `store`.
     pub fn new<S, T, C>(replicated: &ReplicatedStore<S, T, C>, store: G) -> Self
     where
         S: RecordStore,

@@ -28,8 +28,8 @@ struct ScannedRecord<'a> {
     value: &'a [u8],
     /// The checksum that it should have.
     checksum: [u8; 4],
-    /// It has another one, or none although all records have one. Not all have one while release
-    /// 0.1.0 has written some.
+    /// The record has another checksum, or none although all records have one. Not all have one
+    /// while release 0.1.0 has written some.
     is_damaged: bool,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct GatheredGroups {
 }
 
 impl GatheredGroups {
-    /// None, behind this one.
+    /// No changes yet; the first one follows `reached`.
     pub(crate) fn after(reached: GroupPosition) -> Self {
         Self { reached, ..Self::default() }
     }

@@ -70,7 +70,7 @@ pub(crate) enum ScriptAnswer {
     /// The lease is free, and not the caller's: the server names this standby, which may have
     /// groups that it lacks.
     Named(Incarnation),
-    /// Another holder has it.
+    /// Another holder has the lease.
     Held(LeaseSight),
     /// The records have a newer format.
     Newer {

@@ -632,8 +632,8 @@ impl<S: ThreadStore> StoreThread<S> {
         former != state as u8 || was_requested != is_requested
     }
 
-    /// Another process goes on with the records. The node must not learn of a failure, which it may
-    /// answer in spite of.
+    /// Another process has taken over the records. The node must not see a failure, which it may
+    /// answer requests in spite of.
     fn lose(&self, error: Option<StoreError>) {
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.failure = error.map(|error| error.to_string());

@@ -57,7 +57,7 @@ pub trait RecordStore {
         0
     }
 
-    /// All that the store lost is appended again.
+    /// The caller has appended all that the store lost again.
     fn set_complete(&mut self) {}
 
     /// Has the store name the standby whose word makes groups durable, or none, with one of the

@@ -59,7 +59,7 @@ const PRICE_MAX: u64 = 1 << 47;
 /// The state of the buckets that a fast rule names. Those of one line are deferred together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BucketState {
-    /// All are due before now, and no charge is deferred.
+    /// All buckets have been full since before now, and no charge is deferred.
     Idle,
     /// The charge of a bucket of the line is deferred.
     Deferred,

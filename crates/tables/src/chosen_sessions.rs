@@ -88,7 +88,7 @@ enum ChosenState {
     Changing,
     /// Workers may not have seen its reserve before this epoch has passed.
     Reserved(Epoch),
-    /// It has entries.
+    /// The session has entries.
     Put,
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum ChosenStep {
     Remove(SessionIndex),
     /// Put an entry of it that was refused.
     Retry(SessionIndex),
-    /// It was not chosen because it is close to a limit.
+    /// The session was not chosen because it is close to a limit.
     TooClose,
 }
 

@@ -234,7 +234,7 @@ impl fmt::Debug for MeterTable {
 pub struct MeterPairs<'a>(&'a [[MeterLine; 2]]);
 
 impl<'a> MeterPairs<'a> {
-    /// Those of one direction of a session. Buckets with a deferred charge are closed until
+    /// The buckets of one direction of a session. Buckets with a deferred charge are closed until
     /// [`TablesView::settle`](crate::TablesView::settle) writes it.
     #[inline]
     #[must_use]

@@ -190,7 +190,7 @@ impl OffloadWriter {
     fn retry(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) -> usize {
         let held = self.entries.get(session.0 as usize).copied().unwrap_or_default();
         if held == 0 {
-            // It has lost its place in this turn.
+            // The session has lost its place in this turn.
             return 0;
         }
         let missing = |direction: &Direction| held & bit(*direction) == 0;

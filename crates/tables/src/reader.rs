@@ -56,7 +56,7 @@ pub struct TablesReader {
     pub(crate) routes: SlotReader<Routes>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) usage: std::sync::Arc<UsageTable>,
-    /// Those of the start.
+    /// The interfaces of the start.
     pub(crate) interfaces: std::sync::Arc<[Interface]>,
 }
 

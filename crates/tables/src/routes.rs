@@ -203,7 +203,7 @@ struct Ipv6Spans {
     usual: u8,
     /// The areas in which all spans have the usual number.
     usual_by_route: AreaBits,
-    /// Those of them without UEs. 8 KiB stay in the L1 cache.
+    /// The areas of `usual_by_route` without UEs. 8 KiB stay in the L1 cache.
     usual_areas: AreaBits,
     /// The areas with UEs.
     ue_areas: AreaBits,

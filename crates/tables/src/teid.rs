@@ -21,8 +21,8 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// An empty entry.
 const VACANT: u64 = 0;
 
-/// One entry of the index: the TEID in the upper 32 bits, the complement of the session index in
-/// the lower ones, so that zeros name no session.
+/// An entry of the index: the TEID in the upper 32 bits, the complement of the session index in the
+/// lower ones, so that zeros name no session.
 fn pack(teid: Teid, session: SessionIndex) -> u64 {
     u64::from(teid.0) << 32 | u64::from(!session.0)
 }

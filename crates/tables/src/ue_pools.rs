@@ -11,8 +11,8 @@ use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::{AtomicU32, Ordering};
 
-/// One pool. Zero is no session, others are a session index plus one: memory comes zeroed, and
-/// pages that no address lies in are never touched.
+/// The sessions by address of one pool. Zero is no session, other values are a session index plus
+/// one: memory comes zeroed, and pages without an address in use are never touched.
 struct UePoolIndex {
     first: u32,
     sessions: LargeArray<AtomicU32>,

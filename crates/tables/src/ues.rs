@@ -26,9 +26,9 @@ pub struct UeTable {
 /// How an address belongs to a UE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UeAddressMatch {
-    /// It is the UE's own.
+    /// The address is the UE's own.
     Address,
-    /// It is in a network behind the UE, with a prefix of this length.
+    /// The address is in a network behind the UE, with a prefix of this length.
     Framed(u32),
 }
 

@@ -309,7 +309,7 @@ impl ScriptProcess {
 
 impl Drop for ScriptProcess {
     fn drop(&mut self) {
-        // It can have ended already.
+        // The process can have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

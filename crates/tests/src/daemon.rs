@@ -254,7 +254,7 @@ impl EndedDaemon {
         &self.namespace
     }
 
-    /// It is to run this program from now on.
+    /// Has the daemon run this program from now on.
     #[must_use]
     pub fn with_program(self, adit: &Path) -> Self {
         Self { adit: adit.to_owned(), ..self }

@@ -130,7 +130,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // It can have ended already.
+        // The process can have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

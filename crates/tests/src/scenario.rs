@@ -146,7 +146,7 @@ fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: ScenarioUe) -> TrafficE
 
 /// Lets a PDI refer to traffic endpoints of its direction.
 fn link(rng: &mut StdRng, pdi: &mut PdiSpec) {
-    // Those of the CP function keep their tunnels.
+    // PDRs of the CP function keep their tunnels.
     if pdi.source == SourceInterface::CpFunction {
         return;
     }
@@ -560,7 +560,7 @@ fn rates(rng: &mut StdRng) -> Rates {
     Rates { uplink: rate(), downlink: rate() }
 }
 
-/// One of few, so that sessions share rates.
+/// One of few correlation IDs, so that sessions share rates.
 fn correlation(rng: &mut StdRng) -> Option<u32> {
     one_chance_in(rng, 4).then(|| rng.random_range(1..=2))
 }
@@ -676,7 +676,7 @@ fn intermediate(rng: &mut StdRng, change: &mut SessionChange) {
             downlink.qers.clear();
         }
         if one_chance_in(rng, 6) {
-            // One of the data network, which may come first.
+            // A PDR of the data network, which may come first.
             let precedence = Precedence(rng.random_range(99..=101));
             let pdi = PdiSpec { f_teid: None, ..downlink.pdi.clone() };
             let plain = PdrSpec {

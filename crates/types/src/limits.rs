@@ -313,7 +313,8 @@ pub const SERVICES_COUNTED_MAX: usize = 1024;
 /// tens of KiB, and a page of the dashboard keeps one open.
 pub const API_CONNECTIONS_MAX: usize = 256;
 
-/// Those of one address, or of the admin socket: a browser has six per page, and a scraper a few.
+/// Connections of one address, or of the admin socket: a browser has six per page, and a scraper a
+/// few.
 pub const API_CONNECTIONS_PER_PEER_MAX: usize = 64;
 
 /// Further connections whose refusal is sent; beyond that they are closed without a word.

@@ -84,7 +84,7 @@ pub struct OuterIpv6 {
 /// The UDP checksum of a G-PDU over IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UdpChecksum {
-    /// None: zero is permitted in tunnels. Spec: RFC 6935 §5; RFC 6936.
+    /// No checksum: zero is permitted in tunnels. Spec: RFC 6935 §5; RFC 6936.
     Zero,
     /// Over the whole datagram. Contains the sum of the inner packet, `Sum::new().bytes(inner)`.
     Compute(Sum),

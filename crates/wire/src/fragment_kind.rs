@@ -3,7 +3,7 @@
 /// Which part of a datagram a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FragmentKind {
-    /// All of it.
+    /// The whole datagram.
     None,
     /// The first fragment: it has the upper-layer header.
     First,

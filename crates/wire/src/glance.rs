@@ -177,7 +177,8 @@ fn v6(packet: &[u8], is_tunnel_end: impl Fn(IpAddr) -> bool) -> Option<Glance> {
     }
 }
 
-/// All fragments of a source meet: their identification is behind headers of any number.
+/// All fragments of a source go to one worker: their identification is behind headers of any
+/// number.
 fn folded(addr: Ipv6Addr) -> u32 {
     let octets = addr.octets();
     let (words, _) = octets.as_chunks::<4>();

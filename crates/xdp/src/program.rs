@@ -28,7 +28,7 @@ impl fmt::Debug for XdpProgram {
 /// The verdict of the program on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpVerdict {
-    /// It leaves through another port or its own, changed.
+    /// The frame leaves through another port or its own, changed.
     Forwarded,
     /// A worker gets it.
     Passed,

@@ -325,7 +325,7 @@ mod tests {
             text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let (before, after) = (lines.first().unwrap(), lines.last().unwrap());
         assert!(before.contains(':') && before == after, "{text}");
-        // It had the other screen, and left it before the words of the panic.
+        // adit top had the alternate screen, and left it before the words of the panic.
         let left = text.find("\u{1b}[?1049l").unwrap_or_else(|| panic!("{text}"));
         assert!(text.find("\u{1b}[?1049h").is_some_and(|entered| entered < left), "{text}");
         assert!(text.find("a fault of adit top").is_some_and(|said| left < said), "{text}");

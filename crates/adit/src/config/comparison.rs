@@ -8,9 +8,9 @@ use super::section::path_of;
 /// Whether a running adit takes over a change of a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OnReload {
-    /// It does, with this effect.
+    /// A reload changes the value, with this effect.
     Changes(ChangeEffect),
-    /// It does not, and why.
+    /// A reload does not change the value, for this reason.
     Fixed(&'static str),
     /// A function of its own decides. In words.
     Depends(&'static str),

@@ -91,7 +91,7 @@ pub(super) struct ThreadCpus {
     pub settings: PlacementSettings,
     pub control: u16,
     pub workers: Vec<u16>,
-    /// Those of a plan, which the keys of the model do not list then.
+    /// CPUs of a plan, which the keys of the model do not list then.
     pub planned: Option<DistributorCpus>,
 }
 

@@ -243,7 +243,7 @@ impl DatapathSettings {
         let mut threads: Vec<_> =
             self.workers.iter().zip(of_workers).map(thread(Role::Worker)).collect();
         if let ModelSettings::Pipeline { receivers, .. } = &self.model {
-            // It shares its core with the control thread, and has little to do.
+            // The signaling worker shares its core with the control thread, and has little to do.
             threads.push(thread(Role::Signaling)((&self.main_core, &PollMode::Adaptive)));
             threads.extend(receivers.iter().zip(of_receivers).map(thread(Role::Receiver)));
         }

@@ -10,7 +10,7 @@ use super::ConfigProblem;
 #[derive(Debug)]
 pub(crate) enum ConfigFileError {
     Unreadable(PathBuf, io::Error),
-    /// All of them.
+    /// The mistakes of the file.
     Mistakes(PathBuf, Vec<ConfigProblem>),
 }
 

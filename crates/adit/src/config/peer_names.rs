@@ -34,7 +34,7 @@ impl FromStr for ConfiguredPeer {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         if let Ok(address) = text.parse::<SocketAddr>() {
-            // That of nobody stands for a name that is not resolved.
+            // The unspecified address stands for a name that is not resolved.
             return if address.ip().is_unspecified() {
                 Err(())
             } else {

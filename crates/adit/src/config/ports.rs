@@ -282,7 +282,7 @@ pub(super) fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)
     Some((device.argument(argument).map_or(Some(1), |text| text.parse().ok())?, argument))
 }
 
-/// What to write instead of an `mtu_bytes` whose frames the device cannot have.
+/// The advice for an `mtu_bytes` whose frames the device cannot have.
 fn too_long(device: &PortDevice, mtu_bytes: u16) -> Option<String> {
     let device = device.dpdk().filter(|device| mtu_bytes > device.mtu_max())?;
     let iface = device.argument("iface").unwrap_or("NAME");

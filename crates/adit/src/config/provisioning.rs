@@ -217,7 +217,7 @@ impl UePoolSettings {
             domains.is_empty() || others.is_empty() || others.iter().any(|at| domains.contains(at))
         };
         let is_taken = |other: &Self| {
-            // That of another one whose prefix is wrong overlaps nothing.
+            // An entry whose prefix is wrong has the prefix `ANY`, which overlaps nothing.
             other.prefix != IpNet::ANY
                 && other.prefix.overlaps(prefix)
                 && shares_domain(other.network_instance.as_deref())

@@ -72,9 +72,9 @@ pub(crate) struct StandbySettings {
 /// The action of the active adit when neither the store nor the standby can say that it still is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenIsolated {
-    /// It pauses before another one may be active.
+    /// adit pauses before another one may be active.
     Stop,
-    /// It goes on, perhaps while another one is active.
+    /// adit goes on, perhaps while another one is active.
     Forward,
 }
 

@@ -68,8 +68,8 @@ impl ControlThread {
         self.log_events();
     }
 
-    /// Another station uses an own address. If nobody can say now who is the active adit, that may
-    /// be the other one; else the address is defended. Spec: RFC 5227 §2.4 (b).
+    /// Another station uses an own address. If nobody can say now which adit is active, the station
+    /// may be the other adit. Otherwise the address is defended. Spec: RFC 5227 §2.4 (b).
     pub(super) fn handle_conflict(&mut self, now: Nanos, used: &UsedAddress) {
         let &UsedAddress { interface, addr, mac } = used;
         let response = self.conflicts.note(now, interface, addr, mac);

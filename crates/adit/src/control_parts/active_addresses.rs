@@ -23,7 +23,7 @@ pub(crate) struct WantedAddresses<'a> {
     pub lease: Duration,
 }
 
-/// Those of the configuration; `None` without `[standby]`.
+/// The addresses of the configuration; `None` without `[standby]`.
 pub(crate) fn wanted(config: &Config) -> Option<WantedAddresses<'_>> {
     let StoreKind::Shared(shared) = &config.store.kind else { return None };
     let standby = config.standby.as_ref()?;

@@ -65,7 +65,7 @@ impl AddressConflicts {
         }
     }
 
-    /// Those of the last minute, for operators.
+    /// The conflicts of the last minute, for operators.
     pub(crate) fn warnings(&self, now: Nanos) -> Vec<String> {
         let recent =
             self.records.iter().filter(|(_, record)| now.since(record.seen) < LOG_INTERVAL);

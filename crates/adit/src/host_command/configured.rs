@@ -18,7 +18,7 @@ pub(super) fn placement(config: &Config, machine: &MachineTopology) -> Placement
             Role::Worker => PlacedRole::Worker,
             Role::Receiver => PlacedRole::Receiver,
             Role::RxTx => PlacedRole::RxTx,
-            // It belongs to the control core.
+            // A signaling worker belongs to the control core.
             Role::Signaling => continue,
         };
         threads.push(PlacedThread { role, cpu: thread.core.into() });

@@ -54,7 +54,7 @@ fn response(file: &PageFile) -> Response<Body> {
     let mut response = Response::new(Body::from(file.contents));
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
-    // Another adit at the same address may have other files.
+    // The browser must ask again: another adit at the same address may have other files.
     fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }

@@ -242,7 +242,7 @@ mod tests {
                 config.interfaces.iter().map(|of| of.network_instance.clone()).collect()
             };
             if core != CoreKind::Open5gs {
-                // That page has an interface for each of two DNNs.
+                // The page of Open5GS has an interface for each of two DNNs.
                 assert_eq!(instances(&shown), instances(&written), "{chapter}");
             }
         }

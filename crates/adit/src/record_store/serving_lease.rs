@@ -49,7 +49,7 @@ struct ServingLeaseState {
 }
 
 impl ServingLease {
-    /// That of the configuration.
+    /// The lease that the configuration demands.
     pub(crate) fn new(config: &Config) -> Self {
         let length = match (&config.standby, &config.store.kind) {
             (Some(_), StoreKind::Shared(shared)) => Some(shared.lease),
@@ -105,8 +105,9 @@ impl ServingLease {
         self.change(|state| state.standby = until);
     }
 
-    /// Another station uses an address of this adit, and nobody can say now who has the lease:
-    /// serves no more until the store or the standby says so. Nothing without `[standby]`.
+    /// Another station uses an address of this adit, and nobody can say now who has the lease: this
+    /// adit serves no more until the store or the standby confirms the lease. Does nothing without
+    /// `[standby]`.
     pub(crate) fn distrust(&self) {
         self.change(|state| state.distrusted = state.length.map(|_| Instant::now()));
     }

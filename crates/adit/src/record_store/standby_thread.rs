@@ -39,7 +39,7 @@ const BATCHES_MAX: usize = 16;
 /// Messages to the control thread, in this order.
 #[derive(Debug)]
 pub(crate) enum StandbyNews {
-    /// All records follow. Those known before that are not among them are gone.
+    /// All records follow. Known records that are not among them are gone.
     AllBegin,
     /// Changed records.
     Records(Vec<RecordChange>),
@@ -69,7 +69,7 @@ pub(crate) struct StandbyReport {
     pub figures: SharedStoreFigures,
     /// The last group that was forwarded.
     pub reached: GroupPosition,
-    /// It has everything that the server had.
+    /// The standby has everything that the server had.
     pub is_caught_up: bool,
     /// Remaining time of the active adit's lease.
     pub lease_left: Option<Duration>,
@@ -181,7 +181,7 @@ impl Drop for StandbyLink {
 /// How far the process is with the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeaseStage {
-    /// Another process holds it, or nobody.
+    /// Another process holds the lease, or nobody.
     NotHeld,
     /// This one holds it, and the store may lack groups of its tail.
     Taken,
@@ -319,8 +319,8 @@ impl StandbyFollower {
         }
     }
 
-    /// True if this standby may take over. The tail tells the active adit how long it may rely on
-    /// this standby: as long as its lease lasts, or while the store cannot say so. `left` of the
+    /// True if this standby may take over. The tail promises the active adit how long it may rely
+    /// on this standby: as long as its lease lasts, or while the store cannot say so. `left` of the
     /// lease.
     fn may_take_over(&self, left: Option<Duration>) -> bool {
         let Some(tail) = &self.tail else { return true };

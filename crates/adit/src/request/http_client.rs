@@ -78,7 +78,7 @@ pub(crate) struct HttpBody {
 }
 
 impl HttpBody {
-    /// All of it.
+    /// The whole body as text.
     fn text(mut self) -> anyhow::Result<String> {
         let mut text = String::new();
         let read = self.reader.read_to_string(&mut text).context("cannot read adit's answer")?;

@@ -22,7 +22,7 @@ pub(crate) struct DropRow {
     /// Its name in the counters.
     reason: &'static str,
     pkts: u64,
-    /// What the drop reason means.
+    /// The meaning of the drop reason.
     text: &'static str,
 }
 

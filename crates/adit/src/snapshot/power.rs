@@ -23,7 +23,7 @@ pub(crate) struct IdleStateRow {
 /// Energy that a part of the machine used. Starts again at zero now and then.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EnergyRow {
-    /// Such as package-0, or package-0/dram for a part of it.
+    /// The zone's name, such as package-0, or package-0/dram for a part of it.
     pub(super) zone: String,
     pub(super) joules: f64,
 }

@@ -137,7 +137,7 @@ pub(crate) struct TracedQer {
     pub gate: String,
     /// "within" or "used up"; null without a maximum bit rate.
     pub rate: Option<String>,
-    /// It limits packets per time.
+    /// The QER limits packets per time.
     pub packet_rate: bool,
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct TracedEgress {
     pub next_hop: String,
     /// Null while it is unresolved.
     pub mac: Option<String>,
-    /// It goes to another UE instead.
+    /// The packet goes to another UE instead.
     pub switched_locally: bool,
     /// DSCP that the rules give to the user's packet.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -84,7 +84,7 @@ pub(crate) struct CaptureWish {
     /// Packets that arrive on this interface or leave through it.
     #[arg(long, value_name = "NAME", group = "key")]
     pub interface: Option<String>,
-    /// All packets; best with one of many.
+    /// All packets; best together with `--sample`.
     #[arg(long, group = "key")]
     #[serde(default)]
     pub all: bool,

@@ -22,7 +22,7 @@ pub(crate) struct Lifecycle {
     pub liveness: Liveness,
 }
 
-/// That of an adit which serves without limit.
+/// The lifecycle of an adit that serves without limit.
 impl Default for Lifecycle {
     fn default() -> Self {
         Self {

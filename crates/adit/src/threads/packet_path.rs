@@ -240,7 +240,7 @@ struct ThreadRunner {
     /// 0 for none.
     realtime_priority: u8,
     has_shared_node: bool,
-    /// It must yield to other threads on its core.
+    /// The thread must yield to other threads on its core.
     shares_core: bool,
     bell: Option<Doorbell>,
     bells: Vec<Doorbell>,
@@ -285,7 +285,7 @@ impl ThreadRunner {
         while !lifecycle.stop.load(Ordering::Relaxed) {
             let began = clock.now();
             if !lifecycle.lease.allows(began) {
-                // Another adit may be active.
+                // Without the lease another adit may be active.
                 thread.rest();
                 lifecycle.lease.count_discarded(io.discard_waiting());
                 std::thread::sleep(PAUSED_SLEEP);
@@ -306,7 +306,7 @@ impl ThreadRunner {
             }
             meter.count_sleep(pause.after_step(report.idle, || clock.now(), || thread.rest()));
         }
-        // Other threads may hand packets over until they have stopped, too.
+        // Other threads may hand over packets until they have stopped as well.
         inside.wait_for_all();
         // A central scheduler still gives out events in flight.
         while !drained.is_open() {

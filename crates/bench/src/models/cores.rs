@@ -126,7 +126,8 @@ pub(super) fn rows(
     Ok(rows.collect())
 }
 
-/// Other processes interrupt a thread that waits for its turn, and a mean would have their time.
+/// A median, since other processes interrupt a thread that waits for its turn, and a mean would
+/// include their time.
 fn median(mut cycles: Vec<u64>) -> u64 {
     cycles.sort_unstable();
     cycles.get(cycles.len() / 2).copied().unwrap_or_default()

@@ -196,7 +196,8 @@ pub(super) fn rows(
     let (steps, warm_up) = steps(size);
     for turn in 0..TURNS {
         for model in &mut models {
-            // Other models have displaced the state of sessions from the caches.
+            // Each turn warms up anew, because other models have displaced the state of sessions
+            // from the caches.
             let warm_up = if turn == 0 { warm_up } else { warm_up / 2 };
             for step in 0..warm_up + steps.div_ceil(TURNS) {
                 model.run(packet, size.burst, step >= warm_up)?;

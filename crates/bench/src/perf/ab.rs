@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &AbArguments) -> anyhow::Result<Value> {
     let folder = target.join("perf");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let tree = folder.join("other");
-    // That of an earlier run.
+    // The tree of an earlier run.
     let _ = std::fs::remove_dir_all(&tree);
     output(Command::new("git").args(["clone", "--quiet", "--shared"]).args([&root, &tree]))?;
     output(Command::new("git").current_dir(&tree).args(["checkout", "--quiet", &commit]))?;
@@ -86,7 +86,7 @@ fn build(tree: &Path, target: &Path, copy: &Path) -> anyhow::Result<PathBuf> {
     Ok(copy.to_owned())
 }
 
-/// One run of the bench: figures by case, those of the worker.
+/// One run of the bench: the worker's figures by case.
 fn measure(binary: &Path, options: &str) -> anyhow::Result<Vec<(String, f64)>> {
     let mut command = Command::new(binary);
     let text = output(command.args(["datapath", "--json"]).args(options.split_whitespace()))?;

@@ -87,7 +87,7 @@ pub(super) fn frames(
         .context("cannot run addr2line; install binutils (Debian: apt-get install binutils)")?;
     let input: String = addresses.map(|address| format!("{address:#x}\n")).collect();
     let mut stdin = child.stdin.take().context("the input of addr2line")?;
-    // It answers while it reads.
+    // addr2line answers while it reads.
     let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output()?;
     writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;

@@ -36,7 +36,7 @@ pub(super) fn measure(form: WireForm, lab: &Path) -> anyhow::Result<Value> {
     }
     let folder = scratch_folder()?.join("lab");
     let file = folder.join("report.json");
-    // One of an earlier run.
+    // The report of an earlier run.
     let _ = std::fs::remove_file(&file);
     let mut command = match output(Command::new("id").arg("-u"))?.as_str() {
         "0" => Command::new(lab),
@@ -50,7 +50,7 @@ pub(super) fn measure(form: WireForm, lab: &Path) -> anyhow::Result<Value> {
     if form == WireForm::Quick {
         command.arg("--quick");
     }
-    // It also fails if one measurement does; the report names it.
+    // adit-lab also fails if one measurement does; the report names it.
     let status = command.stdout(std::io::stderr()).status().context("cannot run adit-lab")?;
     let Ok(text) = std::fs::read_to_string(&file) else {
         let reason = "adit-lab wrote no report; it needs root, or sudo without a password";

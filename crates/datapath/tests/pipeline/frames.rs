@@ -49,7 +49,7 @@ fn packet_that_the_port_cut_accuses_the_port() {
         ip.overwrite(2, &4000_u16.to_be_bytes()).fix_checksum().udp(1, 2).payload(&payload).build()
     };
     scene.assert_drops(N6, &frame(1501), DropReason::FrameCut);
-    // One within the MTU is its sender's.
+    // A cut packet within the MTU is its sender's mistake.
     scene.assert_drops(N6, &frame(1500), DropReason::IpMalformed);
 }
 

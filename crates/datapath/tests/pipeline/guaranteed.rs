@@ -300,7 +300,7 @@ fn frames_for_a_port_that_is_down_are_dropped_after_a_tenth_of_a_second() {
         step_with_room(&mut scene, 0);
         assert_eq!(scene.counts().tx_waiting_pkts, 0);
         assert_eq!(scene.dropped(DropReason::TxQueueFull), 10 * round);
-        // Those that come later wait from the beginning.
+        // Packets that come later wait from the beginning.
         refused(&mut scene, 10);
     }
     step_with_room(&mut scene, 10);

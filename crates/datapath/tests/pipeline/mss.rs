@@ -241,7 +241,7 @@ fn syns_on_a_link_of_both_sides_and_from_tunnel_to_tunnel() {
         }
     }
 
-    // Neither side is a data network: the UPF towards it clamps.
+    // Neither side is a data network: the UPF in front of the data network clamps.
     let mut rules = rules();
     rules.fars[0].destination = DestinationInterface::Core;
     rules.fars[0].outer_header_creation = Some(tunnel(0x77, GNB));

@@ -180,7 +180,7 @@ fn narrow_path_of_one_peer_limits_no_other() {
 /// other identifications.
 #[test]
 fn outer_headers_without_df_have_identifications_from_stages_and_fast_path_alike() {
-    // It has a tap of its own.
+    // This test has a tap of its own.
     if taps_drops() {
         return;
     }

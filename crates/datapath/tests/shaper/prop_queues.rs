@@ -189,7 +189,7 @@ const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 /// Bucket sets, in which flows of one line differ.
 const BUCKETS: [u64; 4] = [1, 2, 3, 1 << 63];
 
-/// One more session than there are.
+/// Flows of all sessions, and of one that does not exist.
 const FLOWS: usize = (SESSIONS as usize + 1) * DIRECTIONS.len() * BUCKETS.len();
 
 fn key(flow: usize) -> QueueKey {

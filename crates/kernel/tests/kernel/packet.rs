@@ -51,7 +51,7 @@ struct SeenFrames {
     count: usize,
     longest: usize,
     fragments: usize,
-    /// Those whose headers, lengths or checksums are not those of a packet on a wire.
+    /// Packets whose headers, lengths or checksums are not those of a packet on a wire.
     wrong: Vec<Vec<u8>>,
 }
 

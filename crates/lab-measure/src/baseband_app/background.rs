@@ -25,7 +25,7 @@ pub enum BackgroundKind {
 }
 
 impl BackgroundKind {
-    /// What [`BackgroundLoad`] counts as its product.
+    /// The unit of the program's product.
     #[must_use]
     pub const fn product(self) -> &'static str {
         match self {

@@ -39,7 +39,7 @@ impl Calibration {
         }
     }
 
-    /// That of an earlier run, to compare machines in different states by the same work.
+    /// The calibration of an earlier run, to compare machines in different states by the same work.
     #[must_use]
     pub fn given(iterations_per_ms: u64) -> Self {
         Self { iterations_per_ms, median_excess_permille: 0 }

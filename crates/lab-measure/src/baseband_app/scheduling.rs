@@ -48,7 +48,7 @@ pub(crate) struct ThreadScheduling {
     pub tti_ns: u64,
     /// Its only core; none for any.
     pub core: Option<u16>,
-    /// It shares a physical core with no other thread.
+    /// The thread shares a physical core with no other thread.
     pub core_scheduling: bool,
 }
 

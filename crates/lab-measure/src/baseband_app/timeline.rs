@@ -7,9 +7,9 @@ use crate::baseband_app::percentile::percentile_of;
 pub(crate) struct StageRun {
     /// The number of its TTI.
     pub tti: u64,
-    /// It began. Unit: ns of the clock.
+    /// Begin of the execution. Unit: ns of the clock.
     pub start_ns: u64,
-    /// It ended. Unit: ns of the clock.
+    /// End of the execution. Unit: ns of the clock.
     pub end_ns: u64,
     /// The end of the TTI activated it; only of the scheduler.
     pub timed_out: bool,
@@ -67,7 +67,7 @@ pub struct StageDurations {
 /// The result of a run.
 #[derive(Debug, Clone)]
 pub struct WorkloadOutcome {
-    /// One for each TTI that began.
+    /// The outcome of each TTI that began.
     pub ttis: Vec<TtiOutcome>,
     /// By kind of thread.
     pub stages: Vec<StageDurations>,

@@ -17,11 +17,11 @@ const RULED_OUT: i32 = EnvironmentError::EXIT_STATUS as i32;
 /// How a measurement ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ChildExit {
-    /// It measured.
+    /// The child measured.
     Measured,
     /// The machine or its options rule it out, for this reason.
     RuledOut(String),
-    /// It failed with this error.
+    /// The child failed with this error.
     Failed(String),
 }
 

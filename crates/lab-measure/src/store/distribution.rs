@@ -45,7 +45,7 @@ impl OperationTimes {
         self.times.len()
     }
 
-    /// All of them, in the order of their replies.
+    /// All operations, in the order of their replies.
     pub(crate) fn all(&self) -> &[OperationTime] {
         &self.times
     }

@@ -156,7 +156,7 @@ impl MapStore {
 struct OwnClient {
     stream: StreamId,
     resp: RespServer,
-    /// It violated the protocol: the connection ends after the last reply.
+    /// The client violated the protocol: the connection ends after the last reply.
     is_ending: bool,
 }
 

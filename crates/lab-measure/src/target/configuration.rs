@@ -28,7 +28,7 @@ pub(super) fn adit_configuration(
     let mut n6 = vec![format!("{upf_n6}/24")];
     let mut routes = vec![("0.0.0.0/0", dn.to_string())];
     if network.inner.is_ipv6() {
-        // Another address of the data network's /64.
+        // Another address of the data network's /64, for adit's side.
         n6.push(format!("{}/64", Ipv6Addr::from_bits(dn6.to_bits() ^ 3)));
         routes.push(("::/0", dn6.to_string()));
     }

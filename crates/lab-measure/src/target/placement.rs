@@ -24,7 +24,7 @@ pub(crate) enum PlacementChoice {
     Numa,
     /// Without those about nodes.
     Uma,
-    /// One that breaks this rule.
+    /// A placement that breaks this rule.
     Breaking(String),
 }
 
@@ -53,7 +53,7 @@ impl FromStr for PlacementChoice {
 /// What siblings of a core do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SiblingChoice {
-    /// All but one stay free.
+    /// All cores but one stay free.
     Split,
     /// A receiver and a worker share a core.
     Shared,

@@ -13,15 +13,15 @@ pub(crate) enum TargetRules {
     Qos,
     /// The same, and a URR that measures volume.
     Usage,
-    /// Those of `usage`, and a QER with the session AMBR, which drops no packet.
+    /// The rules of `usage`, and a QER with the session AMBR, which drops no packet.
     Rate,
-    /// Those of `usage`, and a filter "any to assigned" in both PDRs.
+    /// The rules of `usage`, and a filter "any to assigned" in both PDRs.
     Any,
-    /// Those of `usage`, and per direction a PDR with a filter that all packets match.
+    /// The rules of `usage`, and per direction a PDR with a filter that all packets match.
     Filter,
-    /// Those of `rate` and of `filter`.
+    /// The rules of `rate` and of `filter`.
     RateFilter,
-    /// Those of `rate` and of `any`: the rules that control planes put into every session.
+    /// The rules of `rate` and of `any`, as control planes put them into every session.
     Real,
 }
 

@@ -233,7 +233,7 @@ pub(crate) fn bind(addr: SocketAddr) -> Result<UdpSocket> {
 pub(crate) struct Affinity {
     all: CpuSet,
     rest: CpuSet,
-    /// Those of adit.
+    /// The cores of adit.
     pub cores: CoreAssignment,
 }
 

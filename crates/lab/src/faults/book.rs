@@ -13,7 +13,7 @@ use crate::faults::messages::SessionWish;
 pub(crate) enum BookedState {
     /// The establishment is under way.
     Establishing,
-    /// It was acknowledged, and nothing is under way.
+    /// The session was acknowledged, and nothing is under way.
     Live,
     /// A modification is under way.
     Modifying,
@@ -137,7 +137,7 @@ pub(crate) struct CountedAnswer {
     pub is_accepted: bool,
 }
 
-/// What the SMF has requested, and what adit has acknowledged.
+/// The requests of the SMF, and the answers of adit.
 #[derive(Debug, Default)]
 pub(crate) struct SmfBook {
     /// By the SMF's SEID, which is never used again.
@@ -186,7 +186,7 @@ impl SmfBook {
 
     /// Notes an established session, and whether another one has its identifiers.
     pub(crate) fn note_established(&mut self, at_ms: u64, session: &BookedSession) {
-        // One that is being deleted may be gone, and its identifiers free.
+        // Another session that is being deleted may be gone, and its identifiers free.
         let is_other = |other: &&BookedSession| {
             other.wish.cp_seid != session.wish.cp_seid
                 && matches!(other.state, BookedState::Live | BookedState::Modifying)

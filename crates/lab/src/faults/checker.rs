@@ -356,8 +356,8 @@ pub(crate) fn usage(
 ) -> (UsageTotals, Vec<Finding>) {
     let mut totals = UsageTotals::default();
     let mut findings = Vec::new();
-    // Both directions, shared by the held sessions; an interval of usage, and a second until a
-    // request is answered again.
+    // Usage that a crash may lose: that of an interval, and of a second until requests are answered
+    // again, in both directions. The held sessions share the packets.
     let per_crash_ms = USAGE_INTERVAL_MS + ACCEPTED_AGAIN_MS;
     let held = u64::try_from(crate::faults::smf::HELD).unwrap_or(1);
     let per_crash = 2 * per_crash_ms / packet_interval_ms / held * PACKET_LEN;

@@ -103,7 +103,7 @@ fn span_with_two_answers_is_as_long_as_both_go_on() {
     assert!((900..=1200).contains(&spans[0].length_ms), "{spans:?}");
     assert!(long_spans(&[TwoAnswerSpan { length_ms: 900, ..spans[0] }], &[]).is_empty());
     assert_eq!(long_spans(&[TwoAnswerSpan { length_ms: 1500, ..spans[0] }], &[]).len(), 1);
-    // One after the other is as it should be.
+    // Two adits that answer one after the other are no finding.
     let after = [arp(0, A), arp(50, A), arp(500, B), arp(550, B)];
     assert_eq!(two_addresses(&after), []);
 }

@@ -47,7 +47,7 @@ pub(crate) struct MemorySample {
     pub at_ms: u64,
     pub upf: usize,
     pub pid: u32,
-    /// It says that it is the standby, which has touched none of the memory for packets.
+    /// The adit says that it is the standby, which has touched none of the memory for packets.
     pub is_standby: bool,
     /// Unit: KiB.
     pub kib: u64,

@@ -215,7 +215,7 @@ impl FaultScene<'_> {
     /// It cannot be done.
     pub(crate) fn continue_fault(&mut self, held: &HeldFault) -> Result<()> {
         let Some(replica) = held.replica else { return Ok(()) };
-        // It is promoted before it can receive the writes that it missed.
+        // The replica is promoted before it can receive the writes that it missed.
         self.server(replica)?.ask(&["REPLICAOF", "NO", "ONE"])?;
         self.server(held.server)?.kill()?;
         self.switch.heal();

@@ -119,7 +119,7 @@ impl StallDetector {
     fn end(&mut self) {
         self.stop.raise();
         if let Some(thread) = self.thread.take() {
-            // It cannot panic.
+            // The thread cannot panic.
             let _ = thread.join();
         }
     }

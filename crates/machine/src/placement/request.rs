@@ -11,8 +11,8 @@ pub enum SiblingPolicy {
     /// A core has one thread of the packet path; its other CPUs stay free.
     #[default]
     Split,
-    /// Both siblings have threads of the packet path, a receiver with a worker of its own where
-    /// there are receivers.
+    /// Both siblings of a core have threads of the packet path: where there are receivers, a
+    /// receiver and a worker of its own.
     Shared,
 }
 
@@ -51,7 +51,7 @@ pub struct PlanRequest {
     pub siblings: SiblingPolicy,
     /// Ignore nodes, to compare.
     pub ignores_nodes: bool,
-    /// One group, with control of its own, on each node that has ports. Otherwise one group has all
-    /// ports.
+    /// Whether each node that has ports gets a group with a control of its own. Otherwise one group
+    /// has all ports.
     pub is_per_node: bool,
 }

@@ -44,7 +44,7 @@ pub enum TuningError {
         /// Online CPUs.
         online: CpuSet,
     },
-    /// All CPUs are named.
+    /// The list names all CPUs.
     #[error(
         "CPUs {cores} are all that are online; interrupts and other processes need at least one other"
     )]

@@ -46,7 +46,7 @@ pub struct FrequencyRange {
 /// Which frequencies of CPUs can be lowered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FrequencySurvey {
-    /// Those that can.
+    /// The ranges of CPUs whose frequency can be set.
     pub ranges: Vec<FrequencyRange>,
     /// Why others cannot, each in a sentence.
     pub left: Vec<String>,
@@ -133,7 +133,7 @@ pub struct CpuLoad {
 pub enum FrequencyChange {
     /// The limit of these CPUs is the low frequency.
     Lowered(FrequencyRange),
-    /// It is the high one again.
+    /// The frequency is the high one again.
     Raised(FrequencyRange),
     /// The kernel refused, or somebody else changed the limit, as the sentence says; it is left
     /// alone from now on.

@@ -26,7 +26,7 @@ pub struct IdleStateTime {
 /// A part of the machine whose energy is counted (RAPL).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnergyZone {
-    /// Such as `package-0`, or `package-0/dram` for a part of it.
+    /// The zone's name, such as `package-0`, or `package-0/dram` for a part of it.
     pub name: String,
     /// Energy used. Starts again at zero now and then. Unit: microjoules.
     pub energy_uj: u64,

@@ -142,7 +142,8 @@ impl Node {
         let has_restarted = known.recovery_time_stamp != facts.recovery_time_stamp
             || known.is_time_stamp_unknown
             || known.node_id != facts.node_id;
-        // Another SMF of the set at an address that the association moved to inherits it.
+        // Another SMF of the set inherits the association if it is at the address to which the
+        // association moved.
         let set = &known.smf_set.id;
         let inherits = node_id != facts.node_id && set.is_some() && *set == facts.smf_set.id;
         let listed = match &facts.retain {

@@ -31,9 +31,9 @@ const UE_PREFIX_BITS: u8 = 64;
 pub(super) struct PdiUeAddresses {
     /// At most one address per family.
     pub given: Option<UeMatch>,
-    /// All others, and IPv6 prefixes shorter than a /64.
+    /// All other UE addresses, and IPv6 prefixes shorter than a /64.
     pub further: Vec<IpPrefix>,
-    /// Those to be chosen.
+    /// The UE addresses to be chosen.
     pub choose: Option<ChooseUe>,
 }
 

@@ -237,7 +237,7 @@ impl Node {
             return false;
         }
         followed.wait(up_seid, octets.to_vec());
-        // One that was known begins again when no worker uses it any more.
+        // A session that was known begins again when no worker uses it any more.
         !is_known
     }
 
@@ -435,7 +435,7 @@ impl Node {
     /// Begins to end the sessions whose association is gone and has no heir.
     fn end_unowned_sessions(&mut self, restoration: &NodeRestoration) {
         if restoration.has_unread_association {
-            // They may be of it.
+            // The sessions may belong to an association that could not be read.
             return;
         }
         let owners = self.sessions.store().owners();

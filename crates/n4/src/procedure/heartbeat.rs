@@ -27,7 +27,8 @@ impl Node {
         let mut is_stale = false;
         if let Some(association) = self.peers.association_mut(request.peer()) {
             if association.is_silent() {
-                // It is there again; its response to our request counts.
+                // A silent peer is there again. Only its response to a request of ours confirms
+                // that.
                 association.next_heartbeat = request.now;
             }
             let meaning = association.read_time_stamp(seen);

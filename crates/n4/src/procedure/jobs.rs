@@ -122,7 +122,7 @@ impl Node {
         }
     }
 
-    /// All workers run the change `id`: the jobs end whose last change it was.
+    /// All workers run the change `id`: jobs end if it was their last change.
     pub(crate) fn end_jobs_behind(&mut self, now: Nanos, id: DeltaId) {
         while let Some(at) = self.backlog.ended.iter().position(|(last, _)| *last <= id)
             && let Some((_, job)) = self.backlog.ended.remove(at)

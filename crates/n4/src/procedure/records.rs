@@ -306,7 +306,7 @@ impl Node {
         };
         match (*kind, &*name) {
             (RecordKind::Node | RecordKind::Standby, _) => Ok(()),
-            // It has been read before the clock of this process began.
+            // The mark was read before the clock of this process began.
             (kind, name) if is_clock_mark(kind, name) => clock_mark(octets).map(|_| ()),
             (RecordKind::Association, RecordName::Octets(name)) => {
                 self.restore_association(now, restoration, address_of(name)?, decoded(octets)?);
@@ -453,8 +453,8 @@ impl Node {
         }
     }
 
-    /// Moves our Recovery Time Stamp towards peers whose sessions are not restored, which tells
-    /// them of the loss.
+    /// Moves our Recovery Time Stamp towards peers whose sessions are not restored, which shows
+    /// them the loss.
     fn move_time_stamps_of_lost_sessions(&mut self, now: Nanos, restoration: &NodeRestoration) {
         // Peers that set up an association anew see a time stamp of this process.
         self.note_time_stamp(self.ntp_clock.seconds(now));

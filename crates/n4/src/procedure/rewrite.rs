@@ -88,7 +88,7 @@ impl Node {
 
     fn rewrite_reports(&mut self, after: Seid) -> RecordRewrite {
         let reporting = self.sessions.records.reporting_after(after, USAGE_RECORDS_PER_TURN_MAX);
-        // Those of sessions that are set aside went with them.
+        // Reports of sessions that are set aside were written with these sessions.
         let own = reporting.iter().filter(|up_seid| self.set_aside.get(**up_seid).is_none());
         own.for_each(|up_seid| self.sessions.records.note_reports(*up_seid));
         reporting.last().map_or(RecordRewrite::Answers(None), |last| RecordRewrite::Reports(*last))

@@ -89,7 +89,7 @@ impl Node {
             let to = self.new_address(&info)?;
             self.tasks_of_info(owner, &info, to, &mut tasks)?;
         }
-        // All of them are of one kind, and end in their order.
+        // All sets are of one kind, and end in their order.
         let node_id = NodeIdentity::from_ie(&message.node_id);
         let waiter = JobWaiter { address: request.peer(), node_id };
         for task in tasks {
@@ -148,7 +148,7 @@ impl Node {
             let known = self.associations().map(|association| association.owner);
             let heirs: Vec<OwnerId> =
                 known.filter(|&other| self.peers.shares_control(owner, other)).collect();
-            // Those whose sessions are on their way to them come first.
+            // Associations whose sessions are on their way to them come first.
             let owners = self
                 .sessions
                 .transitions

@@ -91,7 +91,7 @@ impl Node {
             match self.transactions.poll_due(now, |group| records.is_awaited(group)) {
                 None => return,
                 Some(DueRequest::Held) => {}
-                // It is given up when its session ends or goes elsewhere.
+                // A held request is given up when its session ends or goes elsewhere.
                 Some(DueRequest::Retransmit {
                     purpose: RequestPurpose::SessionReport { owner, .. },
                     ..

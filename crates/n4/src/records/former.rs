@@ -17,9 +17,9 @@ pub struct FormerRecord {
 /// The contents of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FormerValue {
-    /// That of a session, the only kind of which there are many.
+    /// The record of a session, the only kind of which there are many.
     Session(FormerSessionRecord),
-    /// That of another kind.
+    /// The octets of a record of another kind.
     Octets(Vec<u8>),
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct SetAsideSession {
     pub reports: Option<Vec<u8>>,
     /// Its association, if the record can be read.
     pub owner: Option<OwnerId>,
-    /// Those of its UE, if the record can be read.
+    /// The addresses of its UE, if the record can be read.
     pub addresses: Vec<IpAddr>,
     /// No other session gets its index.
     pub is_reserved: bool,
@@ -65,7 +65,7 @@ impl SetAsideSessions {
         Some(session)
     }
 
-    /// Those after `after`, by ascending SEID.
+    /// The sessions after `after`, by ascending SEID.
     pub(crate) fn after(&self, after: Option<Seid>) -> impl Iterator<Item = (Seid, &RecordError)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let sessions = self.sessions.range((from, Bound::Unbounded));

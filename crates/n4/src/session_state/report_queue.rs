@@ -85,7 +85,7 @@ pub(super) struct ReportQueue {
     pub waiting: VecDeque<ReportItem>,
     /// How many of these, the first ones, were sent before: the CP function may have them.
     sent_before: usize,
-    /// It waits until its silent peer is there again.
+    /// The session's reports wait until its silent peer answers again.
     pub is_held: bool,
     /// After requests that were refused or not answered.
     pub pause: ReportPause,

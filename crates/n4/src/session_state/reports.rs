@@ -324,7 +324,7 @@ impl SessionStates {
         let (from, counts) = moved?;
         self.reports.recount(from, counts, ReportCounts::default());
         self.reports.recount(to, ReportCounts::default(), counts);
-        // It may have waited for a silent peer, or for a pause.
+        // The session may have waited for a silent peer, or for a pause.
         self.reports.ready.push_back(up_seid);
         sequence
     }

@@ -22,7 +22,7 @@ pub struct ServiceName {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceCounts {
     by_name: BTreeMap<ServiceName, u64>,
-    /// Those whose names found no place.
+    /// Sessions whose names found no place.
     others: u64,
 }
 
@@ -37,7 +37,7 @@ impl ServiceCounts {
         counts
     }
 
-    /// All sessions that said something about themselves.
+    /// All sessions that named a data network or a slice.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.by_name.values().sum::<u64>() + self.others

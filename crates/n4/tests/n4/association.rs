@@ -86,7 +86,7 @@ fn own_time_stamp(bytes: &[u8]) -> u32 {
     }
 }
 
-/// It sets up again after it lost N4, with or without having noticed that before.
+/// The SMF sets up again after it lost N4, with or without having noticed that before.
 #[test]
 fn setup_again_by_a_peer_that_has_not_restarted_keeps_its_sessions() {
     let mut bench = Bench::associated();
@@ -100,7 +100,7 @@ fn setup_again_by_a_peer_that_has_not_restarted_keeps_its_sessions() {
         bench.events()[..],
         [NodeEvent::SessionsRetained { sessions: 2, .. }, NodeEvent::AssociationUp { .. }]
     ));
-    // It changes and deletes them one by one.
+    // The SMF changes and deletes its sessions one by one.
     let moved = bench.answer(smf(10), &move_to(4, up_seid, Teid(9)));
     assert_eq!(cause(&moved), Cause::RequestAccepted);
     assert_eq!(cause(&bench.answer(smf(10), &delete(5, up_seid))), Cause::RequestAccepted);

@@ -119,7 +119,7 @@ fn killed_scene(scene: &Scene) -> Scene {
     later
 }
 
-/// All of a session that a store would keep.
+/// All parts of a session that a store would keep.
 fn kept(bench: &Bench, up_seid: Seid) -> Option<KeptSession> {
     bench.node.store().kept(bench.now, up_seid)
 }

@@ -427,7 +427,7 @@ fn usage_that_is_not_delivered_is_sent_again_with_its_number() {
     }
 }
 
-/// It ended, and nobody was reachable for long.
+/// The session ended, and nobody was reachable for long.
 #[test]
 fn last_usage_that_the_cp_function_refuses_again_and_again_is_given_up_and_counted() {
     let mut urr = urr(1, ReportingTriggers::VOLTH);

@@ -30,7 +30,8 @@ pub enum FileError {
     NotRegular(&'static str),
     /// It belongs to this user, who is neither root nor the one whom the process runs as.
     Owner(u32),
-    /// These permissions let others write it, or read a secret. They are to be taken away.
+    /// These permissions let other users write the file, or read a secret. They are to be taken
+    /// away.
     Mode(&'static str),
     /// It has more than 1 MiB.
     TooLarge,

@@ -20,7 +20,7 @@ struct KnownPlaces {
     by_peer: HashMap<IpAddr, usize>,
     /// By age, those that end for others: their peers, and how they learn it.
     unproven: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
-    /// Those that have been signaled to end, and have not ended.
+    /// Connections that have been signaled to end, and have not ended.
     ending: usize,
     last: u64,
 }
@@ -94,7 +94,7 @@ impl ConnectionPlace {
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut known = self.places.lock();
-        // One that ended for another has no place any more.
+        // A connection that was ended in favor of another one has no place any more.
         match known.unproven.remove(&self.number).is_some()
             || self.is_proven.load(Ordering::Relaxed)
         {

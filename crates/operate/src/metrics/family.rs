@@ -101,7 +101,7 @@ impl MetricUnit {
 pub struct MetricFamily {
     /// The name without the unit and without a suffix that follows from the kind of values.
     pub name: Cow<'static, str>,
-    /// One sentence.
+    /// One sentence about the meaning.
     pub help: Cow<'static, str>,
     /// The unit.
     pub unit: Option<MetricUnit>,

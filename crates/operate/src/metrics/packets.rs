@@ -41,7 +41,7 @@ pub struct WorkerFigures {
     /// The largest share of a ring of packets to it that waited in the last second. Unit:
     /// thousandths.
     pub ring_permille: u16,
-    /// It takes no step although it should.
+    /// The worker takes no step although it should.
     pub is_stopped: bool,
     /// Packets that crossed NUMA nodes on their way from or to it.
     pub cross_node_pkts: u64,

@@ -48,7 +48,7 @@ pub struct CompiledSession {
 /// How usual packets of one direction find their fast rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastPath {
-    /// All take the same one.
+    /// All packets take the same fast rule.
     Single(PackedFastRule),
     /// A single SDF filter selects between one for packets that match and, if there is one, that of
     /// the others.

@@ -116,7 +116,7 @@ impl PackedSelector {
 pub struct SelectorView<'a> {
     selector: PackedSelector,
     roots: [MatcherRoot; 2],
-    /// Those of the matcher, then one for each fast rule.
+    /// The lines of the matcher, then one for each fast rule.
     lines: &'a [MatcherLine],
 }
 

@@ -50,7 +50,8 @@ pub struct FlowConfig {
 pub enum FlowDirections {
     /// Uplink only.
     Uplink,
-    /// Both: the card writes the lengths of the headers that it adds, that of GTP-U among them.
+    /// Both directions: the card writes the lengths of the headers that it adds, that of GTP-U
+    /// among them.
     Both,
 }
 

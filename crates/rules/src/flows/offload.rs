@@ -211,7 +211,7 @@ impl<C: FlowCard> FlowOffload<C> {
                     bytes: 0,
                 }),
                 Err(FlowCardError(words)) => {
-                    // They may have counted.
+                    // The flows may have counted packets.
                     installed.into_iter().for_each(|flow| self.end(key, flow));
                     return Err(OffloadRefusal(words.into()));
                 }

@@ -12,9 +12,9 @@ use crate::flows::flow::{Flow, FlowAction, FlowHeader};
 /// The outcome of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SoftwareCardVerdict {
-    /// It goes to the workers as it is.
+    /// The frame goes to the workers as it is.
     Worker,
-    /// It left.
+    /// The frame left through this port.
     Sent(PortId, Vec<u8>),
 }
 

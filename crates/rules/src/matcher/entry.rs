@@ -52,7 +52,7 @@ pub(crate) struct FilterEntry {
 /// First and last value of each word at which trees split.
 pub(super) type KeyRegion = [(u32, u32); SPLIT_WORDS];
 
-/// All packets.
+/// The region of all packets.
 pub(super) const EVERYWHERE: KeyRegion = [(0, u32::MAX); SPLIT_WORDS];
 
 impl FilterEntry {

@@ -407,7 +407,7 @@ mod tests {
         let mut former = TeidAllocator::new(8, 1);
         let chosen: Vec<Teid> = (0..16).map(|_| take(&mut former)).collect();
         let mut teids = TeidAllocator::new(8, 2);
-        // One position was taken meanwhile, one was taken and released.
+        // Meanwhile one position was taken, and one was taken and released.
         let fresh = [take(&mut teids), take(&mut teids)];
         assert!(teids.retire(fresh[1]));
         teids.reclaim(fresh[1]);

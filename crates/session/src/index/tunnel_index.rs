@@ -35,9 +35,9 @@ struct TunnelPeer {
 /// The reference points of a GTP-U peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PeerSides {
-    /// It is an access network.
+    /// The peer is in an access network.
     pub n3: bool,
-    /// It is another UPF: on the side of the data network, or towards the UE behind an N9
+    /// The peer is another UPF: on the side of the data network, or towards the UE behind an N9
     /// interface.
     pub n9: bool,
 }

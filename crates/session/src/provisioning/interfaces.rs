@@ -129,7 +129,7 @@ impl Provisioning {
         found
     }
 
-    /// Those of `within` that have an address of a requested family.
+    /// The interfaces of `within` that have an address of a requested family.
     pub(crate) fn with_address(&self, within: InterfaceSet, v4: bool, v6: bool) -> InterfaceSet {
         let has_one = |known: &LocalInterface| {
             v4 && known.addresses.v4.is_some() || v6 && known.addresses.v6.is_some()

@@ -71,7 +71,7 @@ impl DomainSet {
         Self(self.0 | other.0)
     }
 
-    /// These, or without any `others`.
+    /// These addresses, or `others` if there are none.
     pub(crate) const fn or(self, others: Self) -> Self {
         if self.0 == 0 { others } else { self }
     }
@@ -96,7 +96,7 @@ impl DomainSet {
 }
 
 impl LocalInterface {
-    /// One of `role` that serves every network instance.
+    /// An interface of `role` that serves every network instance.
     #[must_use]
     pub const fn of_role(role: InterfaceRole, addresses: LocalAddresses) -> Self {
         Self {

@@ -176,7 +176,7 @@ impl Pfds {
         after
     }
 
-    /// These PFDs with those of `from` as those of `to`, unless `to` described the application.
+    /// Hands the PFDs of `from` over to `to`, and drops those of applications that `to` described.
     pub(crate) fn handed_over(&self, from: OwnerId, to: OwnerId) -> Self {
         let mut after = self.clone();
         for all in after.applications.values_mut() {

@@ -25,7 +25,7 @@ impl TunnelRoutes {
         self.leading(within, peer).fold(InterfaceSet::NONE, |set, (_, id)| set.with(id))
     }
 
-    /// Those of `within` whose prefix is the longest that contains `peer`.
+    /// The interfaces of `within` whose route to `peer` has the longest prefix.
     pub(super) fn closest(&self, within: InterfaceSet, peer: IpAddr) -> InterfaceSet {
         let Some((longest, _)) = self.leading(within, peer).next() else { return within };
         let closest = self.leading(within, peer).take_while(|(len, _)| *len == longest);

@@ -43,7 +43,7 @@ packed! {
 /// Why a filter cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SdfError {
-    /// It is bidirectional and has no identifier.
+    /// The filter is bidirectional and has no identifier.
     WithoutId,
     /// The flow label has this value, of more than 20 bits.
     FlowLabel(u32),

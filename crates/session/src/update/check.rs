@@ -136,7 +136,8 @@ const fn is_host(addr: Ipv4Addr) -> bool {
     !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast() || addr.is_broadcast())
 }
 
-/// Neither special (the first /64 holds the unspecified and the loopback address) nor ours.
+/// True unless the prefix is special (the first /64 holds the unspecified and the loopback address)
+/// or ours.
 fn is_ue_prefix(own: &Provisioning, prefix: Ipv6Prefix) -> bool {
     let addr = prefix.addr();
     let is_special = adit_rules::rule::ue_ipv6_key(addr) == 0
@@ -256,8 +257,8 @@ const fn is_host_v6(addr: Ipv6Addr) -> bool {
     !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
 }
 
-/// One of DROP, FORW and BUFF; NOCP and BDPN notify of buffering, DDPN of discarding, DUPL goes
-/// with all. Spec: TS 29.244 §8.2.26.
+/// An action has one of DROP, FORW and BUFF. NOCP and BDPN notify of buffering, DDPN of discarding;
+/// DUPL goes with all. Spec: TS 29.244 §8.2.26.
 fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     if action.bits() & !ApplyAction::all().bits() != 0 {
         return Err(Refusal::UnsupportedAction { far, action });

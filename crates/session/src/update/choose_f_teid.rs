@@ -28,7 +28,7 @@ enum FTeidGroup {
     ChooseId(u8),
     /// PDRs from Access of one network instance, where the operator says so.
     NetworkInstance(Option<Box<str>>),
-    /// One thing alone.
+    /// One PDR or traffic endpoint alone.
     Alone(ChoiceTarget),
 }
 

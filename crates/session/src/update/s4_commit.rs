@@ -23,13 +23,13 @@ use crate::usage::{SessionUsage, UsageReport};
 /// The fate of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
-    /// It is new.
+    /// The session is new.
     Establish,
-    /// It exists again. Nothing is retired, so its delta is owed no reclaim.
+    /// The session exists again. Nothing is retired, so its delta is owed no reclaim.
     Restore,
-    /// It stays.
+    /// The session stays.
     Modify,
-    /// It ends.
+    /// The session ends.
     Delete,
 }
 

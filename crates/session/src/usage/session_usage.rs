@@ -1,4 +1,4 @@
-//! All measurements of one session.
+//! The measurements of a session's URRs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -137,7 +137,7 @@ fn framed_routes_beyond_a_limit_are_refused() {
     change.create_pdrs[1].pdi.framed_routes = routes(UE_NETWORKS_PER_PDI_MAX + 1, 0);
     let refusal = store(4).establish(OWNER, CP, change).unwrap_err();
     assert_eq!(refusal, Refusal::TooManyUeNetworks { pdr: DL });
-    // One session of one that there may be holds all framed routes; one more is too many.
+    // A table for one session has room for the framed routes of one; one route more is too many.
     let mut store = store(1);
     assert_eq!(framed_routes_max(1), UE_NETWORKS_PER_PDI_MAX);
     assert_eq!(framed_routes_max(FRAMED_ROUTES_MAX), FRAMED_ROUTES_MAX);

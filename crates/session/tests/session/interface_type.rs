@@ -62,7 +62,7 @@ fn interface_type_is_updated_with_the_destination() {
         assert_eq!(store.modify(up_seid, change(id)).unwrap().delta, None, "packets go as before");
     }
     let fars = store.session(up_seid).unwrap().fars();
-    // That of FAR 1, to the data network, says nothing.
+    // The type of FAR 1, to the data network, is absent.
     let types = fars.iter().map(|far| far.forwarding.as_ref().unwrap().interface_type);
     assert_eq!(types.collect::<Vec<_>>(), [Some(N3_ACCESS); 2]);
 }

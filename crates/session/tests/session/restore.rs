@@ -266,7 +266,7 @@ fn what_was_prepared_for_another_configuration_is_not_taken() {
     let shaped = Enforcement { flow: Excess::Shaped, ..own.qos.uplink };
     let qos = QosPolicy { uplink: shaped, ..own.qos.clone() };
     let changed = Provisioning { qos, ..own.clone() };
-    // It had an interface more, or changed since.
+    // The preparer had an interface more, or the configuration changed since.
     for (preparer, now) in [(further, &own), (own.clone(), &changed)] {
         let [one, other] = restored_both_ways(&store, &SessionPreparer::new(preparer), now);
         assert_eq!(one, other);

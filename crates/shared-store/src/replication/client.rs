@@ -198,7 +198,7 @@ impl<T: Transport> ReplicationClient<T> {
                 {
                     progress.last = number;
                 }
-                // It was sent before the greeting that has no reply yet.
+                // The group was sent before the greeting that has no reply yet.
                 (SentCommand::Group(_), RespValue::Integer(_), None) => {}
                 (SentCommand::Ping, RespValue::Integer(ms), _) => {
                     *is_pinging = false;

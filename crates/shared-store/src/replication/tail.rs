@@ -229,7 +229,7 @@ impl ReplicationTail {
             return Err(ReplicationRefusal::Order);
         }
         if number <= self.base() {
-            // It was found in the shared store before it arrived.
+            // The group was found in the shared store before it arrived.
             return Ok(());
         }
         if previous != self.last() {

@@ -183,7 +183,7 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
         until(|| link.report().figures.standby_is_enough);
         send(22);
         until(|| link.durable() == RecordNumber(22));
-        // It refuses the next one, and only the store can say why.
+        // The standby refuses the next group, and only the store knows why.
         state.is_away.store(true, Ordering::Relaxed);
         tail.note_epoch(2);
         send(23);

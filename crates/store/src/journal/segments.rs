@@ -57,7 +57,7 @@ pub(super) struct JournalSegment<File> {
 pub(super) struct FreeFile<File> {
     pub name: String,
     pub file: File,
-    /// Those of a new segment, or the file is of no use.
+    /// Its size. Only a file with the sectors of a new segment is used again.
     pub sectors: u32,
 }
 
@@ -334,7 +334,7 @@ impl<F: Files> Journal<F> {
         if let Some(made) = self.making.take_if(|making| making.zeroed == self.sectors) {
             let mut name = NEW_NAME.to_owned();
             if self.next.is_some() {
-                // It waits, and others may be made meanwhile.
+                // The finished file waits, and others may be made meanwhile.
                 name = spare_name(self.last_segment + 1);
                 self.files.rename(NEW_NAME, &name).map_err(StoreError::io("rename", NEW_NAME))?;
                 self.last_segment += 1;

@@ -78,7 +78,7 @@ struct NeighborRecord {
 #[derive(Debug, Clone, Copy)]
 struct DisputedAddress {
     mac: MacAddr,
-    /// That station answered.
+    /// The station that claims the address answered.
     is_answered: bool,
 }
 
@@ -323,8 +323,8 @@ impl NeighborCache {
     }
 
     /// Another station sent a different address. Solicits the known station, at most once per
-    /// [`RETRANSMIT`]; `claim` replaces the address if the station does not answer. Without a claim
-    /// a reachable neighbor becomes stale, and others do not change.
+    /// [`RETRANSMIT`]; `claim` replaces the address if the known station does not answer. Without a
+    /// claim a reachable neighbor becomes stale; neighbors in other states do not change.
     fn dispute(
         &mut self,
         now: Nanos,

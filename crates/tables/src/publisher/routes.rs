@@ -69,8 +69,8 @@ impl RoutesWriter {
 /// The configuration from which routes are built.
 #[derive(Debug, Clone)]
 pub struct RoutesConfig {
-    /// Those in effect, and further ones after them. These are on ports that others are on; their
-    /// routing domains are those of others, or follow them.
+    /// The interfaces in effect, and further ones after them. A further one is on the port of an
+    /// earlier one; its routing domain is that of an earlier one, or the next new one.
     pub interfaces: Vec<Interface>,
     /// Domains with local switching. Those of the interfaces in effect stay as they are.
     pub local_switching_domains: Vec<DomainId>,

@@ -90,7 +90,7 @@ fn packet_takes_the_fast_rule_of_its_pdr_among_the_first_sixteen() {
     assert!(selector.find(&towards([20, 0, 0, 17])).is_none(), "the seventeenth PDR has none");
 }
 
-/// One PDR of a host and, with `others`, one of all others.
+/// A PDR of a host and, with `others`, a PDR of all other hosts.
 fn one_filter(others: bool) -> SessionRules {
     let mut rules = seventeen_pdrs();
     rules.uplink = vec![pdr(1, Some([20, 0, 0, 1]))];

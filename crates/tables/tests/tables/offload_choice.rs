@@ -177,7 +177,7 @@ fn a_turn_measures_and_puts_a_bounded_number_of_sessions_however_late_it_is() {
         puts = all_puts;
     }
     assert!(most <= MEASURED_MAX, "{most} sessions in one turn");
-    // It gets through all the same.
+    // Late measurements do not keep sessions from getting entries.
     assert!(most > 2048 && puts >= CHOICE.sessions_max as u64, "{most} sessions, {puts} puts");
 }
 
@@ -251,7 +251,7 @@ fn offload_gets_the_narrowest_path_of_all() {
 fn offload_leaves_to_workers_what_it_cannot_write_or_change() {
     for (role, outer_df, tcp_mss, has_v4, keeps_syns) in [
         (InterfaceRole::N3, true, TcpMss::Off, true, false),
-        // It writes headers with DF only.
+        // The offload writes headers with DF only.
         (InterfaceRole::N3, false, TcpMss::Off, false, false),
         (InterfaceRole::N9, false, TcpMss::Off, false, false),
         (InterfaceRole::N6, false, TcpMss::Off, true, false),

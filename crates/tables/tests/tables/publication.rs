@@ -477,7 +477,7 @@ fn destinations_among_ues_have_no_gateway_in_common_while_there_are_ues() {
         SessionKey::UeIpv6(first, adit_rules::rule::ue_ipv6_key(addr.parse().unwrap()))
     };
     let framed = |prefix: &str| SessionKey::Framed(first, prefix.parse().unwrap());
-    // One of the pool, one outside it, one of IPv6; twice in one block.
+    // A UE address of the pool, two outside it in one block, and one of IPv6.
     let keys = [v4("10.45.0.1"), v4("10.46.0.1"), v4("10.46.0.2"), v6("2001:db8:45:1::")];
     let networks = [framed("172.16.0.0/15"), framed("2001:db8:5000::/47")];
     let mut check = |publisher: &mut Publisher, marked: &[&str], free: &[&str]| {

@@ -423,7 +423,7 @@ fn gateway_that_moved_without_a_word_is_found_when_nothing_comes_back() {
     fixture.cache.handle_silence(fixture.now, N3);
     assert_eq!(fixture.pass(Nanos(0)), [(0, Some(MAC_A)), (0, None)]);
     assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_A));
-    // Another one answers, and the known one does not within 40 ms.
+    // Another station answers, and the known one does not within 40 ms.
     let other = answer_of(peer, MAC_B);
     fixture.cache.handle_event(fixture.now, other, &mut fixture.publisher);
     fixture.pass(Nanos::from_millis(39));
@@ -431,7 +431,7 @@ fn gateway_that_moved_without_a_word_is_found_when_nothing_comes_back() {
     fixture.pass(Nanos::from_millis(1));
     assert_eq!(fixture.worker_mac(N3, ip(peer)), Some(MAC_B));
     assert_eq!(fixture.state(peer), Some(NeighborState::Reachable));
-    // One that answers stays, whichever others do.
+    // A station that answers keeps the address, whichever others answer.
     fixture.pass(secs(2));
     fixture.cache.handle_silence(fixture.now, N3);
     let forged = answer_of(peer, MAC_A);

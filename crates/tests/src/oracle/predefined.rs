@@ -17,7 +17,7 @@ pub struct OraclePredefinedRule {
     pub precedence: Option<u32>,
     /// One flow description.
     pub text: &'static str,
-    /// It drops; else the FAR of the PDR applies.
+    /// The rule drops packets; otherwise the FAR of the PDR applies.
     pub drops: bool,
     /// QoS flow with which it marks packets.
     pub qfi: Option<u8>,

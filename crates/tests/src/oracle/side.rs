@@ -14,7 +14,7 @@ use super::records::OracleSession;
 pub(super) struct OracleDirection {
     /// The side to which its tunnel leads; `None` without a tunnel.
     pub tunnel: Option<SourceInterface>,
-    /// It travels away from the UE.
+    /// The packet travels away from the UE.
     pub from_ue: bool,
 }
 

@@ -34,7 +34,7 @@ pub struct OracleVerdict {
     pub copies: Vec<OracleExit>,
     /// Its header for later fragments, if it is a first fragment.
     pub first_fragment: Option<(FragmentedPacketId, OracleFirstFragment)>,
-    /// It is a later fragment, and the first one is known.
+    /// The packet is a later fragment, and the first one is known.
     pub is_known_fragment: bool,
     /// The first one, if a fast rule forwarded it, came in another tunnel or by previous rules of
     /// the session.
@@ -97,7 +97,7 @@ pub enum OracleLane {
 /// The one outcome of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OracleOutcome {
-    /// It leaves.
+    /// The frame leaves.
     Forward {
         /// Through this port.
         port: u16,
@@ -106,7 +106,7 @@ pub enum OracleOutcome {
         /// Packets of one lane keep their order.
         lane: OracleLane,
     },
-    /// It would leave, but the station's hardware address is not known.
+    /// The frame would leave, but the station's hardware address is not known.
     AwaitNeighbor {
         /// Position of the interface.
         interface: usize,
@@ -117,7 +117,7 @@ pub enum OracleOutcome {
         /// Its lane.
         lane: OracleLane,
     },
-    /// It comes back from the data network, for another UE.
+    /// The packet comes back from the data network, for another UE.
     SwitchLocally {
         /// On this port.
         port: u16,

@@ -26,7 +26,7 @@ pub(super) struct CardSide {
 pub struct CardSettings {
     /// Flows for which it has room.
     pub flows: usize,
-    /// It refuses one of so many flows at random; zero is none.
+    /// The card refuses one of so many flows at random; zero is none.
     pub refuses_one_in: u32,
     /// Which sessions get flows.
     pub choice: OffloadChoice,

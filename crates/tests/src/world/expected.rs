@@ -22,7 +22,7 @@ pub(super) type OrderingGroup = (u128, Option<OracleLane>);
 pub(super) struct ReceivedFrames {
     /// All.
     pub all: usize,
-    /// Those of them that a program forwarded before a worker saw them.
+    /// Packets that a program forwarded before a worker saw them.
     pub offloaded: usize,
 }
 

@@ -65,10 +65,10 @@ impl World {
 pub struct TapReports {
     /// Packets.
     pub pkts: u64,
-    /// Those that the fast path would send.
+    /// Packets that the fast path would send.
     pub would_send: u64,
-    /// Those that it would queue for their rates.
+    /// Packets that it would queue for their rates.
     pub would_queue: u64,
-    /// Those that it would leave to the stages.
+    /// Packets that it would leave to the stages.
     pub would_leave: u64,
 }

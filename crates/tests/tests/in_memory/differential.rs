@@ -523,10 +523,11 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
-    // These worlds cannot cause: buffers in parts, short headroom, full queues and rings, too many
-    // requests to redirect. No packet waits for its rate (see `shaping.rs`), and no sessions share
-    // one. No two fragments of a datagram arrive (see `fragments.rs`). FARs to the RAN have a
-    // tunnel at once. No router says the MTU of a path (see `pipeline/path_mtu.rs` of `datapath`).
+    // Outcomes that these worlds cannot cause: they have no buffers in parts, no short headroom, no
+    // full queues and rings, and not too many requests to redirect. No packet waits for its rate
+    // (see `shaping.rs`), and no sessions share a rate. No two fragments of a datagram arrive (see
+    // `fragments.rs`). FARs to the RAN have a tunnel at once. No router sends the MTU of a path
+    // (see `pipeline/path_mtu.rs` of `datapath`).
     let absent = [
         DropReason::IcmpQuoteUnknown,
         DropReason::TunnelUnknown,

@@ -234,7 +234,7 @@ impl Upf {
         };
         let left = self.left.get(&key).copied().unwrap_or_default();
         let number = self.injected.entry(key).or_default();
-        // All receivers of a session share its room.
+        // All receivers of a session share the room under way.
         if *number - left < UNDER_WAY_MAX / 4 {
             let frame = self.sessions[usize::from(session)].frame(key, *number);
             *number += 1;

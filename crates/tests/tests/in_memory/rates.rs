@@ -616,14 +616,14 @@ fn ten_thousand_shaped_flows_keep_their_rates() {
             gone.drain(..).for_each(|flow| stage.offer(flow));
         }
     };
-    // All flows are in turn, and their depths are used up.
+    // All flows have had their turns, and their depths are used up.
     run(&mut stage, &mut gone, Nanos::from_millis(200));
     stage.flows.iter_mut().for_each(|flow| flow.sent = 0);
     run(&mut stage, &mut gone, Nanos::from_millis(1200));
     let mut errors = Vec::new();
     for (flow, rate) in stage.flows.iter().zip(limits) {
         assert!(flow.sent > 1, "{rate} bit/s: {}", flow.sent);
-        // All packets but the first took the time until the last one left.
+        // The time from the first packet to the last one is that of all packets but the first.
         let bits = ((flow.sent - 1) * flow.len * 8) as f64;
         let time = flow.last.since(flow.first).0 as f64 / 1e9;
         errors.push((bits / time - rate as f64) / rate as f64);

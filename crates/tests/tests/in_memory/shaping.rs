@@ -54,7 +54,7 @@ const PDRS: [[u16; 2]; 2] = [[1, 3], [2, 4]];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// One percent.
+    /// The depth is one percent too small.
     DepthLess,
     DepthMore,
     LastFirst,

@@ -41,7 +41,7 @@ struct Simulator<'a> {
 
 impl<'a> Simulator<'a> {
     fn start(daemon: &'a Daemon, binaries: &Path) -> Self {
-        // It logs more than a pipe holds.
+        // pfcpsim logs more than a pipe holds.
         let quiet = "exec \"$0\" --interface lo >/dev/null 2>&1";
         let mut command = daemon.command(Path::new("sh"));
         let process =

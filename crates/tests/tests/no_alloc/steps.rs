@@ -181,7 +181,7 @@ fn watcher_sees_a_system_call_and_its_absence() {
     // SAFETY: no arguments, no preconditions.
     let ask = || first_syscall(|| unsafe { libc::syscall(libc::SYS_getppid) }).1;
     let first = ask();
-    // None if the kernel cannot report system calls.
+    // No answer if the kernel cannot report system calls.
     assert!(first.is_none() || first == Some(number(libc::SYS_getppid)), "{first:?}");
     assert_eq!(first_syscall(|| core::hint::black_box(1 + 1)), (2, None));
 }

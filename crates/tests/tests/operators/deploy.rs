@@ -358,7 +358,7 @@ fn scripts_of_the_chart_start_and_drain_a_replica() {
     }
     let began = Instant::now();
     run_script(&pod.namespace, &pod.bin, &pod.dir.path().join("stop.sh"));
-    // It waits for the session first, and then only until the association is released.
+    // The script waits for the session first, and then only until the association is released.
     assert!((2..30).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     let released = child.finish(PATIENCE);
     assert!(released.status.success(), "{}", said(&released.stdout));

@@ -31,7 +31,7 @@ struct Top(Child);
 
 impl Drop for Top {
     fn drop(&mut self) {
-        // It can have ended already.
+        // The process can have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -32,7 +32,7 @@ const FOLDER: &str = "ADIT_TEST_FOLDER";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const MTU: usize = 9000;
-/// That of `net_tap`, whose driver sends no longer packets.
+/// The MTU of `net_tap`, whose driver sends no longer packets.
 const SHORT: usize = 1500;
 /// Octets that a tunnel adds in front of a packet, and the headers of a datagram. Unit: octets.
 const TUNNEL: usize = 20 + 8 + GTPU;
@@ -382,7 +382,7 @@ impl KernelPeers {
         let mut octets = vec![0; 65_536];
         loop {
             let len = self.gnb.recv(&mut octets).ok()?;
-            // Other messages are those of the path.
+            // Other messages, such as Echo Requests, belong to the path.
             if octets[1] != 255 {
                 continue;
             }

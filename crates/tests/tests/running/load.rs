@@ -89,7 +89,7 @@ pub(crate) struct ReloadTrafficOutcome {
     pub late: usize,
     /// Uplink packets by gateway: the previous one, the later one.
     pub by_gateway: [usize; 2],
-    /// That of the last packet.
+    /// The gateway of the last packet.
     pub last_gateway: Option<usize>,
 }
 

@@ -33,7 +33,7 @@ fn pings_go_on_through_a_cut_of_n4_and_after_it() {
         let mut smf = TestSmf::associated();
         let load = ReloadTraffic::start(sessions(&mut smf));
         mark(&dir, RUNNING);
-        // It answers no heartbeats.
+        // The SMF answers no heartbeats.
         wait_for_file(&dir.join(OVER), LIMIT);
         set_up_again(&mut smf);
         std::thread::sleep(AFTERWARDS);

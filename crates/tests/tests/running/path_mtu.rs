@@ -69,7 +69,7 @@ fn inside() {
     let server = UdpSocket::bind("10.0.6.1:0").unwrap();
     set_ip_mtu_discover(&server, Ipv4PathMtuDiscovery::DO).unwrap();
     server.connect((script.ue, 9)).unwrap();
-    // It fits adit's link to the router with all headers.
+    // The packet fits adit's link to the router with all headers.
     let longest = vec![0; 1500 - 44 - HEADERS];
     let end = Instant::now() + PATIENCE;
     while server.send(&longest).is_ok() {

@@ -156,13 +156,13 @@ fn adit_writes_its_sessions_again_to_a_store_that_came_back_empty() {
     };
     run(test, start, section, |redis, daemon| {
         std::thread::sleep(Duration::from_secs(1));
-        // It has none of the changes before that in the order of its own ones.
+        // The new process has none of the earlier changes in the queue of its own ones.
         let daemon = daemon.restart();
         std::thread::sleep(Duration::from_secs(1));
         let is_written = |answer: &str| answer.trim() != "0";
         redis.wait("HLEN adit:{upf-1}:session", is_written);
         assert_eq!(redis.answer("FLUSHALL").trim(), "OK");
-        // It begins with this field, and lasts for milliseconds.
+        // The refill begins with this field, and lasts for milliseconds.
         redis.wait("HEXISTS adit:{upf-1}:state checked", |answer| answer.trim() == "1");
         redis.wait("HEXISTS adit:{upf-1}:state filling", |answer| answer.trim() == "0");
         redis.wait("HLEN adit:{upf-1}:session", is_written);

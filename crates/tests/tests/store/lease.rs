@@ -196,7 +196,7 @@ fn server_that_lost_the_epoch_takes_it_again_unless_another_one_took_the_lease_t
             format!("HSET adit:{{upf-1}}:state epoch {epoch} holder {holder} held 1 last 0-0");
         assert_eq!(server.answer(&state).trim(), "4");
     };
-    // It has the groups that the one before this holder wrote.
+    // The server has the groups that the one before this holder wrote.
     state(2, "z/1");
     assert_eq!(write(&server, "3 a/1", "0-0 1", "2 z/1"), ["WRITTEN", "3-1", "0", "0"]);
     let now = server.answer("HMGET adit:{upf-1}:state epoch holder held");
@@ -266,7 +266,7 @@ fn follower_begins_again_when_groups_are_missing_or_lost() {
     };
     write(&mut store, 1);
     assert_eq!(follow(&mut standby, &mut sessions), 1);
-    // One of the groups that follow is missing.
+    // A group in the middle is missing.
     write(&mut store, 2);
     write(&mut store, 3);
     assert_eq!(server.answer("XDEL adit:{upf-1}:groups 1-2").trim(), "1");

@@ -80,7 +80,8 @@ fn records_that_a_server_lost_are_written_again_and_a_standby_keeps_them_meanwhi
     let (mut standby, mut followed) = (client(&server, "b", 1), Followed::default());
     until(|| followed.follow(&mut standby));
     assert_eq!(followed.sessions.len(), 5);
-    // It lacks this one, which its order of changes does not contain any more afterwards.
+    // The server lacks this change, which its order of changes does not contain any more
+    // afterwards.
     put(&mut store, [6]);
     store.commit().unwrap();
     assert_eq!(server.answer("FLUSHALL").trim(), "OK");
@@ -169,7 +170,7 @@ fn standby_follows_while_records_are_written_again_and_goes_on_with_it_if_their_
     store.commit().unwrap();
     until(|| followed.follow(&mut standby));
     assert_eq!((followed.sessions.len(), followed.resets), (7, 1));
-    // It dies: the server has two sessions, the standby all.
+    // The holder dies: the server has two sessions, the standby all.
     drop(store);
     until(|| matches!(standby.acquire().unwrap(), LeaseAnswer::Taken { .. }));
     until(|| followed.follow(&mut standby));

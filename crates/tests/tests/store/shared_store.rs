@@ -265,7 +265,7 @@ fn follower_does_not_read_again_what_it_knows() {
         assert_eq!(follower.records, book.records);
     }
     assert!(!reads());
-    // It reads the groups that it does not have.
+    // The client reads the groups that it does not have.
     book.append(&mut store);
     store.commit().unwrap();
     follower.catch_up(&mut standby);
@@ -406,7 +406,7 @@ fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
     assert!(store.commit().unwrap_err().to_string().contains("0 of 1 replicas"), "{known:?}");
     assert_eq!(store.durable(), known);
     first.restart();
-    // It is a primary again, with less than the other one has.
+    // The first server is a primary again, with less than the other one has.
     let mut next = store_client(options(&[&first, &second], "b"));
     assert_eq!(records(&mut next), book.records);
     assert_eq!(next.figures().server, Some(second.address()));
@@ -432,8 +432,8 @@ fn replica_that_is_behind_gets_the_acknowledged_groups_again() {
     };
     write(&mut book, &mut store);
     second.wait("HGET adit:{upf-1}:state last", |answer| answer.trim() == "1-50");
-    // The replica is told to follow an address without a server. It loses its primary, and keeps
-    // its records.
+    // The replica is to follow an address without a server. It loses its primary, and keeps its
+    // records.
     assert_eq!(second.answer("REPLICAOF 127.0.0.1 1").trim(), "OK");
     write(&mut book, &mut store);
     first.kill();

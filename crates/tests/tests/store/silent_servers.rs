@@ -76,7 +76,7 @@ fn changes_are_accepted_again_whichever_servers_are_silent() {
             put(&mut store, 1);
             until(|| store.commit());
             assert_eq!(store.figures().server, Some(first.address()));
-            // It accepts connections, and says nothing more.
+            // The stopped server accepts connections, and says nothing more.
             first.signal(libc::SIGSTOP);
             second.promote();
             put(&mut store, 2);

@@ -408,7 +408,7 @@ fn standby_takes_over_on_request_and_when_the_active_one_is_stopped() {
     seconds(0.5);
     let told = pair.end_inside(smf);
     assert_nothing_lost(&told, &one);
-    // Both gave everything away in peace: less than a lease was enough.
+    // Both handed over in an orderly way, so the gap is shorter than a lease.
     for gap in [&told.gaps["uplink_ms"], &told.gaps["downlink_ms"]] {
         assert!(gap.as_u64().unwrap() < 5 * LEASE_MS, "{}", told.gaps);
     }
@@ -616,7 +616,8 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     assert_eq!(shown["state"], "working", "{shown}");
     assert!(shown["groups_not_shared"].as_u64() > Some(0), "{shown}");
     wait_for_active(&two);
-    // It learns from its standby, which is none any more, or from the store.
+    // The adit that was cut off learns of the takeover from its standby, which is none any more, or
+    // from the store.
     set_store_link(one.namespace(), "up");
     let (output, one) = one.wait_for_end();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -624,8 +625,8 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     let one = one.start();
     wait_for_replication(&two);
     seconds(0.5);
-    // It gives the store everything, and a new process takes the lease at once, unless the standby
-    // was faster.
+    // The adit that stops gives the store everything, and a new process takes the lease at once,
+    // unless the standby was faster.
     let two = two.restart();
     let (active, standby) = if role(&two) == "active" { (two, one) } else { (one, two) };
     wait_for_active(&active);

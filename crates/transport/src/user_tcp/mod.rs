@@ -58,7 +58,7 @@ pub struct UserTcp<Io: PacketIo> {
     sockets: SocketSet<'static>,
     streams: BTreeMap<StreamId, SocketHandle>,
     next_stream: usize,
-    /// Those that were closed here and still have to end the connection.
+    /// Sockets that were closed here and still have to end the connection.
     closing: Vec<SocketHandle>,
     listening: Vec<SocketHandle>,
     /// Since when all of them are in handshakes.

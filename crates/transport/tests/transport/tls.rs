@@ -64,7 +64,7 @@ impl Certificates {
         Tls::new(KernelTcp::new(KernelWait::Sleep).unwrap(), self.settings(own))
     }
 
-    /// One that listens, with its address.
+    /// An end that listens, with its address.
     fn listening(&self, own: &str) -> (Tls, SocketAddr) {
         let address = TcpListener::bind((OWN, 0)).unwrap().local_addr().unwrap();
         let mut server = self.transport(Some(own));

@@ -484,8 +484,8 @@ proptest! {
         prop_assert!(is_same(&found, &packet), "{:?} is not {:?}", found, packet);
     }
 
-    /// Both forms of a usual packet's tuple are the one that the walk finds, if it finds one: of
-    /// fragments there is none.
+    /// The tuples of a usual packet, in both forms, are the one that the general parser finds, if
+    /// it finds one: a fragment has none.
     #[test]
     fn tuples_of_a_usual_packet_are_those_of_the_walk(
         changes in prop::collection::vec((0_usize..44, any::<u8>()), 0..4),

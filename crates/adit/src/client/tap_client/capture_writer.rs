@@ -8,7 +8,7 @@ use crate::tap::packet::{TracedFrame, TracedOutcome, TracedPacket};
 /// The interface of packets of which it is unknown where they arrived: they waited.
 const WAITED: &str = "waited in adit";
 
-/// One file.
+/// A file of the capture.
 #[derive(Debug)]
 pub(crate) struct CaptureWriter<W> {
     writer: PcapngWriter<W>,

@@ -36,7 +36,7 @@ pub(super) fn large_packets(context: &ScenarioContext<'_>) -> Result<String> {
     }
     // Shorter than what fits, so that they arrive as they are.
     let segment = u16::try_from(fits - 256)?;
-    // All of a message: 64 segments and 64 kB at most.
+    // All segments of one send: 64 segments and 64 kB at most.
     let at_once = usize::from(segment) * (LONGEST / usize::from(segment)).min(20) + 7;
     for (way, from, to) in [("uplink", &ue, &dn), ("downlink", &dn, &ue)] {
         for len in [fits - HEADERS, mtu - HEADERS, LONGEST] {

@@ -3,12 +3,17 @@
 //! | table | what it compares | test |
 //! |---|---|---|
 //! | 4.1 | a placement with itself | nothing to order |
-//! | 4.2 | with 4.1: no node rules on four sockets, at the limit | `without_node_rules_the_cards_carry_less` |
-//! | 4.3 | node rules on and off in virtual machines | `nodes_do_not_matter_within_one_node`: each machine has the CPUs and the memory of one node |
+//! | 4.2 | with 4.1: no node rules on four sockets, at the limit |
+//! `without_node_rules_the_cards_carry_less` |
+//! | 4.3 | node rules on and off in virtual machines | `nodes_do_not_matter_within_one_node`: each
+//! machine has the CPUs and the memory of one node |
 //! | 4.4 | two pinnings across nodes | `pinnings_of_table_4_4_have_the_order_of_the_study` |
-//! | 4.5 to 4.10 | each another number of planes, or control on the other node | `each_table_from_4_5_to_4_10_is_on_the_right_side_of_the_baseline` |
-//! | 4.11 | no node rules on four sockets, same load | `groups_of_a_node_beat_one_group_over_all_nodes` |
-//! | 4.12 | all of 4.4 to 4.10 by CPU utilization | `placements_of_table_4_12_have_the_order_of_the_study` |
+//! | 4.5 to 4.10 | each another number of planes, or control on the other node |
+//! `each_table_from_4_5_to_4_10_is_on_the_right_side_of_the_baseline` |
+//! | 4.11 | no node rules on four sockets, same load |
+//! `groups_of_a_node_beat_one_group_over_all_nodes` |
+//! | 4.12 | all of 4.4 to 4.10 by CPU utilization |
+//! `placements_of_table_4_12_have_the_order_of_the_study` |
 //!
 //! The columns of packets per second and of drops are not ordered: beyond 8 Gb/s the virtual switch
 //! of the study lost packets (section 4.3), which is no property of a placement. So 1cp1up (15.82 %
@@ -148,7 +153,7 @@ struct Cards {
     machine: MachineTopology,
     /// Groups of a node.
     aware: Placement,
-    /// All receivers distribute to all workers.
+    /// A placement in which all receivers distribute to all workers.
     unaware: Placement,
 }
 

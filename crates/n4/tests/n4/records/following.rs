@@ -145,7 +145,7 @@ struct Active {
     upf: Upf,
     groups: VecDeque<Vec<RecordChange>>,
     asked: Vec<AskedRequest>,
-    /// Those that were accepted.
+    /// The requests that were accepted.
     answered: Vec<AskedRequest>,
     number: u16,
 }
@@ -423,7 +423,7 @@ fn sorted(mut sent: Vec<Transmit>) -> Vec<(SocketAddr, Vec<u8>)> {
     all
 }
 
-/// Both are the same for peers and for packets.
+/// Checks that both nodes are the same for peers and for packets.
 fn compare(one: &mut Upf, other: &mut Upf) {
     let state = |upf: &Upf| {
         let node = &upf.bench.node;

@@ -329,7 +329,7 @@ fn last_usage_of_a_session_that_is_set_aside_is_reported_when_it_is_discarded() 
         let usage = body.usage_reports.first().unwrap();
         assert_eq!(usage.usage_report_trigger, UsageReportTrigger::TEBUR);
         assert_eq!(volume(&usage), (300, 40, 1, 1));
-        // It goes on until it is acknowledged.
+        // The report is kept until it is acknowledged.
         assert_eq!(count_of(&later, RecordKind::Report), 1);
     }
 }

@@ -53,14 +53,14 @@ enum Form {
 pub(super) struct FastPathCounts {
     pub single: [usize; 2],
     pub filtered: [usize; 2],
-    /// Those that do not match the filter.
+    /// Packets that do not match the filter.
     pub others: [usize; 2],
     pub selected: [usize; 2],
-    /// Those that left a data network for a tunnel over IPv6.
+    /// Packets that left a data network for a tunnel over IPv6.
     pub into_v6: usize,
-    /// Those that left a tunnel for another one.
+    /// Packets that left a tunnel for another one.
     pub relayed: [usize; 2],
-    /// Those whose session has filters that exclude nothing.
+    /// Packets whose session has filters that exclude nothing.
     pub without_idle_filters: usize,
 }
 

@@ -25,7 +25,7 @@ impl Standby {
         shared: &SharedServer,
     ) -> Self {
         let mut tail = ReplicationTail::new(NAME, incarnation, TAIL_OCTETS_MAX);
-        // It looked at the lease before it began.
+        // The standby looked at the lease before it began.
         tail.note_epoch(shared.epoch);
         let server = ReplicationServer::new(network.transport(host), address(host), tail).unwrap();
         Self { host, server, is_cut_off: false, found: shared.last() }

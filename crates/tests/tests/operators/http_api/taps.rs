@@ -236,7 +236,7 @@ fn clients_that_go_away_free_their_places(dir: &Path) {
     command.args(["trace", "--teid", "1", "--duration", "10ms", "--socket"]);
     let output = run(command.arg(dir.join("admin.sock")), LIMIT);
     assert!(output.status.success(), "the admin socket has a place of its own");
-    // One is ended by an act, and says so.
+    // An act ends one tap, and the tap's client says so.
     let number = rows[0]["tap"].as_u64().unwrap();
     let ended = request("DELETE", &format!("/v1/taps/{number}"), Some(ACTS), None);
     assert_eq!(ended.status, 200, "{ended:?}");
