@@ -188,8 +188,8 @@ impl StartRecords {
     }
 }
 
-/// The node and the epoch of the adit that holds the lease; `None` if nobody did, and this process
-/// has it now.
+/// The node and the epoch of the adit that holds the lease. `None`: nobody held it, and this
+/// process has taken it.
 fn active_node(
     store: &mut SharedStoreClient,
     pair: &PairStore,
@@ -238,8 +238,8 @@ fn node_of(store: &mut impl RecordStore, shown: &str) -> anyhow::Result<Option<N
     Ok(node.map(|node| continued(node, last, time_of_day().unwrap_or_default())))
 }
 
-/// The node whose clock goes on at the time of day `now`, or behind the records, of which the last
-/// ones are about of `last`.
+/// The node with its clock set to the time of day `now`, or behind the newest records, which are
+/// from about `last`.
 fn continued(mut node: NodeRecord, last: Option<Nanos>, now: u64) -> NodeRecord {
     let Some(last) = last.filter(|last| now < node.clock_zero.saturating_add(last.0)) else {
         return node;

@@ -97,7 +97,7 @@ fn row(model: &str, packet: BenchPacket, burst: usize, cycles: &PartCycles, pkts
     })
 }
 
-/// Two ports in memory: packets prepared in `ready` arrive at `rx_port`, and leave into nothing.
+/// Two ports in memory: packets prepared in `ready` arrive at `rx_port`, and are dropped when sent.
 struct MbufIo {
     pool: Mempool,
     rx_port: PortId,

@@ -176,7 +176,7 @@ impl SegmentPlan {
     }
 }
 
-/// The sum of the pseudo header of an IP packet of which `len` octets are the upper layer.
+/// The sum of the pseudo header of an IP packet with `len` octets of upper layer.
 pub(crate) fn pseudo_header(packet: &[u8], protocol: u8, len: usize) -> Sum {
     let addrs = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
     Sum::new().bytes(addrs).word(protocol.into()).word(word(len))

@@ -88,7 +88,7 @@ pub struct Association {
     pub(crate) next_heartbeat: Nanos,
     /// A Heartbeat Request is in flight.
     pub(crate) heartbeat_in_flight: bool,
-    /// When the time is over in which the peer is to release it, if the operator wishes that.
+    /// The deadline by which the peer must release it, if the operator requested a release.
     pub(crate) release_due: Option<Nanos>,
 }
 

@@ -64,7 +64,7 @@ pub(crate) enum JobTask {
     /// Sends Session Report Requests about an Error Indication to the sessions that send into a
     /// tunnel.
     ReportTunnel { tunnel: GtpuTunnel, next: SessionIndex },
-    /// Nothing: it ends with the earlier jobs of its peer.
+    /// No work: the job ends with the earlier jobs of its peer.
     Wait,
 }
 

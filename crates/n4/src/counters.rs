@@ -193,7 +193,7 @@ scalars! {
     session_set_deletions_refused,
     /// Restarts of GTP-U peers.
     gtpu_peers_restarted,
-    /// GTP-U paths of which the delay was asked for and is not measured: too many are.
+    /// GTP-U paths whose requested delay is not measured, because too many paths are.
     paths_not_measured,
 }
 

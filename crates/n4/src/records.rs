@@ -295,7 +295,7 @@ impl RecordBook {
         }
     }
 
-    /// A session has the state in `octets`, and is to change further.
+    /// Marks a session as changed to the state in `octets`; the session is about to change further.
     pub(crate) fn note_former_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let known = self.noted(up_seid);
         if self.are_kept() && !matches!(known, Some(SessionNews::Changed | SessionNews::Removed)) {
@@ -308,8 +308,8 @@ impl RecordBook {
         matches!(self.noted(up_seid), Some(SessionNews::Changed))
     }
 
-    /// The next group is to say this of a session that is noted: the session is about to change
-    /// further.
+    /// Fixes the state that the next group has of a changed session, because the session is about
+    /// to change further.
     pub(crate) fn settle_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let unit = self.news.sessions.get_mut(&up_seid);
         if let Some(news @ SessionNews::Changed) = unit.and_then(|unit| unit.record.as_mut()) {
@@ -423,7 +423,8 @@ impl RecordBook {
         Some(number)
     }
 
-    /// An answer whose record is lost is to have one again, unless a later answer has its place.
+    /// Marks an answer whose record is lost to be written again, unless a later answer has its
+    /// place.
     pub(crate) fn note_lost_answer(&mut self, number: u64, answer: KeptAnswer<'_>) {
         if self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
             let name = RecordName::Number(number % ANSWER_RECORDS_MAX);
@@ -523,7 +524,7 @@ impl RecordBook {
         self.held.back().map_or(0, |held| held.group)
     }
 
-    /// From now on messages wait for nothing, or do again.
+    /// From now on messages do not wait for the store, or wait again.
     pub(crate) const fn set_passing(&mut self, is_passing: bool) {
         self.is_passing = is_passing;
     }

@@ -22,13 +22,13 @@ pub(crate) struct Rejected {
 /// Details of a refusal for the log, in addition to Cause, Offending IE and Failed Rule ID.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RefusalDetail {
-    /// Nothing: these name it.
+    /// No detail: Cause and IE identify the refusal.
     None,
     Reason(&'static str),
     /// There would be more of something than there may be.
     Beyond(&'static str, usize),
     Session(Refusal),
-    /// Nothing at all: an event of its own says it.
+    /// No line at all: an event of its own was logged.
     Logged,
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct ModifiedSession {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeletedSession {
     pub change: DeltaId,
-    /// Its reports that nobody receives.
+    /// Its reports, which are discarded.
     pub discarded: DiscardedReports,
 }
 

@@ -125,7 +125,7 @@ pub(crate) enum DueRequest<P> {
     },
     /// No response after N1 retransmissions.
     Failed(P),
-    /// Nothing: it was not sent yet.
+    /// The request was not sent yet.
     Held,
 }
 

@@ -118,8 +118,8 @@ pub enum WorkerEvent {
         /// When it left.
         at: Nanos,
     },
-    /// Downlink data arrived that its FAR does not forward, and of which the FAR notifies the
-    /// control plane. Spec: TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
+    /// Downlink data arrived that its FAR does not forward, but reports to the control plane. Spec:
+    /// TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
     DownlinkData {
         /// Our identifier of the session, which is never reused.
         session: Seid,

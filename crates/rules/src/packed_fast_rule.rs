@@ -28,9 +28,11 @@
 //! | 17..21 | slice |
 //! | 21, 22 | packets have to pass the first bucket, the second bucket |
 //! | 23, 24 | the publisher's: the cell holds a filter or a selector; workers may read it |
-//! | 25, 26 | IPv4 packets match; with any UE address; downlink, if something of the type of service is copied: only 26 |
+//! | 25, 26 | IPv4 packets match; with any UE address; downlink, if something of the type of
+//! service is copied: only 26 |
 //! | 27, 28 | the same for IPv6 packets |
-//! | 29 | downlink and tunnel to tunnel: the QERs demand a PDU Session Container; uplink: packets over IPv6 match |
+//! | 29 | downlink and tunnel to tunnel: the QERs demand a PDU Session Container; uplink: packets
+//! over IPv6 match |
 //! | 30 | uplink: no others match |
 //! | 31 | uplink and tunnel to tunnel: any QoS flow, or no PDU Session Container |
 //! | 32..64, uplink | four QFIs of 8 bits, 255 for none |
@@ -228,7 +230,7 @@ impl PackedFastRule {
     /// in its cell.
     pub const NOT_PLAIN: u64 = Self::METERS | Self::COUNTS_ELSEWHERE;
 
-    /// The flags of a rule of which a packet needs the last two words.
+    /// The flags of rules whose last two words a packet needs.
     pub const LAST_WORDS: u64 = HAS_URRS | RELAY;
 
     /// The last two words of a rule without one of [`PackedFastRule::LAST_WORDS`].

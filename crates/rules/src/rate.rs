@@ -281,8 +281,8 @@ impl Bucket {
     }
 }
 
-/// The time that octets take of which each one takes `price`, rounded down. For less than 2^64
-/// units of 2^-24 ns.
+/// The time that `bytes` octets take at `price` per octet, rounded down. For less than 2^64 units
+/// of 2^-24 ns.
 #[inline(always)]
 #[must_use]
 // PERF (adit-bench datapath --rates police): once per packet, whatever the number of its buckets.

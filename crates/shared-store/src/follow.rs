@@ -29,7 +29,7 @@ const UNFINISHED: &str = "the adit that wrote all records again, after the serve
 /// The news that a follower receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowedChange<'a> {
-    /// Nothing that was learned before counts any more: all records follow, in the order of
+    /// All that was yielded before is void: all records follow, in the order of
     /// [`RecordKind::ALL`], and then the groups that were written meanwhile.
     Reset,
     /// A record has this value, or is removed.

@@ -199,8 +199,8 @@ impl GroupQueue {
         self.base = self.groups.front().map_or(self.base.max(number), |first| first.previous);
     }
 
-    /// Drops the groups behind `number`. If the base is behind it, nothing is left, and `base`
-    /// becomes the base.
+    /// Drops the groups behind `number`. If the base itself is behind it, the queue becomes empty,
+    /// with `base` as its base.
     pub fn drop_behind(&mut self, number: RecordNumber, base: RecordNumber) {
         if self.base > number {
             *self = Self::new(base);

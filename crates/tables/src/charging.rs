@@ -395,7 +395,7 @@ pub(crate) struct DeferredCharge {
     price: Counter,
     /// The least depth. Unit: nanoseconds.
     depth: Counter,
-    /// Octets that passed by the buckets of which a charge is deferred, and are not counted there.
+    /// Octets of the deferred charge: they passed the buckets, which do not count them yet.
     passed: Counter,
 }
 
@@ -579,8 +579,8 @@ impl DeferredCharge {
     }
 
     /// [`DeferredCharge::passed`] in one attempt: at least the octets that passed before, and at
-    /// most those that pass until it returns. The error is a sum of which octets may be missing, or
-    /// counted twice.
+    /// most those that pass until it returns. The error is a sum that may lack octets, or count
+    /// some twice.
     pub(crate) fn read_passed(&self, cell: &MeterCell) -> Result<u64, u64> {
         let head = self.head.load();
         fence(Ordering::Acquire);

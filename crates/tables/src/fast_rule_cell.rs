@@ -55,7 +55,7 @@ const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_
 const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
 const _: () = assert!(LAST == FAST_RULE_URRS_MAX, "URRs come last");
 const _: () = assert!(MIDDLE + LAST >= FILTER_WORDS);
-/// The flags of a cell of which readers need the second line.
+/// The flags of cells whose second line readers need.
 const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
 
 /// The kind of an active cell: the bits of its head, and the mask that selects them.

@@ -260,7 +260,7 @@ impl<'o, W: Write> Printer<'o, W> {
 
 /// Prints a document as JSON while its pages arrive, indented by two spaces.
 struct JsonPrinter<'o, W> {
-    /// Lists of which each page has a part, in the order of their parts.
+    /// Lists that a document splits among its pages, in their order.
     lists: &'static [TextList],
     out: &'o mut W,
     /// How many lists have begun.

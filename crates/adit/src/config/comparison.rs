@@ -43,7 +43,7 @@ pub(super) const BY_KEY: OnReload = OnReload::Depends("");
 /// The action that a change needs in addition to taking over the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeEffect {
-    /// Nothing: it counts from the next use on.
+    /// No action: the new value applies from the next use on.
     Plain,
     /// Sessions that exist get their rules again.
     Rules,

@@ -16,7 +16,7 @@ pub(crate) enum ConfiguredPeer {
 }
 
 impl ConfiguredPeer {
-    /// Its address; that of nobody, of the family of `listen`, while its name is not resolved.
+    /// Its address; the unspecified one of `listen`'s family while its name is not resolved.
     pub(crate) fn address(&self, listen: SocketAddr) -> SocketAddr {
         let nobody: IpAddr = match listen {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

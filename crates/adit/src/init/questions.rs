@@ -12,7 +12,7 @@ pub(super) enum AnswerSource<'a> {
         output: &'a mut dyn Write,
         wait: &'a dyn Fn() -> anyhow::Result<()>,
     },
-    /// Nobody: the proposed answers count.
+    /// Nobody answers: the proposed answers are taken.
     Proposed,
     /// Nobody.
     Missing,

@@ -257,7 +257,7 @@ fn fragments_of_a_guaranteed_packet_are_guaranteed() {
     assert_eq!(left(&mut scene), [7, 7]);
 }
 
-/// Offers so many guaranteed packets, of which the port takes none.
+/// Offers `pkts` guaranteed packets; the port takes none.
 fn refused(scene: &mut PipelineFixture, pkts: u8) {
     (0..pkts).for_each(|number| scene.io.inject(N6, &to(UE, number, true)));
     step_with_room(scene, 0);

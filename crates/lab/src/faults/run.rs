@@ -216,7 +216,7 @@ impl Running {
         if held.starts_upf && !held.calls_standby {
             self.wait_for(WHOLE_MAX_MS, stop, Self::is_whole)?;
         }
-        // Without a primary, and the replica that must have each change, nobody can accept one.
+        // No change can be accepted without a primary and the replica that must have each change.
         let limit_ms = self.timeline.now_ms() + WHOLE_MAX_MS;
         while self.timeline.now_ms() < limit_ms && !self.scene(options).can_accept() {
             self.turn(stop)?;

@@ -47,8 +47,8 @@ impl Node {
         }
     }
 
-    /// Answers a request of which octets are missing with Cause 68. Responses, requests whose
-    /// response has no Cause, and session related requests without a SEID are discarded.
+    /// Answers a truncated request with Cause 68. Responses, requests whose response has no Cause,
+    /// and session related requests without a SEID are discarded.
     fn refuse_length(&mut self, now: Nanos, from: SocketAddr, header: Header, rest: &[u8]) {
         let is_addressed = header.seid.is_some() || !header.message_type.is_session_related();
         let (short, long) = HEADER_BYTES;

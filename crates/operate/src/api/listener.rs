@@ -63,7 +63,8 @@ impl ApiListener for UnixListener {
     }
 }
 
-/// Ends a connection whose peer is gone without a word, also while a stream has nothing to send.
+/// Ends a connection whose peer is gone without closing it, also while a stream has nothing to
+/// send.
 fn notice_lost_peer(stream: &TcpStream) {
     // If this fails, the connection ends when something is sent.
     let _ = sockopt::set_socket_keepalive(stream, true);

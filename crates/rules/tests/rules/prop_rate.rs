@@ -62,7 +62,7 @@ impl Exact {
 
     /// The bucket's due time. Unit: 1/rate ns, and 2^-24 of it.
     fn scaled(&self, bucket: Bucket) -> u128 {
-        // The unit of the fraction is 2^-64 ns, of which it is a multiple of 2^40.
+        // The fraction is in units of 2^-64 ns, and a multiple of 2^40 of them.
         let fraction = u128::from(bucket.fraction) * PRICE_UNITS;
         assert_eq!(fraction % (1 << 64), 0, "{bucket:?}");
         (u128::from(bucket.due) * PRICE_UNITS + (fraction >> 64)) * self.rate

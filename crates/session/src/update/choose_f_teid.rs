@@ -155,11 +155,11 @@ pub(super) fn note_restored(records: &mut Records, restored: &[Teid]) {
     records.chosen = restored.iter().map(|&teid| ChosenFTeid { choose_id: None, teid }).collect();
 }
 
-/// The F-TEID of a restored session that a CHOOSE ID most likely was chosen for, which it means
-/// from now on: the only one that PDRs of QoS flows have for uplink from the same side and network
-/// instance, and from no other reference point. A PDU session has one such tunnel (TS 23.501
-/// §5.8.2.3); where PDRs name no QoS flow, as in EPC, each bearer has a tunnel of its own and
-/// nothing can be known.
+/// The F-TEID of a restored session to which a CHOOSE ID most likely belongs, and refers from now
+/// on: the only one that PDRs of QoS flows have for uplink from the same side and network instance,
+/// and from no other reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3). Where
+/// PDRs name no QoS flow, as in EPC, each bearer has a tunnel of its own, and the F-TEID cannot be
+/// known.
 fn claim_restored(
     records: &mut Records,
     group: &FTeidGroup,

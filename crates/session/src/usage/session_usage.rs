@@ -43,8 +43,8 @@ pub(crate) struct UsageChange {
     pub query_reference: Option<u32>,
 }
 
-/// The user plane inactivity timer: usage of all PDRs together, of which only the last packet
-/// counts. Spec: TS 29.244 §8.2.83.
+/// The user plane inactivity timer: usage of all PDRs together, from which only the time of the
+/// last packet is read. Spec: TS 29.244 §8.2.83.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InactivityTimer {
     pub(crate) slot: UsageSlot,

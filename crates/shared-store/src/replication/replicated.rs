@@ -31,10 +31,10 @@ pub struct ReplicatedStoreOptions {
 
 /// A shared store whose groups go to a standby as well.
 ///
-/// A group is durable by the word of the standby or of the shared store, whichever has it first.
-/// The shared store names the incarnation of the standby that may be ahead of it, before the first
-/// group is durable by the standby alone. While the standby is away, the store's acknowledgment
-/// counts.
+/// A group is durable once the standby or the shared store acknowledges it, whichever does first.
+/// The shared store names the incarnation of the standby that may be ahead of it, before the
+/// standby alone makes the first group durable. While the standby is away, the store's
+/// acknowledgment decides.
 pub struct ReplicatedStore<S, T, C> {
     store: S,
     client: ReplicationClient<T>,

@@ -51,7 +51,7 @@ pub struct OpenReport {
     pub is_torn: bool,
     /// The losses, with [`JournalOptions::accept_loss`].
     pub losses: Vec<Damage>,
-    /// Segments of which one of two copies of the header is damaged.
+    /// Segments with one of their two header copies damaged.
     pub damaged_headers: Vec<String>,
     /// Files that do not belong to the journal. They stay.
     pub foreign: Vec<String>,

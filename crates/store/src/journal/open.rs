@@ -21,7 +21,7 @@ use crate::scan::{FoundCommit, ScanStep};
 /// The file that the process holds a lock on.
 const LOCK_NAME: &str = "lock";
 
-/// The fault of a segment of which no header copy is whole.
+/// The fault of a segment without a whole header copy.
 const DAMAGED_HEADER: &str = "has a damaged header";
 
 /// Why a segment is not opened.

@@ -273,7 +273,7 @@ fn damage_that_compaction_meets_is_a_loss_until_all_records_are_appended_again()
         put(run.journal(), 20 + number % 20);
         run.journal().maintain().err()
     };
-    // Without room for all of them nobody is to append them.
+    // Without room for all of them, the owner must not append them.
     run.folder.limit_space(Some(run.folder.octets() + (40 << 10)));
     let found = (0..80).find_map(|number| change(&mut run, number)).unwrap();
     assert!(matches!(found, StoreError::Damaged(_)), "{found}");

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::pcapng::{CapturedFrame, FrameDirection, PcapngWriter};
 use crate::tap::packet::{TracedFrame, TracedOutcome, TracedPacket};
 
-/// The interface of packets of which it is unknown where they arrived: they waited.
+/// The interface for packets that waited in adit, whose arrival is unknown.
 const WAITED: &str = "waited in adit";
 
 /// A file of the capture.

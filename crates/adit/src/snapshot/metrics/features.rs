@@ -119,7 +119,7 @@ impl RateFigures {
     }
 }
 
-/// The registration at an NRF; nothing on a standby, which none needs to have.
+/// The registration at an NRF. A standby has none, and needs none.
 pub(super) fn of_nrf(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let state = control.parts.nrf.as_ref().map(NrfAnnouncer::state);
     let state = state.filter(|state| state.phase != NrfPhase::Waiting);

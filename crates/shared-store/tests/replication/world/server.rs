@@ -62,7 +62,7 @@ pub(super) struct ServerClient {
     known: Option<Incarnation>,
     /// The network between it and the server is down.
     is_cut_off: Rc<Cell<bool>>,
-    /// So many groups and names reach the server before the client can write nothing any more.
+    /// Groups and names that still reach the server before the client's writes fail.
     writes_left: u64,
 }
 
