@@ -104,7 +104,7 @@ pub(crate) struct ControlParts {
     pub liveness: Liveness,
 }
 
-/// The part of this adit among those that have the records of its node.
+/// The role of this adit among those that share the records of its node.
 pub(crate) enum ServingRole {
     /// Another adit is active, and this one follows its records. Becomes `Active` when it takes
     /// over.

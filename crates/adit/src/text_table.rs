@@ -60,7 +60,7 @@ const SENTENCE_WIDTH_MIN: u16 = 24;
 /// Space on both sides of a column. Unit: characters.
 const PADDING: u16 = 2;
 
-/// Width of the terminal that standard output is; `None` if it is none. Unit: characters.
+/// Width of the terminal; `None` if standard output is no terminal. Unit: characters.
 pub(crate) fn terminal_width() -> Option<u16> {
     let size = std::io::stdout().is_terminal().then(ratatui::crossterm::terminal::size);
     size?.ok().map(|(columns, _)| columns)

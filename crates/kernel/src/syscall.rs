@@ -209,7 +209,7 @@ impl<'a> SendBatch<'a> {
         self.messages.push(SendMessage { name, name_len: 0, first, count: 0, control_len: 0 });
     }
 
-    /// Adds octets to the last message: at most two slices per message, in the mean.
+    /// Adds octets to the last message: at most two slices per message on average.
     pub(crate) fn add(&mut self, octets: &'a [u8]) {
         let base = octets.as_ptr().cast_mut().cast();
         self.slices.push(libc::iovec { iov_base: base, iov_len: octets.len() });

@@ -53,7 +53,7 @@ pub(crate) enum TargetKind {
     Testpmd,
     /// A UPF that is running or that `--start` starts.
     Upf,
-    /// Anything that returns the packets it receives on `--port` there.
+    /// Anything that returns the packets that it receives on `--port`.
     L2,
 }
 
@@ -267,8 +267,8 @@ impl TargetArguments {
 }
 
 impl TargetArguments {
-    /// The core of the target's receiver, for models that have one: the first that is left, or else
-    /// `core`.
+    /// The core of the target's receiver, for models with receivers: the first core that is left,
+    /// or else `core`.
     #[must_use]
     pub(crate) fn receiver_core(&self, bench: &Testbed, core: u16) -> u16 {
         if let Some(placed) = &self.placed {

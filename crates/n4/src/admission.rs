@@ -161,7 +161,7 @@ impl AdmittedRequest {
 #[derive(Debug, Clone, Copy, Default)]
 struct SequenceNumbers {
     last: u32,
-    /// Numbers that begin anew, perhaps, and since when; none while somebody floods.
+    /// The latest number of a possible new sequence, and when that began; `None` during a flood.
     new: Option<(u32, Nanos)>,
 }
 

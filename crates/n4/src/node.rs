@@ -107,7 +107,7 @@ pub struct Node {
     pub(crate) transmits: VecDeque<Transmit>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) ntp_clock: NtpClock,
-    /// The time of day at zero of the clock when the first process of this node began.
+    /// The time of day at which the clock was zero, as the first process of this node set it.
     pub(crate) clock_zero: u64,
     /// Our latest Recovery Time Stamp that a peer was given. Unit: seconds since 1900-01-01 (NTP).
     pub(crate) latest_time_stamp: u32,

@@ -272,8 +272,8 @@ impl Paths {
         self.mtu_changes.pop_front()
     }
 
-    /// Sends requests and changes that are due, at most `allowance` of them; returns a path that
-    /// failed. Call until it returns `None`.
+    /// Sends due requests and changes, at most `allowance` of them; returns a path that failed.
+    /// Call until it returns `None`.
     pub(crate) fn poll_due(&mut self, now: Nanos, allowance: &mut usize) -> Option<PathTransition> {
         while let Some(&(due, peer)) = self.deadlines.first()
             && due <= now

@@ -90,8 +90,8 @@ impl Transitions {
         None
     }
 
-    /// True if sessions of an association that ended go elsewhere: those that are gone except for
-    /// their last reports then have no receiver, because only their previous CP function has them.
+    /// True if the sessions of an ended association go elsewhere. Deleted sessions, of which only
+    /// reports are left, then have no receiver: only their previous CP function knows them.
     pub(crate) fn strands_ended(&self, owner: OwnerId) -> bool {
         let stays = |transition: &Transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => to == owner,

@@ -54,7 +54,7 @@ impl SharedStoreOptions {
     }
 }
 
-/// A password, and whose it is.
+/// A password, and the user whose it is.
 #[derive(Clone)]
 pub struct StoreLogin {
     /// The user; empty for the default one.

@@ -446,8 +446,8 @@ impl<S: ThreadStore> StoreThread<S> {
                 return self.lose(failure);
             }
             pause = RETRY;
-            // A store that was just unreachable is not tried again at once. All others may make
-            // room by their upkeep.
+            // A store that was just unreachable is not tried again at once. After other failures
+            // upkeep may make room.
             let is_away = matches!(failure, Some(StoreError::Unavailable(_)));
             if !ended && is_in_place && !is_away {
                 match self.store.maintain() {

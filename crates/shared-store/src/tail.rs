@@ -108,7 +108,7 @@ impl GroupTail {
         if self.is_trimmed { self.base } else { GroupPosition::default() }
     }
 
-    /// The server has the groups up to `last`. False if groups are lost that are not in the tail.
+    /// The server has the groups up to `last`. False if lost groups are not in the tail.
     pub(crate) fn set_written(&mut self, last: GroupPosition) -> bool {
         let is_base = last == self.base;
         let before = RecordNumber(last.number.0.saturating_sub(1));

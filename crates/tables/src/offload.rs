@@ -180,7 +180,7 @@ impl OffloadWriter {
         }
         match self.entries.get(session.0 as usize) {
             Some(1..) => self.chosen.as_mut().into_iter().for_each(|of| of.note_put(session)),
-            // The offload may have had a part of an entry.
+            // The offload may have a part of an entry.
             _ => self.leave(session),
         }
     }

@@ -431,7 +431,7 @@ impl<'a> TablesView<'a> {
             }
             if flags.has_urrs() {
                 let slots = cell.usage_slots();
-                // The word behind the one URR of a relay is its far end.
+                // Behind the word of a relay's one URR is that of its far end.
                 if is_relay { self.usage.prefetch(slots[0]) } else { self.prefetch_usage(slots) }
             }
             if flags.may_be_metered() {

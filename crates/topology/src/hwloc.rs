@@ -126,7 +126,7 @@ impl HwlocTopology {
         Ok(topology)
     }
 
-    /// An initialized topology of the binary interface that was bound.
+    /// An empty topology of the hwloc library that was bound.
     fn new() -> Result<Self, TopologyError> {
         let mut raw: hwloc_topology_t = ptr::null_mut();
         // SAFETY: `raw` is a valid place for the pointer, which is only used after success.

@@ -547,7 +547,7 @@ fn packets_beyond_the_budget_pass() {
     usage.take_back(SESSION);
     forwards(0);
     counts((3, 150), (0, 0), &offload);
-    // A budget is that of one entry only.
+    // A budget is not inherited by a later entry.
     assert_eq!(usage.divide(SESSION, u64::MAX, 2), u64::MAX);
     offload.remove(SESSION, Direction::Uplink);
     offload.remove(SESSION, Direction::Downlink);

@@ -105,7 +105,7 @@ pub(crate) struct StoreSettings {
     pub kind: StoreKind,
     /// How often the usage of a session is recorded: the most that a crash loses of it.
     pub usage_interval: Nanos,
-    /// Requests are served although they cannot be kept.
+    /// Serve requests although their records cannot be stored.
     pub serves_without_store: bool,
     /// Sessions are kept when adit stops; otherwise their associations are released.
     pub keeps_at_stop: bool,

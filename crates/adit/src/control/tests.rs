@@ -493,7 +493,7 @@ fn control_thread_whose_timers_fail_again_and_again_ends_the_process_by_name() {
     assert!(outcome.contains("the thread adit-control ended by itself"), "{outcome}");
 }
 
-/// Nobody contains a fault in publication: workers may see half of it.
+/// A fault in publication is not contained: workers may see half of the change.
 #[test]
 fn panic_in_publication_ends_the_process_by_name() {
     let mut plant = Plant::new(10, 0);

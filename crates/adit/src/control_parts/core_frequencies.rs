@@ -60,8 +60,8 @@ fn description(files: &dyn HostFiles, datapath: &DatapathSettings) -> String {
 }
 
 impl CoreFrequencies {
-    /// Reverts the changes of a process that ended without doing so, and begins. `None` if it is
-    /// off, or has no effect on this machine, which the log says.
+    /// Reverts the changes that a crashed process left, and begins to scale. `None` if scaling is
+    /// off, or has no effect on this machine: a log line gives the reason.
     pub(crate) fn start(datapath: &DatapathSettings, loads: &[ThreadLoad]) -> Option<Self> {
         let files = RootedFiles::new(Path::new("/"));
         datapath.scales_frequency.then(|| Self::start_on(files, datapath, loads)).flatten()

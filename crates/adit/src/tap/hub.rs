@@ -39,12 +39,12 @@ const TICK_INTERVAL: Nanos = Nanos::from_millis(500);
 pub(crate) struct TapLimits {
     /// Why there is no tap.
     pub refusal: Option<String>,
-    /// Reasons for which threads drop that have no taps.
+    /// Drop reasons of threads that have no taps.
     pub unseen: Vec<DropReason>,
 }
 
 impl TapLimits {
-    /// Checks that a tap of these drops can see its subject.
+    /// Refuses a tap of drops that no worker sees.
     fn check(&self, drop: Option<DroppedFor>) -> Result<(), TapRefusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone().into());

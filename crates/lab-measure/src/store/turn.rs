@@ -154,8 +154,8 @@ impl<'a> StoreTurns<'a> {
         Ok(u64::try_from(bits * 1000 / ns).unwrap_or(u64::MAX))
     }
 
-    /// Runs the client's side, and the server's if that is adit-lab's own, on threads of their own
-    /// until the client's ends. `progress` runs now and then on this one.
+    /// Runs the client, and adit-lab's own server if it is the one, each on a thread, until the
+    /// client ends. `progress` runs now and then on this thread.
     fn both_sides<R: Send>(
         &self,
         transport: StoreTransport,

@@ -139,7 +139,7 @@ impl TestedUpf {
         self.is_paused = false;
     }
 
-    /// Acts as a supervisor: starts a process again that ended by itself.
+    /// Acts as a supervisor: restarts a process that ended by itself.
     ///
     /// # Errors
     /// The program cannot be started.

@@ -334,7 +334,7 @@ impl Node {
         });
     }
 
-    /// False if nothing waits that could take effect.
+    /// Lets a waiting record take effect. False if none can.
     fn follow_one(
         &mut self,
         now: Nanos,
@@ -379,7 +379,7 @@ impl Node {
         self.restoration = Some(restoration);
     }
 
-    /// True while records wait that may take effect.
+    /// True while waiting records may take effect.
     pub(crate) fn has_records_to_follow(&self) -> bool {
         let followed = self.restoration.as_ref().and_then(|known| known.followed.as_deref());
         followed.is_some_and(FollowedRecords::has_work)

@@ -202,7 +202,7 @@ fn information(delays: &PathDelays) -> Vec<PathQosInformation<'static>> {
     groups.collect()
 }
 
-/// Whole milliseconds, rounded up: no delay is reported as none.
+/// Whole milliseconds, rounded up, so that no delay is reported as zero.
 fn millis(span: Nanos) -> u32 {
     u32::try_from(span.0.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

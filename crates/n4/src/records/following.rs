@@ -82,7 +82,7 @@ impl FollowedRecords {
         self.last_tried.map(|(_, up_seid)| up_seid)
     }
 
-    /// True if records wait that are to be tried, or usage that is to be applied.
+    /// True if waiting records are to be tried, or usage is to be applied.
     pub(crate) fn has_work(&self) -> bool {
         !self.used.is_empty() || !self.waiting.is_empty() && (self.is_freed || self.is_trying)
     }

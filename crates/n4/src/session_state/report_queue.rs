@@ -93,7 +93,7 @@ pub(super) struct ReportQueue {
     pub sending: Vec<ReportItem>,
     /// Sequence number of the request in flight.
     pub sequence: Option<u32>,
-    /// Another SMF of the set that is to have the reports, as the last response said.
+    /// The other SMF of the set that gets the reports, as the last response said.
     pub redirect: Option<IpAddr>,
     /// How often the request in flight was redirected.
     pub redirects: u8,

@@ -29,7 +29,7 @@ pub struct ApiTlsPaths {
 /// Why an interface does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiStartError {
-    /// The address cannot be listened at.
+    /// The interface cannot listen at the address.
     #[error(
         "cannot listen at api.listen {listen}: {error}; stop the process that holds the port (ss -tlnp), or change \
          api.listen"

@@ -160,7 +160,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
     }
 
-    /// Where packets leave that take a next hop.
+    /// Where packets to a next hop leave.
     fn departure(&self, hop: NextHopIndex) -> Result<FlowDeparture<'_>, OffloadRefusal> {
         let (id, station) =
             self.hops.get(&hop).ok_or_else(|| refusal("the next hop is unknown"))?;

@@ -135,7 +135,7 @@ impl FlowCard for SoftwareCard {
     }
 }
 
-/// Where each IPv4 header of a frame begins that has the headers of a flow.
+/// The offset of each IPv4 header of a frame, if the frame has the headers of a flow.
 fn matches(flow: &Flow, frame: &[u8]) -> bool {
     let mut at = 0;
     let mut ipv4 = Vec::new();

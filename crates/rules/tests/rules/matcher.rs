@@ -294,7 +294,7 @@ fn port_lists_with_too_many_pairs_match_as_the_walk_does() {
     let many = (0..10).map(|n| PortRange { first: 4 * n, last: 4 * n + 1 }).collect::<Vec<_>>();
     let sdf =
         vec![PacketFilter { remote_ports: many.clone(), local_ports: many, ..PacketFilter::ANY }];
-    let pdrs = [PdrEntry { sdf: sdf.into(), ..plain_pdr() }, plain()];
+    let pdrs = [PdrEntry { sdf: sdf.into(), ..plain_pdr() }, plain_pdr()];
     let flows: Vec<_> = (0..44)
         .map(|port| FlowSelector {
             src: UE_V4.into(),

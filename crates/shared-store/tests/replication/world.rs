@@ -482,8 +482,8 @@ impl ReplicationWorld {
         let identifier = |value: &[u8]| u64::from_be_bytes(value[..8].try_into().unwrap());
         let mut found: Vec<u64> = Vec::new();
         for id in changes.map(|change| identifier(change.unwrap().value.unwrap())) {
-            // A tail that was written in part is written again, and the last change of each record
-            // counts.
+            // A tail that was written in part is written again. A later change of a record
+            // overrides an earlier one.
             let again = found.iter().position(|known| *known == id);
             found.truncate(again.unwrap_or(found.len()));
             found.push(id);

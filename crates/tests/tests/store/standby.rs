@@ -473,7 +473,7 @@ fn active_one_without_the_store_acknowledges_nothing_after_its_lease_and_ends_wh
     let one = one.start();
     assert_eq!(role(&one), "standby");
     let told = pair.end_inside(smf);
-    // Sessions of the other SMF are none of this book's.
+    // This book has no sessions of the other SMF.
     let Comparison { lost, .. } = compare(&told.book, &two.show("sessions"));
     assert_eq!(lost, 0);
 }

@@ -41,9 +41,9 @@ pub(super) struct ArrivedTunnel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Single,
-    /// It matches the filter.
+    /// The packet matches the filter.
     Filter,
-    /// It does not match the filter.
+    /// The packet does not match the filter.
     Others,
     Selector,
 }
