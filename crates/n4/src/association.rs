@@ -76,7 +76,7 @@ pub struct Association {
     /// Our Recovery Time Stamp towards it: it moves when sessions end that the peer may still
     /// believe in. Unit: seconds since 1900-01-01 (NTP).
     pub own_time_stamp: u32,
-    /// Until when its sessions stay although it does not answer heartbeats; `None` while it does.
+    /// When its sessions end if it stays silent; `None` while it answers heartbeats.
     pub silent_until: Option<Nanos>,
     /// The association moved to an address whose Recovery Time Stamp was not seen yet.
     pub(crate) is_time_stamp_unknown: bool,

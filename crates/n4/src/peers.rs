@@ -77,7 +77,7 @@ impl Peers {
         self.by_address.get_mut(&address)
     }
 
-    /// The peer at an address, which becomes one if it is none.
+    /// The peer at an address, created if absent.
     pub(crate) fn entry(&mut self, address: IpAddr) -> &mut PfcpPeer {
         self.by_address.entry(address).or_default()
     }

@@ -358,7 +358,7 @@ impl RecordBook {
         }
     }
 
-    /// A previous process had set this session aside, or has not.
+    /// Takes over whether a previous process had set this session aside.
     pub(crate) fn resume_set_aside(&mut self, up_seid: Seid, is_set_aside: bool) {
         match is_set_aside {
             true => self.marked.insert(up_seid),

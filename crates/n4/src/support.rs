@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_about_another_ie() {
+    fn no_ie_has_two_rows() {
         let left_out = LEFT_OUT.iter().flat_map(|(_, ies)| ies.iter());
         let unannounced = unannounced::UNANNOUNCED;
         let unannounced = unannounced.iter().flat_map(|row| row.refused.iter().chain(row.within));

@@ -224,7 +224,7 @@ impl PacketRateMeter {
     }
 
     /// The windows of a direction that run at `now`, of the plain and of the additional rate, also
-    /// of rates that the QER does not have at present; a window without packets is none.
+    /// of rates that the QER does not have at present; windows without packets are left out.
     #[must_use]
     pub fn windows(&self, direction: Direction, now: Nanos) -> [PacketWindow; 2] {
         let limit = self.limit(direction);

@@ -154,7 +154,7 @@ impl PipelineReply {
     }
 }
 
-/// The replicas of a primary; `None` if the server is none. The reply to `ROLE`.
+/// The replicas of a primary; `None` if the server is no primary. The reply to `ROLE`.
 pub(crate) fn replicas(value: RespValue<'_>) -> Option<u32> {
     let RespValue::Array(mut parts) = value else { return None };
     if octets(parts.next()?)? != b"master" {
@@ -174,8 +174,8 @@ pub(crate) fn octets(value: RespValue<'_>) -> Option<&[u8]> {
     }
 }
 
-/// The standby that a server names, if it does. Octets that are none name one that does not exist,
-/// so that its absence is noticed.
+/// The standby that a server names, if any. Invalid octets yield an incarnation that does not
+/// exist, so that the standby's absence is noticed.
 fn incarnation(octets: &[u8]) -> Option<Incarnation> {
     let number = octets.try_into().map_or(0, u64::from_be_bytes);
     (!octets.is_empty()).then_some(Incarnation(number))

@@ -214,7 +214,7 @@ impl RedisProcess {
     /// Octets of changes that this replica has.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the server is no replica.
     #[must_use]
     pub fn replicated(&self) -> u64 {
         let answer = self.answer("INFO replication");

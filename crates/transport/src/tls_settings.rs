@@ -18,7 +18,7 @@ use rustls::{
 #[derive(Debug, Clone)]
 pub struct TlsSettings {
     pub(crate) client: Arc<ClientConfig>,
-    /// How streams are accepted; `None` if they are not.
+    /// How streams are accepted; `None` if none are.
     pub(crate) server: Option<Arc<ServerConfig>>,
     /// The name for which certificates must be issued; `None` for the address of the peer.
     pub(crate) name: Option<ServerName<'static>>,
@@ -39,10 +39,10 @@ pub enum TlsSettingsError {
     /// The authorities are no certificates in PEM.
     #[error("it has no certificate of an authority in PEM")]
     Authorities,
-    /// The own certificate is none.
+    /// The own certificate file has no certificate.
     #[error("it has no certificate in PEM")]
     Certificate,
-    /// The own key is none.
+    /// The own key file has no private key.
     #[error("it has no private key in PEM")]
     Key,
     /// Certificate and key do not belong together, or are of no known kind.

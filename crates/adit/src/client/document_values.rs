@@ -62,12 +62,12 @@ impl<'a> DocumentPair<'a> {
         &self.now[name]
     }
 
-    /// A member as a count; zero if it is none.
+    /// A member as a count; zero if it is not one.
     pub(crate) fn number(&self, name: &str) -> u64 {
         number(self.now, name)
     }
 
-    /// A member as a number; zero if it is none.
+    /// A member as a number; zero if it is not one.
     pub(crate) fn float(&self, name: &str) -> f64 {
         self.now[name].as_f64().unwrap_or_default()
     }

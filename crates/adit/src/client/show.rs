@@ -391,7 +391,7 @@ fn cells(rows: &[Value], columns: &TextColumns) -> Vec<Vec<String>> {
     rows.iter().map(of_row).collect()
 }
 
-/// How many rows there are, and which columns are not.
+/// The line below a table: the number of rows, and the columns that are left out.
 fn footer(count: usize, name: &str, columns: &TextColumns) -> String {
     let mut text = counted(count, name);
     if !columns.left_out.is_empty() {

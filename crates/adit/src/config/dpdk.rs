@@ -130,7 +130,7 @@ impl DpdkSettings {
 
     /// Packet buffers that the drivers of all ports keep.
     fn kept_by_drivers(&self, ports: &[PortSettings]) -> usize {
-        // An AF_XDP queue that once has no buffers never receives again.
+        // An AF_XDP queue that ever lacks buffers never receives again.
         let of_port = |port: &PortSettings| {
             let device = port.device.dpdk()?;
             let (queues, _) = queues_of_arguments(device)?;

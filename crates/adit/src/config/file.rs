@@ -65,9 +65,9 @@ section! {
     SessionsSettings(RESERVED) {
         /// PFCP sessions at most. adit reserves the memory of their lookup entries when it starts.
         sessions_max: usize, integer(1..=SESSIONS_MAX).or(100_000) => [];
-        /// Packets that all buffering FARs (paging) may hold together. Each occupies one of
-        /// dpdk.mempool_mbufs. At most half of the mbufs, after 512 per worker for fragments of
-        /// tunnel packets.
+        /// Packets that buffering FARs (paging) may hold in total, one mbuf each. At most half of
+        /// the mbufs that remain after reassembly (512 per worker) and the net_af_xdp drivers have
+        /// theirs.
         buffer_pkts_max: usize, integer(0..=BUFFER_PKTS_MAX).or_follows(usize::MAX,
             "4096, or half of the buffers if these are fewer") => ["4096"];
     }

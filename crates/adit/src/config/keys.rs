@@ -40,7 +40,7 @@ pub(super) struct Plain<K, T> {
     /// The default, or the substitute of a required key.
     value: T,
     is_required: bool,
-    /// The default in words, if it is none that the file could have.
+    /// The default in words, if no value in the file can express it.
     follows: &'static str,
 }
 

@@ -33,9 +33,8 @@ section! {
         /// The same for a shaped flow, in microseconds. Set it longer than workers are delayed.
         shaping_burst: Nanos = "shaping_burst_us", micros(100..=100_000).or(Nanos::from_millis(10)),
             RULES => [];
-        /// Packets that all shaped flows may queue together. Each occupies one of
-        /// dpdk.mempool_mbufs. At most half of the mbufs, after 512 per worker for fragments of
-        /// tunnel packets.
+        /// Packets that shaped flows may queue in total, one mbuf each. At most half of the mbufs
+        /// that remain after reassembly (512 per worker) and the net_af_xdp drivers have theirs.
         queue_pkts_max: usize, integer(0..=SHAPED_PKTS_MAX).or_follows(usize::MAX,
             "4096, or half of the buffers if these are fewer"), RESERVED => ["4096"];
         uplink: QosDirectionSection, Table => [];

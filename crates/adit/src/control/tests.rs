@@ -353,7 +353,7 @@ fn reload_changes_all_or_nothing() {
 }
 
 #[test]
-fn acts_change_the_node_or_say_why_not() {
+fn acts_change_the_node_or_are_refused_with_a_reason() {
     let plant = Plant::with_sessions(10, 2);
     let gone = plant.sessions[0].to_string();
     let mut control = control(plant);

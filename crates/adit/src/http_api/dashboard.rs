@@ -65,7 +65,7 @@ mod tests {
     use crate::http_api::OPEN_PATHS;
 
     #[test]
-    fn files_are_open_and_name_nothing_elsewhere() {
+    fn files_need_no_token_and_load_nothing_from_elsewhere() {
         for file in FILES {
             assert!(OPEN_PATHS.contains(&file.path), "{}", file.path);
             for word in ["http://", "https://", "//cdn", "@import", "innerHTML", "eval("] {

@@ -92,7 +92,7 @@ mod tests {
     use std::os::fd::{AsRawFd, FromRawFd};
 
     #[test]
-    fn a_socket_with_the_number_of_a_closed_one_is_another() {
+    fn reused_descriptor_number_is_a_new_socket() {
         let device: Device = "net_af_packet0,iface=lo".parse().unwrap();
         let open = || {
             // SAFETY: takes three numbers.

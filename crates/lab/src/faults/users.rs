@@ -247,7 +247,7 @@ fn uplink_packet(session: &PacketSession, payload: &[u8]) -> Option<Vec<u8>> {
         dst: DATA_NETWORK,
     };
     Ipv4Header::new(&fields).emit(ip).ok()?;
-    // A checksum of zero is none.
+    // A checksum of zero means that there is none.
     UdpHeader::new(PORT, PORT, u16::try_from(udp_len).ok()?, 0).emit(udp).ok()?;
     data.copy_from_slice(payload);
     Some(octets)

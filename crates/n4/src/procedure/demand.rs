@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn demand_of_another_enterprise_is_none_of_ours() {
+    fn ie_of_another_enterprise_demands_nothing() {
         let mut octets = tlv(IeType(IeType::TRACE_INFORMATION.0 | 0x8000), &[0, 9, 1]);
         assert_eq!(check(&octets), Ok(()));
         octets.extend(tlv(IeType::PDN_TYPE, &[1]));

@@ -69,7 +69,7 @@ impl From<PackedRecordError> for RecordError {
 /// A value behind its version.
 pub(crate) fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
     let encoded = postcard::to_extend(value, vec![RECORD_VERSION]);
-    // The structures have known lengths, and a vector has room.
+    // Encoding cannot fail: the structures have known lengths, and a vector grows.
     encoded.unwrap_or_default()
 }
 

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn news_replace_what_they_name_only() {
+    fn information_replaces_only_the_parts_that_it_names() {
         let dnn = Some(Box::from("internet"));
         let mut known = SessionInformation { dnn, ..SessionInformation::default() };
         let rat_type = Some(RatType::Nr);

@@ -9,7 +9,7 @@ use adit_types::{FarId, Nanos, PdrId, Seid};
 
 use super::SessionStates;
 
-/// Downlink data that was reported: the same again is not.
+/// Downlink data that was reported, and is not reported a second time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotifiedData {
     pub far: FarId,

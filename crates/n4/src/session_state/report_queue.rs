@@ -148,9 +148,9 @@ impl ReportQueue {
         }
     }
 
-    /// Adds usage to that of its URR which waits and was not sent, while requests cannot be
-    /// delivered: so the waiting reports of a session have a bound. False if there is none that it
-    /// can be added to.
+    /// While requests cannot be delivered, adds usage to the waiting report of its URR, unless that
+    /// was sent before, so that the waiting reports of a session have a bound. False without such a
+    /// report.
     pub(super) fn merge(&mut self, item: &ReportItem) -> bool {
         let ReportItem::Usage(usage) = item else { return false };
         if !self.is_held && self.pause.failures() == 0 {

@@ -180,7 +180,8 @@ fn association_ends_at_once_for_its_peer_and_its_sessions_in_slices() {
     let sent = scene.ask(10, &delete(9, old));
     let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
     assert_eq!(body.cause, Cause::SessionContextNotFound, "it is not the new association's");
-    // The peer does not wait for the answer: it sets up a session, which is none of the old ones.
+    // The peer does not wait for the answer, and sets up a session, which the end of the old ones
+    // does not concern.
     scene.session_of_impatient_peer();
     let sent = scene.finish();
     assert!(sent.iter().any(|sent| is_setup(sent, 7)));

@@ -74,7 +74,7 @@ fn status(packets: u16, additional: u16, until: u64) -> PacketRateStatus {
 }
 
 #[test]
-fn query_returns_the_rest_and_until_when() {
+fn query_returns_the_remaining_packets_and_the_end_of_their_window() {
     let mut scene = scene(qer());
     scene.bench.now = Nanos::from_secs(100);
     assert_eq!(scene.query(3), [(QerId(7), status(10, 2, 100))], "no window runs");

@@ -567,7 +567,7 @@ fn session_set_up_anew_replaces_all_that_it_excludes_or_none() {
     );
     let request = with_teid(5, &SessionScript::new(5, 3), teid, false);
     assert_eq!(refusal(&bench.answer(smf(10), &request)), taken);
-    // A FAR that there is not.
+    // A FAR that does not exist.
     let request = establish_with(6, &SessionScript::new(6, 1), |body| {
         let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
         pdrs[1].far_id = Some(FarId(77));

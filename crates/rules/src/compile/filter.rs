@@ -287,7 +287,7 @@ impl<'a> FamilyFilter<'a> {
 }
 
 /// The interval of all pairs of a port of `upper`, in the upper half, and one of `lower`. `None` if
-/// they are none.
+/// the pairs form no interval.
 fn port_interval(upper: PortRange, lower: PortRange) -> Option<(u32, u32)> {
     let of = |upper, lower| u32::from(upper) << 16 | u32::from(lower);
     let is_interval = upper.first == upper.last || (lower.first, lower.last) == ANY_PORT;
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn filter_that_words_cannot_hold_is_none() {
+    fn filter_that_does_not_fit_its_words_is_not_compiled() {
         let any = PacketFilter::ANY;
         let prefix = |len| AddrMatch::V6(Ipv6Prefix::containing(Ipv6Addr::LOCALHOST, len).unwrap());
         let unfit = [

@@ -15,7 +15,8 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CorrelatedRates {
     max: usize,
-    /// Sessions that name a rate, and changes that left it and wait for their reclaim.
+    /// For each rate, the sessions that name it, and the changes that gave it up and wait for their
+    /// reclaim.
     users: HashMap<CorrelatedRateId, usize>,
 }
 

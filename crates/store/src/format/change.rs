@@ -117,7 +117,7 @@ pub(crate) struct PlacedChange<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Its changes, up to the first octets that are none.
+    /// Its changes, up to the first octets that cannot be decoded.
     pub(crate) fn changes(self) -> impl Iterator<Item = PlacedChange<'a>> {
         let mut rest = self.octets;
         let mut at = self.at;
@@ -132,7 +132,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The groups of a commit, up to the first octets that are none.
+/// The groups of a commit, up to the first octets that cannot be decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups<'a> {
     octets: &'a [u8],

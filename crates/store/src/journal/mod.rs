@@ -123,7 +123,7 @@ pub struct Journal<F: Files> {
     next: Option<JournalSegment<F::File>>,
     /// Files for further segments.
     free: Vec<FreeFile<F::File>>,
-    /// Out of the chain, but needed until a durable commit says that they are not.
+    /// Segments outside the chain that are needed until a durable commit releases them.
     leaving: Vec<JournalSegment<F::File>>,
     /// A file that is being filled with zeros.
     making: Option<NewFile<F::File>>,

@@ -1,4 +1,4 @@
-//! Opening: finds the segments, reads all commits that count, and proves that none is missing.
+//! Opening: finds the segments, reads all valid commits, and proves that none is missing.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -447,8 +447,8 @@ fn owner_that_is_no_worker_is_not_accepted() {
     assert_eq!(*upf.owners.owners(), former);
 }
 
-/// How many packets threads may receive, so that few are on their way: a thread without a core
-/// parks and queues no more.
+/// Bounds the packets under way: threads receive as many as were sent, and some more. Otherwise a
+/// thread without a core would let more packets park and queue than there is room for.
 #[derive(Debug)]
 struct LoadBudget {
     received: AtomicU64,

@@ -50,7 +50,7 @@ impl TestSmf {
         self.answer(|sequence| smf::setup(sequence, address, smf::SMF_STARTED))
     }
 
-    /// The answer to a request; messages that are none come in between.
+    /// The answer to a request. Other messages are skipped.
     pub(crate) fn answer(&mut self, message: impl FnOnce(u32) -> Vec<u8>) -> Vec<u8> {
         self.sequence += 1;
         self.send(&message(self.sequence));

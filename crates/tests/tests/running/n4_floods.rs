@@ -21,7 +21,7 @@ const N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
 /// On the loopback device of adit's host: its answers need no neighbor, but the same send buffer.
 const SMF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
 const HEARTBEAT_EVERY: Duration = Duration::from_millis(100);
-/// An answer after this time is none. Half of all must be there within a tenth of it.
+/// A later answer is taken for lost. Half of all must be there within a tenth of it.
 const LIMIT: Duration = Duration::from_secs(1);
 
 #[test]

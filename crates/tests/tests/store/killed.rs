@@ -191,7 +191,7 @@ fn adit_makes_the_removed_folder_of_its_journal_again() {
     );
 }
 
-/// The association has its record in the first file, and stays as it is.
+/// The first file has the record of the association, which does not change later.
 #[test]
 fn adit_writes_records_again_of_which_its_journal_is_damaged() {
     let test = "killed::adit_writes_records_again_of_which_its_journal_is_damaged";

@@ -616,8 +616,7 @@ fn with_what_only_the_standby_has(purpose: &str, test: &str, transport: &str) {
     assert_eq!(shown["state"], "working", "{shown}");
     assert!(shown["groups_not_shared"].as_u64() > Some(0), "{shown}");
     wait_for_active(&two);
-    // The adit that was cut off learns of the takeover from its standby, which is none any more, or
-    // from the store.
+    // The adit that was cut off learns of the takeover from its former standby, or from the store.
     set_store_link(one.namespace(), "up");
     let (output, one) = one.wait_for_end();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();

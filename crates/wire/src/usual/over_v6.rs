@@ -131,7 +131,7 @@ fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option
 #[inline(always)]
 fn is_checksum_valid(octets: &[u8], len: u16) -> bool {
     let sum = native_sum(octets) + u64::from(len.to_be()) + u64::from(u16::from(UDP).to_be());
-    // The sum is not zero: the protocol is not.
+    // The sum is not zero, because the protocol number is not.
     sum.is_multiple_of(0xffff)
 }
 

@@ -20,7 +20,8 @@ fn mend(frame: &mut [u8], at: usize) {
     frame[at..at + 20].copy_from_slice(&header);
 }
 
-/// The frame that leaves for a frame: `front` makes it of the packet at `at` with one hop less.
+/// The frame that the program sends for `frame`: `front` puts headers before the packet at `at`,
+/// whose hop limit or TTL is one less.
 fn left_of(frame: &[u8], at: usize, front: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut packet = frame[at..].to_vec();
     if packet[0] >> 4 == 6 {

@@ -23,7 +23,7 @@ fn frequency_and_idle_states_of_a_cpu_are_read() {
         write(root.path(), &format!("{state}/name"), name);
         write(root.path(), &format!("{state}/time"), &time.to_string());
     }
-    // A state without a name is none.
+    // A state without a name is ignored.
     write(root.path(), &format!("{cpu}/cpuidle/state3/time"), "9");
     let state = |name: &str, time_us| IdleStateTime { name: name.to_owned(), time_us };
     let files = RootedFiles::new(root.path());

@@ -44,7 +44,7 @@ fn discards(bench: &mut Bench, answer: &[u8]) -> bool {
     epoch.is_some_and(|epoch| epoch > 0)
 }
 
-/// Point 19. OAI leaves the Cause out, SD-Core the SEID of the UPF; both with flags or not at all.
+/// OAI leaves the Cause out, SD-Core the SEID of the UPF; both with flags or not at all.
 #[test]
 fn answers_to_reports_are_matched_by_sequence_number_alone() {
     let cause = |value| ie(T::CAUSE, value);
@@ -82,7 +82,7 @@ fn answers_to_reports_are_matched_by_sequence_number_alone() {
     assert!(report(&mut bench, up_seid).is_some());
 }
 
-/// Point 20. OAI writes the time of sending into its Heartbeat Requests.
+/// OAI writes the time of sending into its Heartbeat Requests.
 #[test]
 fn time_stamp_that_moves_in_heartbeat_requests_is_no_restart() {
     let mut bench = Bench::associated();
@@ -107,7 +107,7 @@ fn time_stamp_that_moves_in_heartbeat_requests_is_no_restart() {
     assert!(bench.node.store().is_empty());
 }
 
-/// Point 21. free5GC and SD-Core.
+/// free5GC and SD-Core need this.
 #[test]
 fn setup_of_ours_that_is_answered_with_sequence_number_1_is_answered() {
     let mut bench = Bench::with(NodeConfig { connect: vec![smf(10)], seed: 77, ..config() });
@@ -130,7 +130,7 @@ fn setup_of_ours_that_is_answered_with_sequence_number_1_is_answered() {
     assert_eq!(bench.node.associations().count(), 1);
 }
 
-/// Point 22. All of them set up again after their restart.
+/// All four control planes set up again after their restart.
 #[test]
 fn setup_again_is_accepted_and_sessions_go_and_without_association_there_are_none() {
     for started in [SMF_STARTED + 1, SMF_STARTED - 1] {
@@ -182,7 +182,7 @@ fn with_all_features() -> NodeConfig {
     NodeConfig { store, ..config() }
 }
 
-/// Point 23. The IEs that OAI, free5GC and SD-Core read in answers.
+/// The IEs that OAI, free5GC and SD-Core read in answers.
 #[test]
 fn answers_have_the_ies_and_lengths_that_control_planes_can_read() {
     let mut bench = Bench::with(with_all_features());

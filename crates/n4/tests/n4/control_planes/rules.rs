@@ -10,7 +10,7 @@ use super::octets::*;
 use super::planes::*;
 use crate::smf::*;
 
-/// Point 6. SD-Core never sets S/D; Open5GS's downlink PDR of a flow names no UE.
+/// SD-Core never sets S/D; Open5GS's downlink PDR of a flow names no UE.
 #[test]
 fn ue_address_without_s_d_is_the_destination_and_a_downlink_pdr_may_name_none() {
     let session = accepted(&mut Bench::associated(), &sd_core_establishment());
@@ -26,7 +26,7 @@ fn ue_address_without_s_d_is_the_destination_and_a_downlink_pdr_may_name_none() 
     assert_eq!(of_ue.up_seid(), up_seid, "the session is found by its other PDR");
 }
 
-/// Point 7. Open5GS sends labels, the others text, SD-Core also nothing.
+/// Open5GS sends labels, the others text, SD-Core also nothing.
 #[test]
 fn network_instance_is_the_same_as_labels_and_as_text_and_of_length_zero_is_none() {
     let interfaces = interfaces_of_two_networks();
@@ -81,7 +81,7 @@ fn tunnel_leaves_where_a_route_leads_and_is_refused_without_one_except_to_the_cp
     open5gs(&mut bench);
 }
 
-/// Point 8. free5GC.
+/// free5GC needs this.
 #[test]
 fn forwarding_to_access_drops_until_the_tunnel_is_known() {
     let mut bench = Bench::associated();
@@ -112,7 +112,7 @@ fn forwarding_to_access_drops_until_the_tunnel_is_known() {
     assert_eq!((action, tunnel.unwrap().teid), (ApplyAction::FORW, Teid(0x11)));
 }
 
-/// Point 9. Open5GS goes idle by Apply Action alone, SD-Core with parameters that have no tunnel.
+/// Open5GS goes idle by Apply Action alone, SD-Core with parameters that have no tunnel.
 #[test]
 fn fars_need_no_parameters_while_they_do_not_forward_and_idle_keeps_the_tunnel() {
     let mut bench = Bench::associated();
@@ -151,7 +151,7 @@ fn fars_need_no_parameters_while_they_do_not_forward_and_idle_keeps_the_tunnel()
     assert_eq!(active.rules().fars[1].action, ApplyAction::FORW);
 }
 
-/// Point 10. Open5GS sends the parts that change, free5GC and SD-Core the whole PDI.
+/// Open5GS sends the parts that change, free5GC and SD-Core the whole PDI.
 #[test]
 fn pdi_in_an_update_may_be_a_patch_or_whole() {
     let mut bench = Bench::associated();
@@ -194,7 +194,7 @@ fn pdi_in_an_update_may_be_a_patch_or_whole() {
     assert!(replaced.pdi.sdf.is_empty());
 }
 
-/// Point 11. As policies write them.
+/// Filters as policies write them.
 #[test]
 fn flow_descriptions_of_policies_are_understood() {
     let texts = [
@@ -242,7 +242,7 @@ fn flow_descriptions_of_policies_are_understood() {
     assert_eq!(&without_text.sdf[..], [adit_rules::PacketFilter::ANY]);
 }
 
-/// Point 12. Octets of Release 15 and of later ones, IEs in any order, unknown IEs.
+/// Octets of Release 15 and of later ones, IEs in any order, unknown IEs.
 #[test]
 fn short_and_long_forms_mean_the_same_and_unknown_ies_are_ignored() {
     let with = |action: &str, triggers: &str, removal: &str| {
@@ -280,7 +280,7 @@ fn short_and_long_forms_mean_the_same_and_unknown_ies_are_ignored() {
     assert_eq!(long.0[1].action, ApplyAction::FORW);
 }
 
-/// Point 24. Open5GS's URR is never reached; free5GC's quota comes with a validity time of its own.
+/// Open5GS's URR is never reached; free5GC's quota comes with a validity time of its own.
 #[test]
 fn urrs_that_ask_for_little_do_not_stop_traffic() {
     let mut bench = Bench::associated();

@@ -42,7 +42,7 @@ fn forwarding_far() -> Vec<u8> {
     group(T::CREATE_FAR, [ie(T::FAR_ID, "00000006"), ie(T::APPLY_ACTION, "0200"), parts])
 }
 
-/// Point 1. Open5GS, in sessions of every type.
+/// Open5GS, in sessions of every type.
 #[test]
 fn cp_function_is_a_source_and_a_destination_of_sessions_of_all_types() {
     let ues = [
@@ -70,7 +70,7 @@ fn cp_function_is_a_source_and_a_destination_of_sessions_of_all_types() {
     }
 }
 
-/// Point 2. Open5GS.
+/// Open5GS needs this.
 #[test]
 fn choose_id_of_a_later_message_is_the_f_teid_of_the_session() {
     let mut bench = Bench::associated();
@@ -130,7 +130,7 @@ fn ue_ip_address_without_an_address_is_refused_by_its_name() {
     }
 }
 
-/// Point 3. free5GC.
+/// free5GC needs this.
 #[test]
 fn f_teids_of_the_control_plane_are_taken_although_ftup_is_announced() {
     let mut bench = Bench::associated();
@@ -146,7 +146,7 @@ fn f_teids_of_the_control_plane_are_taken_although_ftup_is_announced() {
     assert_eq!(outcome, (Cause::RuleCreationModificationFailure, Some(T::F_TEID)));
 }
 
-/// Point 4. SD-Core.
+/// SD-Core needs this.
 #[test]
 fn choose_without_a_family_gets_ipv4_and_by_option_one_f_teid_for_the_session() {
     for one_f_teid_per_session in [false, true] {
@@ -182,7 +182,7 @@ fn choose_without_a_family_gets_ipv4_and_by_option_one_f_teid_for_the_session() 
     }
 }
 
-/// Point 5. Open5GS requests both families, offers a tunnel of both, and removes any GTP-U header.
+/// Open5GS requests both families, offers a tunnel of both, and removes any GTP-U header.
 #[test]
 fn both_families_are_asked_for_and_offered_where_one_is_usable() {
     let v6 = "2001:db8:3::1".parse().ok();
@@ -214,7 +214,7 @@ fn both_families_are_asked_for_and_offered_where_one_is_usable() {
     assert!(any.is_some() && removal(&free5gc_establishment()).is_some(), "06 and 00");
 }
 
-/// Point 13. SGW-C sends no precedence; Open5GS's PDRs share a tunnel.
+/// SGW-C sends no precedence; Open5GS's PDRs share a tunnel.
 #[test]
 fn precedence_may_be_absent_equal_lowest_or_highest() {
     let mut bench = Bench::associated();
@@ -273,7 +273,7 @@ fn precedence_may_be_absent_equal_lowest_or_highest() {
     assert_eq!(order, [4, 8], "equal ones by identifier");
 }
 
-/// Point 14. free5GC counts rules by UPF and leaves QERs; OAI empties a session that goes idle.
+/// free5GC counts rules by UPF and leaves QERs; OAI empties a session that goes idle.
 #[test]
 fn numbers_have_gaps_rules_stay_without_users_and_an_empty_session_stands() {
     let mut bench = Bench::associated();
@@ -307,7 +307,7 @@ fn numbers_have_gaps_rules_stay_without_users_and_an_empty_session_stands() {
     accepted(&mut bench, &modification(6, session.up_seid, &oai_downlink()));
 }
 
-/// Point 15. Open5GS has several requests in flight, in either order.
+/// Open5GS has several requests in flight, in either order.
 #[test]
 fn requests_before_the_answer_to_the_one_before_are_carried_out_in_their_order() {
     for flow_first in [true, false] {
@@ -359,7 +359,7 @@ fn end_markers(bench: &mut Bench, request: &[u8]) -> Vec<Teid> {
     markers
 }
 
-/// Point 16. free5GC's flag stays set; Open5GS's FARs leave one tunnel together.
+/// free5GC's flag stays set; Open5GS's FARs leave one tunnel together.
 #[test]
 fn end_marker_goes_only_into_a_tunnel_that_is_left() {
     let mut bench = Bench::associated();
@@ -393,7 +393,7 @@ fn end_marker_goes_only_into_a_tunnel_that_is_left() {
     assert!(!markers.is_empty() && markers.iter().all(|teid| *teid == Teid(0x101)));
 }
 
-/// Point 17. Open5GS by QFI, free5GC without one.
+/// Open5GS by QFI, free5GC without one.
 #[test]
 fn indirect_forwarding_leads_from_access_to_access() {
     for qfi in [ie(T::QFI, "01"), Vec::new()] {
@@ -414,7 +414,6 @@ fn indirect_forwarding_leads_from_access_to_access() {
     }
 }
 
-/// Point 18.
 #[test]
 fn headers_and_ies_that_say_nothing_new_are_accepted() {
     let mut bench = Bench::associated();

@@ -31,7 +31,7 @@ const TRIAL: Duration = Duration::from_millis(500);
 /// The share of packets that the flood may cost. Unit: 1.
 const LOSS_MAX: f64 = 0.01;
 
-/// Attempts: an effect of the flood is there in each, a pause of this process is not.
+/// Attempts: the flood affects each, a pause of this process does not.
 const ATTEMPTS: u32 = 3;
 
 const PATIENCE: Duration = Duration::from_secs(20);
