@@ -303,7 +303,7 @@ pub(crate) fn unreadable() -> LinkError {
     LinkError::Lost("its answer cannot be read".to_owned())
 }
 
-/// The words of a write in addition to its changes.
+/// The arguments of the write script, without the changes.
 struct WriteWords {
     epoch: String,
     holder: String,

@@ -257,7 +257,7 @@ pub(super) fn event_driven(
 /// Adds to a row how many packets were refused, and with rates, how many waited.
 ///
 /// # Errors
-/// Not all of `filled` packets are among `sent` ones and those that were dropped as they had to be.
+/// Some of the `filled` packets were neither sent nor dropped as expected.
 fn add_outcomes(
     row: &mut Value,
     sum: &Snapshot,

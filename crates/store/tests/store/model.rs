@@ -115,7 +115,7 @@ pub struct Run {
     /// The records after each group.
     pub states: BTreeMap<u64, ModelRecords>,
     pub appended: u64,
-    /// Polls that parallel syncs take.
+    /// Number of polls after which a parallel sync ends.
     pub sync_polls: u32,
 }
 

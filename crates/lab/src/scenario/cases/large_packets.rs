@@ -19,9 +19,9 @@ const LONGEST: usize = 65_507;
 const TUNNEL: usize = 20 + 8 + 16;
 const HEADERS: usize = 20 + 8;
 
-/// Datagrams that fill N3 and N6, datagrams that a kernel sends at once, and the longest one, in
-/// fragments, arrive both ways: with the checksums, segments and fragments of devices with their
-/// default offloads.
+/// Sends three kinds of datagrams both ways: those that fill N3 and N6, several that the kernel
+/// passes on as one, and the longest one, in fragments. The devices have their default offloads of
+/// checksums and segments.
 pub(super) fn large_packets(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let topology = &context.network.topology;

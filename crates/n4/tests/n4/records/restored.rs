@@ -65,7 +65,7 @@ fn association_is_as_it_was() {
     assert!(command.as_ref().is_some_and(is_echo), "{command:?}");
     later.store_all();
     later.sent();
-    // The alternative address acts for it, and inherits it.
+    // The alternative address acts for the association, and inherits it.
     let answer = later.answer(smf(20), &move_to(3, up_seid, Teid(3)));
     assert_eq!(cause(&answer), Cause::RequestAccepted);
     later.run_until(later.now + HEARTBEAT_INTERVAL + Nanos(T1.0 * 4));
