@@ -148,34 +148,20 @@ impl NrfRequest {
     }
 }
 
-/// A heartbeat, and the attributes of the profile that are no longer as `held` has them.
-/// Spec: TS 29.510 §5.2.2.3.
+/// A heartbeat, and the attributes of the profile that are no longer as `held` has them. An NRF
+/// need not have stored each of them, a load of 0 above all, so they are added: that replaces one
+/// that is there (RFC 6902 §4.1). Spec: TS 29.510 §5.2.2.3.
 fn patch(held: Option<&RequestContent>, current: &RequestContent) -> Vec<PatchItem> {
-    let replaced = |path: &str, value: Value| PatchItem {
-        op: "replace",
-        path: path.to_owned(),
-        value: Some(value),
-    };
-    let status = serde_json::to_value(current.status).unwrap_or_default();
-    let mut items = vec![replaced("/nfStatus", status), replaced("/load", current.load.into())];
+    let item = |op, name: &str, value| PatchItem { op, path: format!("/{name}"), value };
+    let status = serde_json::to_value(current.status).ok();
+    let load = Some(current.load.into());
+    let mut items = vec![item("replace", "nfStatus", status), item("add", "load", load)];
     let Some(held) = held.filter(|held| held.profile != current.profile) else { return items };
     let (old, new) = (attributes(&held.profile), attributes(&current.profile));
-    for (name, value) in &new {
-        match old.get(name) {
-            Some(same) if same == value => {}
-            Some(_) => items.push(replaced(&format!("/{name}"), value.clone())),
-            None => {
-                let value = Some(value.clone());
-                items.push(PatchItem { op: "add", path: format!("/{name}"), value });
-            }
-        }
-    }
+    let changed = new.iter().filter(|(name, value)| old.get(*name) != Some(*value));
+    items.extend(changed.map(|(name, value)| item("add", name, Some(value.clone()))));
     let gone = old.keys().filter(|name| !new.contains_key(*name));
-    items.extend(gone.map(|name| PatchItem {
-        op: "remove",
-        path: format!("/{name}"),
-        value: None,
-    }));
+    items.extend(gone.map(|name| item("remove", name, None)));
     items
 }
 

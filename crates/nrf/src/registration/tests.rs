@@ -131,7 +131,7 @@ fn registration_is_followed_by_heartbeats_in_the_time_of_the_nrf() {
     bench.announced.load = 40;
     let heartbeat = json!([
         {"op": "replace", "path": "/nfStatus", "value": "REGISTERED"},
-        {"op": "replace", "path": "/load", "value": 40},
+        {"op": "add", "path": "/load", "value": 40},
     ]);
     assert_eq!(bench.body(), heartbeat);
     bench.give(answer(204));
@@ -193,8 +193,8 @@ fn drain_and_reload_are_sent_at_once_and_load_is_not() {
         items,
         [
             r#"{"op":"add","path":"/capacity","value":100}"#,
+            r#"{"op":"add","path":"/priority","value":7}"#,
             r#"{"op":"remove","path":"/ipv4Addresses"}"#,
-            r#"{"op":"replace","path":"/priority","value":7}"#,
         ]
     );
     bench.give(answer(204));
