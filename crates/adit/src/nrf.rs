@@ -49,14 +49,14 @@ impl NrfAnnouncer {
         let derived = || NfInstanceUuid::of_node(&config.node.id.to_string());
         let instance = section.instance.unwrap_or_else(derived);
         let tls = nrf.tls.as_ref().map(|files| tls_settings("nrf", files)).transpose()?;
-        let client = NrfClient::start(NrfClientConfig {
+        let client_config = NrfClientConfig {
             servers: section.servers.clone(),
             instance,
-            tls,
             uses_tokens: section.uses_tokens,
             heartbeat: section.heartbeat,
-        });
-        let client = client.context("cannot start the client of the NRF")?;
+        };
+        let client =
+            NrfClient::start(client_config, tls).context("cannot start the client of the NRF")?;
         Ok(Some(Self { client, instance, known: None }))
     }
 

@@ -6,6 +6,11 @@ use serde::Deserialize;
 /// Octets of a body at most.
 pub(crate) const BODY_MAX: usize = 64 * 1024;
 
+/// The name of a request for a token.
+pub(crate) const TOKEN_REQUEST: &str = "the token request";
+
+const GRANT_TOKENS: &str = "let the NRF grant this UPF tokens for nnrf-nfm";
+
 /// Characters of foreign text that an operator sees.
 const SHOWN_MAX: usize = 200;
 
@@ -66,13 +71,16 @@ pub(crate) struct GrantedToken {
     pub lifetime_s: u64,
 }
 
-/// Spec: TS 29.571 §5.2.4.1.
+/// ProblemDetails, or the error of a token request. Spec: TS 29.571 §5.2.4.1, RFC 6749 §5.2.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ProblemDetails {
     title: Option<String>,
     detail: Option<String>,
+    #[serde(alias = "error")]
     cause: Option<String>,
+    #[serde(rename = "error_description")]
+    description: Option<String>,
     invalid_params: Vec<InvalidParam>,
 }
 
@@ -105,8 +113,9 @@ impl NrfAnswer {
     /// The refusal in one sentence: what the NRF says, and what to do.
     pub(crate) fn refusal(&self, request: &str, uses_tokens: bool) -> String {
         let advice = match self.status {
+            400..=403 if request == TOKEN_REQUEST => GRANT_TOKENS,
             400 | 415 | 422 => "compare [nrf] with what the NRF accepts",
-            401 if uses_tokens => "let the NRF grant this UPF tokens for nnrf-nfm",
+            401 if uses_tokens => GRANT_TOKENS,
             401 => "it wants a token: set nrf.oauth2 = true",
             403 => "let the NRF accept this UPF: its nfInstanceId, its slices, its certificate",
             404 | 405 | 501 => "check that nrf.servers names an NRF, with the prefix of its paths",
@@ -119,14 +128,15 @@ impl NrfAnswer {
         format!("answers {request} with {}{said}: {advice}", self.status)
     }
 
-    /// The text of its ProblemDetails.
+    /// The text of its problem.
     fn problem(&self) -> Option<String> {
         let problem: ProblemDetails = serde_json::from_slice(&self.body).ok()?;
-        let ProblemDetails { title, detail, cause, invalid_params } = problem;
+        let ProblemDetails { title, detail, cause, description, invalid_params } = problem;
+        let detail = detail.or(description).or(title);
         let invalid = invalid_params.into_iter().map(|InvalidParam { param, reason }| {
             reason.map_or(param.clone(), |reason| format!("{param}: {reason}"))
         });
-        let said: Vec<String> = cause.into_iter().chain(detail.or(title)).chain(invalid).collect();
+        let said: Vec<String> = cause.into_iter().chain(detail).chain(invalid).collect();
         (!said.is_empty()).then(|| shown(&said.join("; ")))
     }
 }
@@ -191,6 +201,11 @@ mod tests {
             "answers the registration with 400 (MANDATORY_IE_INCORRECT; \\u{1b}[2J; /sNssais: not served): \
              compare [nrf] with what the NRF accepts"
         );
+        let error = r#"{"error":"invalid_client","error_description":"unknown UPF"}"#;
+        let refusal = answer(400, error).refusal(TOKEN_REQUEST, true);
+        assert!(refusal.ends_with(
+            "400 (invalid_client; unknown UPF): let the NRF grant this UPF tokens for nnrf-nfm"
+        ));
         let plain = answer(403, "<html>").refusal("a heartbeat", false);
         assert!(plain.starts_with("answers a heartbeat with 403: let the NRF accept"), "{plain}");
         let long = format!(r#"{{"detail":"{}"}}"#, "\\u202e".repeat(5000));

@@ -14,11 +14,9 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::exchange::exchange;
-use crate::instance_id::NfInstanceUuid;
 use crate::registration::{
-    Announcement, ClientEnd, NrfEvent, NrfRequest, Registration, RegistrationSettings,
+    Announcement, ClientEnd, NrfClientConfig, NrfEvent, NrfRequest, Registration,
 };
-use crate::server::NrfServer;
 use crate::state::NrfState;
 
 /// How long the deregistration at the end may take.
@@ -26,21 +24,6 @@ const END_MAX: Duration = Duration::from_secs(2);
 
 /// Sleep without a timer; an announcement ends it.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
-
-/// Settings of a client.
-#[derive(Debug, Clone)]
-pub struct NrfClientConfig {
-    /// NRFs, the preferred one first.
-    pub servers: Vec<NrfServer>,
-    /// The identity of the UPF.
-    pub instance: NfInstanceUuid,
-    /// For NRFs with https.
-    pub tls: Option<TlsSettings>,
-    /// Requests carry access tokens that the NRF grants. Spec: TS 33.501 §13.4.1.
-    pub uses_tokens: bool,
-    /// The time between heartbeats that is proposed. Whole seconds.
-    pub heartbeat: Option<Nanos>,
-}
 
 /// A registration with a thread of its own.
 #[derive(Debug)]
@@ -51,15 +34,14 @@ pub struct NrfClient {
 }
 
 impl NrfClient {
-    /// Starts the thread `adit-nrf`. Nothing is sent before the first announcement of a profile.
+    /// Starts the thread `adit-nrf`; `tls` is for NRFs with https. Nothing is sent before the
+    /// first announcement of a profile.
     ///
     /// # Errors
     /// The kernel gives no thread, or nothing to wait with.
-    pub fn start(config: NrfClientConfig) -> io::Result<Self> {
+    pub fn start(config: NrfClientConfig, tls: Option<TlsSettings>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
-        let NrfClientConfig { servers, instance, tls, uses_tokens, heartbeat } = config;
-        let settings = RegistrationSettings { servers, instance, uses_tokens, heartbeat };
-        let registration = Registration::new(settings);
+        let registration = Registration::new(config);
         let (announcements, announced) = watch::channel(Announcement::default());
         let (shown, states) = watch::channel(registration.state(&Announcement::default()));
         let mut client = ClientThread { registration, tls, announced, shown };

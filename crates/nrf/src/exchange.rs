@@ -5,13 +5,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use adit_transport::{TlsFault, TlsSettings};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
@@ -137,7 +137,7 @@ async fn to_answer(response: Response<Incoming>) -> Result<NrfAnswer, NrfFault> 
     let mut answer = NrfAnswer {
         status: parts.status.as_u16(),
         location: field(LOCATION).map(str::to_owned),
-        retry_after_s: field(RETRY_AFTER).and_then(|value| value.trim().parse().ok()),
+        retry_after_s: field(RETRY_AFTER).and_then(|value| pause_s(value, field(DATE))),
         body: Vec::new(),
     };
     let body = Limited::new(body, BODY_MAX).collect().await;
@@ -152,6 +152,19 @@ async fn to_answer(response: Response<Incoming>) -> Result<NrfAnswer, NrfFault> 
     Ok(answer)
 }
 
+/// The pause that a Retry-After field asks for, in seconds or until a date. The date of the answer
+/// is preferred to the clock of this host, which may differ from that of the NRF. Spec: RFC 9110
+/// §10.2.3.
+fn pause_s(retry_after: &str, date: Option<&str>) -> Option<u64> {
+    if let Ok(seconds) = retry_after.trim().parse() {
+        return Some(seconds);
+    }
+    let until = httpdate::parse_http_date(retry_after).ok()?;
+    let now = date.and_then(|date| httpdate::parse_http_date(date).ok());
+    let pause = until.duration_since(now.unwrap_or_else(SystemTime::now));
+    Some(pause.map_or(0, |pause| pause.as_secs()))
+}
+
 /// The error of HTTP/2, with its cause.
 fn http_fault(error: &hyper::Error) -> NrfFault {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
@@ -161,4 +174,37 @@ fn http_fault(error: &hyper::Error) -> NrfFault {
 fn tls_fault(error: &io::Error) -> TlsFault {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     cause.map_or(TlsFault::Protocol, TlsFault::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_a_number_of_seconds_or_a_date() {
+        const ANSWERED: Option<&str> = Some("Sun, 06 Nov 1994 08:49:37 GMT");
+        for (field, pause) in [
+            ("7", Some(7)),
+            (" 120 ", Some(120)),
+            ("Sun, 06 Nov 1994 08:50:07 GMT", Some(30)),
+            ("Sunday, 06-Nov-94 08:50:07 GMT", Some(30)),
+            ("Sun Nov  6 08:50:07 1994", Some(30)),
+            ("Sun, 06 Nov 1994 08:49:36 GMT", Some(0)),
+            ("", None),
+            ("-1", None),
+            ("soon", None),
+            ("Sun, 32 Nov 1994 08:49:37 GMT", None),
+        ] {
+            assert_eq!(pause_s(field, ANSWERED), pause, "{field}");
+        }
+    }
+
+    #[test]
+    fn date_is_compared_with_the_clock_if_the_answer_has_none() {
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
+        for date in [None, Some("yesterday")] {
+            let pause = pause_s(&soon, date).unwrap();
+            assert!((90..=100).contains(&pause), "{pause}");
+        }
+    }
 }

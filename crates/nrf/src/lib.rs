@@ -18,12 +18,12 @@ mod registration;
 mod server;
 mod state;
 
-pub use client::{NrfClient, NrfClientConfig};
+pub use client::NrfClient;
 pub use instance_id::{NfInstanceUuid, NfInstanceUuidError};
 pub use profile::{
     AtsssCapability, DnnUpfInfoItem, InterfaceUpfInfoItem, Ipv4AddressRange, Ipv6PrefixRange,
     NfProfile, NfStatus, PduSessionType, Snssai, SnssaiUpfInfoItem, UpInterfaceType, UpfInfo,
 };
-pub use registration::{Announcement, ClientEnd};
+pub use registration::{Announcement, ClientEnd, NrfClientConfig};
 pub use server::{NrfServer, NrfServerError};
 pub use state::{NrfCounters, NrfPhase, NrfServerState, NrfState};

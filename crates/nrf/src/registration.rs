@@ -61,13 +61,14 @@ pub enum ClientEnd {
 
 /// Settings that stay while the client runs.
 #[derive(Debug, Clone)]
-pub(crate) struct RegistrationSettings {
-    /// By priority.
+pub struct NrfClientConfig {
+    /// NRFs, the preferred one first.
     pub servers: Vec<NrfServer>,
+    /// The identity of the UPF.
     pub instance: NfInstanceUuid,
-    /// Requests carry access tokens.
+    /// Requests carry access tokens that the NRF grants. Spec: TS 33.501 §13.4.1.
     pub uses_tokens: bool,
-    /// The time between heartbeats that is proposed.
+    /// The time between heartbeats that is proposed. Whole seconds.
     pub heartbeat: Option<Nanos>,
 }
 
@@ -82,7 +83,7 @@ pub(crate) enum NrfEvent {
 
 #[derive(Debug)]
 pub(crate) struct Registration {
-    settings: RegistrationSettings,
+    settings: NrfClientConfig,
     servers: Vec<ServerRecord>,
     held: Option<HeldRegistration>,
     /// The request that is open, or is sent next.
@@ -95,11 +96,9 @@ pub(crate) struct Registration {
 
 #[derive(Debug)]
 struct ServerRecord {
-    uri: String,
+    state: NrfServerState,
     /// No registration is tried before.
     not_before: Nanos,
-    failures: u32,
-    problem: Option<String>,
 }
 
 /// The registration that an NRF has accepted.
@@ -131,12 +130,10 @@ struct AccessToken {
 }
 
 impl Registration {
-    pub(crate) fn new(settings: RegistrationSettings) -> Self {
+    pub(crate) fn new(settings: NrfClientConfig) -> Self {
         let record = |server: &NrfServer| ServerRecord {
-            uri: server.to_string(),
+            state: NrfServerState { uri: server.to_string(), problem: None, failures: 0 },
             not_before: Nanos(0),
-            failures: 0,
-            problem: None,
         };
         Self {
             servers: settings.servers.iter().map(record).collect(),
@@ -158,7 +155,8 @@ impl Registration {
         let operation = self.operation.as_mut()?;
         let server = operation.server;
         let token = self.token.as_ref().filter(|of| of.server == server && of.until > now);
-        operation.requests_token = self.settings.uses_tokens && token.is_none();
+        let may_have_token = self.settings.uses_tokens && operation.token_refusal.is_none();
+        operation.requests_token = may_have_token && token.is_none();
         if operation.requests_token {
             let root = self.settings.servers.get(server)?;
             return Some(NrfRequest::token(root, self.settings.instance));
@@ -233,7 +231,7 @@ impl Registration {
         match answer.status {
             200..=299 => self.succeed(now, &operation, &answer),
             307 | 308 => self.redirect(now, operation, &answer),
-            401 if operation.may_renew_token && self.settings.uses_tokens => {
+            401 if operation.may_renew_token && self.token.is_some() => {
                 self.token = None;
                 operation.may_renew_token = false;
                 self.operation = Some(operation);
@@ -263,8 +261,8 @@ impl Registration {
     fn succeed(&mut self, now: Nanos, operation: &Operation, answer: &NrfAnswer) {
         let server = self.uri(operation.server);
         if let Some(record) = self.servers.get_mut(operation.server) {
-            *record =
-                ServerRecord { not_before: now, failures: 0, problem: None, uri: server.clone() };
+            record.state = NrfServerState { uri: server.clone(), problem: None, failures: 0 };
+            record.not_before = now;
         }
         let heartbeat =
             answer.heartbeat_s().map(|seconds| Nanos::from_secs(seconds).min(HEARTBEAT_MAX));
@@ -308,7 +306,10 @@ impl Registration {
         self.operation = Some(operation);
     }
 
+    /// Takes a token. Some NRFs grant them to registered network functions only, and register
+    /// those without: so does free5GC's.
     fn take_token(&mut self, now: Nanos, operation: Operation, answer: &NrfAnswer) {
+        let is_denied = matches!(answer.status, 400..=404);
         match answer.token().filter(|_| answer.status == 200) {
             Some(granted) => {
                 self.counters.tokens += 1;
@@ -319,14 +320,19 @@ impl Registration {
                     Some(AccessToken { text: granted.token, server: operation.server, until });
                 self.operation = Some(operation);
             }
+            None if is_denied && operation.kind == OperationKind::Register => {
+                let refusal = answer.refusal(operation.name(), true);
+                self.operation = Some(Operation { token_refusal: Some(refusal), ..operation });
+            }
             None => self.refuse(now, operation, answer),
         }
     }
 
-    fn refuse(&mut self, now: Nanos, operation: Operation, answer: &NrfAnswer) {
-        let what =
-            if operation.requests_token { "the token request" } else { operation.kind.name() };
-        let problem = answer.refusal(what, self.settings.uses_tokens);
+    fn refuse(&mut self, now: Nanos, mut operation: Operation, answer: &NrfAnswer) {
+        let wants_token = matches!(answer.status, 401 | 403);
+        let refusal = operation.token_refusal.take().filter(|_| wants_token);
+        let of_answer = || answer.refusal(operation.name(), self.settings.uses_tokens);
+        let problem = refusal.unwrap_or_else(of_answer);
         // A change that the NRF does not take as a patch may do as a registration.
         let is_final =
             (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 413 | 429);
@@ -342,14 +348,14 @@ impl Registration {
     fn fail(&mut self, now: Nanos, operation: Operation, problem: String, pause: Option<Nanos>) {
         self.counters.failures += 1;
         let Some(record) = self.servers.get_mut(operation.server) else { return };
-        record.failures = record.failures.saturating_add(1);
-        let pause = pause.unwrap_or_else(|| own_pause(record.failures, self.counters.failures));
-        let is_new = record.problem.as_ref() != Some(&problem);
-        if is_new {
-            let server = record.uri.clone();
+        let state = &mut record.state;
+        state.failures = state.failures.saturating_add(1);
+        let pause = pause.unwrap_or_else(|| own_pause(state.failures, self.counters.failures));
+        if state.problem.as_ref() != Some(&problem) {
+            let server = state.uri.clone();
             self.events.push_back(NrfEvent::Failed { server, problem: problem.clone() });
         }
-        record.problem = Some(problem);
+        state.problem = Some(problem);
         match (operation.kind, &mut self.held) {
             (OperationKind::Deregister, _) => self.has_ended = true,
             (OperationKind::Update, Some(held))
@@ -366,7 +372,7 @@ impl Registration {
     }
 
     fn uri(&self, server: usize) -> String {
-        self.servers.get(server).map(|record| record.uri.clone()).unwrap_or_default()
+        self.servers.get(server).map(|record| record.state.uri.clone()).unwrap_or_default()
     }
 
     /// True if nothing is left to do for the end that is announced.
@@ -391,11 +397,6 @@ impl Registration {
             (_, None, Some(_)) => NrfPhase::Registering,
             (_, None, None) => NrfPhase::Waiting,
         };
-        let server = |record: &ServerRecord| NrfServerState {
-            uri: record.uri.clone(),
-            problem: record.problem.clone(),
-            failures: record.failures,
-        };
         NrfState {
             phase,
             server: held.map(|held| held.server),
@@ -403,7 +404,7 @@ impl Registration {
             status: held.map(|held| held.content.status),
             load: held.map(|held| held.content.load),
             heartbeat: held.map(|held| held.heartbeat),
-            servers: self.servers.iter().map(server).collect(),
+            servers: self.servers.iter().map(|record| record.state.clone()).collect(),
             counters: self.counters,
         }
     }

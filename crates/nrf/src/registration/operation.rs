@@ -4,6 +4,7 @@ use adit_types::Nanos;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::answer::TOKEN_REQUEST;
 use crate::instance_id::NfInstanceUuid;
 use crate::profile::{NfProfile, NfStatus};
 use crate::registration::RequestContent;
@@ -23,6 +24,8 @@ pub(crate) struct Operation {
     pub requests_token: bool,
     /// The NRF may still say that the token is no longer good.
     pub may_renew_token: bool,
+    /// Why the NRF grants no token: the registration is tried without one.
+    pub token_refusal: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +74,7 @@ struct PatchItem {
 }
 
 impl OperationKind {
-    pub(crate) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Register => "the registration",
             Self::Update => "a heartbeat",
@@ -97,7 +100,13 @@ impl Operation {
             redirects: 0,
             requests_token: false,
             may_renew_token: true,
+            token_refusal: None,
         }
+    }
+
+    /// The name of the request that is open, for operators.
+    pub(crate) const fn name(&self) -> &'static str {
+        if self.requests_token { TOKEN_REQUEST } else { self.kind.name() }
     }
 
     /// The request. `held`: what the NRF has, of which an update sends the differences.

@@ -39,12 +39,8 @@ fn profile(priority: u16) -> Arc<NfProfile> {
 
 fn bench(servers: &[&str], uses_tokens: bool) -> Trial {
     let servers = servers.iter().map(|uri| uri.parse().unwrap()).collect();
-    let settings = RegistrationSettings {
-        servers,
-        instance: ID.parse().unwrap(),
-        uses_tokens,
-        heartbeat: None,
-    };
+    let settings =
+        NrfClientConfig { servers, instance: ID.parse().unwrap(), uses_tokens, heartbeat: None };
     let announced = Announcement { profile: Some(profile(1)), ..Announcement::default() };
     Trial { machine: Registration::new(settings), now: Nanos::from_secs(100), announced }
 }
@@ -430,14 +426,36 @@ fn token_is_requested_before_and_renewed_after_401_and_when_it_expires() {
 
 #[test]
 fn token_that_is_refused_or_unusable_is_a_problem_of_the_nrf() {
-    for wrong in [answer(200), answer(201), answer(400), to(307, FIRST), answer(404)] {
+    for wrong in [200, 201, 400, 307, 404, 429, 503] {
         let mut bench = bench(&[FIRST], true);
         assert!(bench.next().starts_with("POST "));
-        bench.give(wrong);
+        bench.give(answer(wrong));
+        if matches!(wrong, 400 | 404) {
+            assert!(bench.next().starts_with("PUT "), "registered functions may get one");
+            bench.give(answer(401));
+        }
         bench.wait();
         let problem = bench.state().servers[0].problem.clone().unwrap();
         assert!(problem.starts_with("answers the token request with "), "{problem}");
+        assert!(bench.next().starts_with("POST "), "the next try begins anew");
     }
+}
+
+#[test]
+fn token_that_only_registered_functions_get_is_requested_after_the_registration() {
+    let mut bench = bench(&[FIRST], true);
+    assert!(bench.next().starts_with("POST "));
+    bench.give(answer(400));
+    let request = bench.machine.poll(bench.now, &bench.announced).unwrap();
+    assert_eq!((request.method, request.token), ("PUT", None));
+    bench.give(created(10));
+    assert_eq!(bench.state().servers[0].problem, None);
+    bench.wait();
+    assert!(bench.next().starts_with("POST "));
+    bench.give(answer(400));
+    bench.wait();
+    let problem = bench.state().servers[0].problem.clone().unwrap();
+    assert!(problem.starts_with("answers the token request with 400: let the NRF grant"));
 }
 
 #[test]

@@ -15,7 +15,9 @@ use adit_nrf::{
     Ipv6PrefixRange, NfInstanceUuid, NfProfile, NrfClient, NrfClientConfig, NrfPhase, NrfState,
     PduSessionType, Snssai, SnssaiUpfInfoItem, UpInterfaceType, UpfInfo,
 };
-use strict_nrf::{Misbehavior, NrfOptions, StrictNrf};
+use adit_transport::TlsSettings;
+use adit_types::Nanos;
+use strict_nrf::{Misbehavior, NrfManner, NrfOptions, StrictNrf};
 
 /// A profile with every attribute.
 fn profile() -> NfProfile {
@@ -72,7 +74,6 @@ fn config(servers: &[String]) -> NrfClientConfig {
     NrfClientConfig {
         servers: servers.iter().map(|uri| uri.parse().unwrap()).collect(),
         instance: NfInstanceUuid::of_node("upf-1"),
-        tls: None,
         uses_tokens: false,
         heartbeat: None,
     }
@@ -84,7 +85,11 @@ fn announcement() -> Announcement {
 
 /// A client that has its announcement.
 fn started(config: NrfClientConfig) -> NrfClient {
-    let client = NrfClient::start(config).unwrap();
+    started_with(config, None)
+}
+
+fn started_with(config: NrfClientConfig, tls: Option<TlsSettings>) -> NrfClient {
+    let client = NrfClient::start(config, tls).unwrap();
     client.announce(announcement());
     client
 }
@@ -118,7 +123,7 @@ fn is_registered(state: &NrfState) -> bool {
 #[test]
 fn life_of_a_upf_satisfies_a_strict_nrf() {
     let nrf = strict(1);
-    let client = NrfClient::start(config(&[nrf.uri()])).unwrap();
+    let client = NrfClient::start(config(&[nrf.uri()]), None).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     assert!(nrf.seen().is_empty(), "before the announcement");
     client.announce(announcement());
@@ -229,6 +234,30 @@ fn tokens_are_requested_when_the_nrf_wants_them() {
         "answers the registration with 401 (REFUSED): it wants a token: set nrf.oauth2 = true";
     assert_eq!(state.servers[0].problem.as_deref(), Some(expected));
     client.end(ClientEnd::Deregister);
+}
+
+/// A profile whose numbers are 0 shows what is not stored.
+#[test]
+fn life_of_an_idle_upf_satisfies_an_nrf_in_the_manner_of_free5gc() {
+    let manner = NrfManner::Free5gc;
+    let nrf = StrictNrf::start(NrfOptions { wants_tokens: true, manner, ..NrfOptions::default() });
+    let heartbeat = Some(Nanos::from_secs(1));
+    let settings = NrfClientConfig { uses_tokens: true, heartbeat, ..config(&[nrf.uri()]) };
+    let idle = |priority| Announcement {
+        profile: Some(Arc::new(NfProfile { priority: Some(priority), ..profile() })),
+        ..Announcement::default()
+    };
+    let client = NrfClient::start(settings, None).unwrap();
+    client.announce(idle(0));
+    nrf.wait("two heartbeats", |nrf| nrf.count("PATCH") >= 2);
+    assert!(!nrf.profiles()[0].contains_key("priority"));
+    client.announce(idle(3));
+    nrf.wait("changed", |nrf| nrf.profiles()[0].get("priority") == Some(&3.into()));
+    client.end(ClientEnd::Deregister);
+    assert_eq!((nrf.profiles().len(), nrf.count("PUT"), nrf.count("DELETE")), (0, 1, 1));
+    nrf.assert_content();
+    let refused: Vec<_> = nrf.seen().into_iter().filter(|seen| seen.status >= 400).collect();
+    assert_eq!((refused.len(), refused[0].method.as_str()), (1, "POST"));
 }
 
 #[test]

@@ -32,7 +32,19 @@ pub(crate) struct NrfOptions {
     pub address: Option<SocketAddr>,
     pub heartbeat_s: u64,
     pub wants_tokens: bool,
+    pub manner: NrfManner,
     pub tls: Option<Arc<ServerConfig>>,
+}
+
+/// The use that an NRF makes of the liberties of the standard.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum NrfManner {
+    #[default]
+    Strict,
+    /// It stores no number that is 0 and sets no heartbeat interval, answers a patch with the
+    /// profile, and takes a while for a deregistration. It registers without a token, and grants
+    /// tokens to those that are registered only.
+    Free5gc,
 }
 
 /// An answer instead of the right one.
@@ -63,6 +75,7 @@ struct Nrf {
     root: String,
     heartbeat_s: u64,
     wants_tokens: bool,
+    manner: NrfManner,
     records: Mutex<Records>,
 }
 
@@ -85,6 +98,7 @@ impl StrictNrf {
             root: format!("{scheme}://{address}"),
             heartbeat_s: options.heartbeat_s,
             wants_tokens: options.wants_tokens,
+            manner: options.manner,
             records: Mutex::default(),
         });
         let (stop, stopped) = oneshot::channel::<()>();
@@ -197,6 +211,9 @@ async fn answer(
         }
         None => {
             let result = nrf.answer(&parts, &body, &value);
+            if nrf.manner == NrfManner::Free5gc && parts.method == "DELETE" {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
             if let Err(why) = &result {
                 seen.complaint = seen.complaint.or(why.complaint.clone());
             }
@@ -230,12 +247,16 @@ impl Nrf {
                 return Err(wrong(format!("media type {media:?}")));
             }
             check_token_request(octets).map_err(wrong)?;
+            if self.manner == NrfManner::Free5gc && records.profiles.is_empty() {
+                return Ok(with_json(400, &json!({"error": "invalid_client"})));
+            }
             records.tokens += 1;
             let token = format!("token-{}", records.tokens);
             let body = json!({"access_token": token, "token_type": "Bearer", "expires_in": 600});
             return Ok(with_json(200, &body));
         }
-        if self.wants_tokens {
+        let is_open = self.manner == NrfManner::Free5gc && parts.method == "PUT";
+        if self.wants_tokens && !is_open {
             let token = format!("Bearer token-{}", records.tokens);
             let shown = parts.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap());
             if shown != Some(&token) {
@@ -250,7 +271,12 @@ impl Nrf {
                     return Err(wrong("another nfInstanceId".to_owned()));
                 }
                 let mut profile = body.as_object().unwrap().clone();
-                profile.insert("heartBeatTimer".to_owned(), self.heartbeat_s.into());
+                match self.manner {
+                    NrfManner::Strict => {
+                        profile.insert("heartBeatTimer".to_owned(), self.heartbeat_s.into());
+                    }
+                    NrfManner::Free5gc => profile.retain(|_, value| *value != 0),
+                }
                 let known = records.profiles.insert(id.to_owned(), profile.clone());
                 let status = if known.is_some() { 200 } else { 201 };
                 let mut response = with_json(status, &Value::Object(profile));
@@ -262,7 +288,10 @@ impl Nrf {
                 let known = records.profiles.get_mut(id);
                 let profile = known.ok_or(Refused { status: 404, complaint: None })?;
                 apply_patch(profile, body).map_err(wrong)?;
-                Ok(empty(204))
+                match self.manner {
+                    NrfManner::Strict => Ok(empty(204)),
+                    NrfManner::Free5gc => Ok(with_json(200, &Value::Object(profile.clone()))),
+                }
             }
             ("DELETE", None) => {
                 let known = records.profiles.remove(id);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use adit_nrf::{ClientEnd, NrfClientConfig};
+use adit_nrf::{ClientEnd, NrfClient};
 use adit_transport::{TlsIdentity, TlsSettings};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -13,7 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
-use super::{NrfOptions, StrictNrf, config, is_registered, started, strict, wait};
+use super::{NrfOptions, StrictNrf, config, is_registered, started_with, strict, wait};
 
 /// Certificates of `ca`: `nrf`, `upf` and `elsewhere`; of `other`: `foreign`.
 struct Certificates(TempDir);
@@ -68,13 +68,13 @@ impl Certificates {
     }
 
     /// A client that trusts `ca` and shows `own`.
-    fn client(&self, own: Option<&str>, nrf: &StrictNrf) -> NrfClientConfig {
+    fn client(&self, own: Option<&str>, uri: String) -> NrfClient {
         let identity = own.map(|own| TlsIdentity {
             certificate: self.read(&format!("{own}.pem")),
             key: self.read(&format!("{own}.key")),
         });
         let tls = TlsSettings::new(&self.read("ca.pem"), identity, None).unwrap();
-        NrfClientConfig { tls: Some(tls), ..config(&[nrf.uri()]) }
+        started_with(config(&[uri]), Some(tls))
     }
 }
 
@@ -92,7 +92,7 @@ fn both_sides_show_their_certificates() {
     let Some(certificates) = Certificates::make() else { return };
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
         let nrf = certificates.nrf("nrf", &[version]);
-        let client = started(certificates.client(Some("upf"), &nrf));
+        let client = certificates.client(Some("upf"), nrf.uri());
         wait(&client, "registered", is_registered);
         client.end(ClientEnd::Deregister);
         assert!(nrf.profiles().is_empty());
@@ -110,7 +110,7 @@ fn wrong_certificate_of_either_side_is_named() {
         ("nrf", Some("foreign"), "wants a certificate, or does not accept"),
     ] {
         let nrf = certificates.nrf(nrf, &[&rustls::version::TLS12]);
-        let client = started(certificates.client(upf, &nrf));
+        let client = certificates.client(upf, nrf.uri());
         let state = wait(&client, "refused", |state| state.servers[0].problem.is_some());
         let problem = state.servers[0].problem.clone().unwrap();
         assert!(problem.contains(expected), "{problem}");
@@ -124,9 +124,7 @@ fn wrong_certificate_of_either_side_is_named() {
 fn nrf_without_tls_is_not_trusted() {
     let Some(certificates) = Certificates::make() else { return };
     let plain = strict(10);
-    let settings = certificates.client(Some("upf"), &plain);
-    let servers = config(&[plain.uri().replace("http:", "https:")]).servers;
-    let client = started(NrfClientConfig { servers, ..settings });
+    let client = certificates.client(Some("upf"), plain.uri().replace("http:", "https:"));
     let state = wait(&client, "refused", |state| state.servers[0].problem.is_some());
     assert!(state.servers[0].problem.as_ref().unwrap().starts_with("TLS: "));
     client.end(ClientEnd::Deregister);
