@@ -169,8 +169,9 @@ impl ControlThread {
             self.check_store();
         }
         let is_active = self.is_active();
-        // The other adit of a pair goes on as the same instance.
-        let has_successor = self.parts.config.standby.is_some();
+        // The other adit of a pair, or the one that has the records now, goes on as the same
+        // instance.
+        let has_successor = self.parts.config.standby.is_some() || self.is_fenced();
         if let Some(nrf) = &self.parts.nrf {
             nrf.begin_end(has_successor);
         }
@@ -228,13 +229,15 @@ impl ControlThread {
         self.exchange_records(self.parts.clock.now());
     }
 
-    /// Passes the present state to the client of the NRF, unless this adit does not serve.
+    /// Passes the present state to the client of the NRF. An adit that does not serve sends
+    /// nothing: another one may serve as the same instance, and heartbeats would undo its drain.
     fn announce_to_nrf(&mut self) {
         let ControlParts { nrf: Some(nrf), node, config, role, .. } = &mut self.parts else {
             return;
         };
-        if matches!(role, ServingRole::Active) {
-            nrf.announce(config, node);
+        match matches!(role, ServingRole::Active) && self.paused.is_none() {
+            true => nrf.announce(config, node),
+            false => nrf.withdraw(),
         }
     }
 

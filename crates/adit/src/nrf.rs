@@ -75,6 +75,11 @@ impl NrfAnnouncer {
         });
     }
 
+    /// Sends nothing until the next [`Self::announce`]. The registration stays.
+    pub(crate) fn withdraw(&self) {
+        self.client.announce(Announcement::default());
+    }
+
     /// Begins the shutdown: without a successor adit also deregisters.
     pub(crate) fn begin_end(&self, has_successor: bool) {
         self.client.begin_end(client_end(has_successor));

@@ -40,7 +40,8 @@ const TOKEN_MARGIN: Nanos = Nanos::from_secs(5);
 /// The state that the NRF shall know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Announcement {
-    /// `None` while nothing is to be registered: on a standby, or while sessions are restored.
+    /// `None` while nothing is to be sent: on a standby, while sessions are restored, and while
+    /// another process may serve as the same UPF.
     pub profile: Option<Arc<NfProfile>>,
     /// The operator drains the UPF: no SMF shall discover it.
     pub is_draining: bool,
@@ -391,11 +392,11 @@ impl Registration {
 
     pub(crate) fn state(&self, announced: &Announcement) -> NrfState {
         let held = self.held.as_ref();
-        let phase = match (announced.end, held, &announced.profile) {
+        let phase = match (announced.end, &announced.profile, held) {
             (Some(_), ..) => NrfPhase::Ended,
-            (_, Some(_), _) => NrfPhase::Registered,
-            (_, None, Some(_)) => NrfPhase::Registering,
-            (_, None, None) => NrfPhase::Waiting,
+            (_, None, _) => NrfPhase::Waiting,
+            (_, _, None) => NrfPhase::Registering,
+            (_, _, Some(_)) => NrfPhase::Registered,
         };
         NrfState {
             phase,

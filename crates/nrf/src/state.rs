@@ -7,7 +7,7 @@ use crate::profile::NfStatus;
 /// How far a registration is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NrfPhase {
-    /// Nothing is announced yet.
+    /// Nothing is announced, or no longer.
     #[default]
     Waiting,
     /// No NRF has it, and the client tries.

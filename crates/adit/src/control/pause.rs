@@ -100,6 +100,7 @@ impl ControlThread {
         self.parts.publisher.pause_offload(true);
         let packets_before = self.parts.lease.discarded_pkts();
         self.paused = Some(Pause { since: now, why, datagrams: 0, packets_before });
+        self.announce_to_nrf();
     }
 
     fn resume(&mut self, now: Nanos, pause: &Pause) {

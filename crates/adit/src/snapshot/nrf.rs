@@ -10,8 +10,8 @@ use crate::text_table::tables;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NrfDocument {
-    /// "off" without `[nrf]`; "waiting" on a standby and while sessions are restored;
-    /// "registering", "registered", or "ended".
+    /// "off" without `[nrf]`; "waiting" on a standby, while sessions are restored and while adit
+    /// is paused; "registering", "registered", or "ended".
     state: &'static str,
     nf_instance_id: Option<String>,
     /// The NRF that has the registration.

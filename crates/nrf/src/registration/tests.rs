@@ -152,6 +152,21 @@ fn nothing_is_sent_before_a_profile_is_announced() {
 }
 
 #[test]
+fn profile_that_is_withdrawn_silences_the_client_until_it_is_back() {
+    let mut bench = bench(&[FIRST], false);
+    bench.register();
+    let profile = bench.announced.profile.take();
+    bench.now = bench.now + Nanos::from_secs(100);
+    assert!(bench.machine.poll(bench.now, &bench.announced).is_none());
+    assert_eq!(bench.machine.next_time(&bench.announced), Nanos::NEVER);
+    assert_eq!(bench.state().phase, NrfPhase::Waiting);
+    bench.announced.profile = profile;
+    assert_eq!(bench.next(), format!("PATCH {}", resource(FIRST)));
+    bench.give(answer(204));
+    bench.wait();
+}
+
+#[test]
 fn heartbeat_timer_that_is_missing_or_absurd_is_replaced() {
     let second = |timer: &str| {
         let mut bench = bench(&[FIRST], false);

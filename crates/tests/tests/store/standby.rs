@@ -14,6 +14,7 @@
 //! `ADIT_PARTITIONS=20 cargo test -p adit-tests --test store standby:: -- --nocapture` partitions
 //! that often, and prints figures; `ADIT_SESSIONS=60000` is for more sessions.
 
+mod nrf;
 mod prober;
 mod traffic;
 
