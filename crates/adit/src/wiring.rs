@@ -9,7 +9,7 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{DropReason, OuterTos, Steering};
 use adit_session::{
     Application, LocalAddresses, LocalInterface, OwnerNodes, ProvisionedForwardingPolicy,
-    Provisioning, SessionPreparer, StoreConfig, TunnelRoutes, UePool,
+    Provisioning, SessionPreparer, StoreConfig, TeidRange, TunnelRoutes, UePool,
 };
 use adit_tables::{Interface, IpPrefix, Route, RoutesConfig, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
@@ -96,6 +96,7 @@ fn provisioning(config: &Config) -> Provisioning {
         outer_tos: OuterTos::copying(config.gtpu.copies_dscp, config.gtpu.copies_ecn),
         qos: config.qos.clone(),
         tolerances: config.n4.tolerances(),
+        teid_range: TeidRange { bits: config.gtpu.teid_range_bits, value: config.gtpu.teid_range },
     }
 }
 

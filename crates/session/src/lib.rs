@@ -31,7 +31,7 @@ mod store;
 mod update;
 mod usage;
 
-pub use alloc::{OwnerNodes, seid_index};
+pub use alloc::{OwnerNodes, seid_index, teid_range_bits_max};
 pub use change::{
     ChooseUe, FTeidSpec, FarUpdate, PdiSpec, PdrSpec, PdrUpdate, SessionChange, TrafficEndpointSpec,
 };
@@ -48,8 +48,8 @@ pub use procedure::{Established, Modified, ReplacedSession, Restored};
 pub use provisioning::{
     Application, ChangedApplications, Enforcement, LocalAddresses, LocalInterface, PfdApplication,
     PfdProvision, PfdRefusal, PredefinedAction, PredefinedDetection, PredefinedRule,
-    ProvidedApplication, ProvisionedForwardingPolicy, Provisioning, QosPolicy, Slice, Tolerances,
-    TunnelRoutes, UePool,
+    ProvidedApplication, ProvisionedForwardingPolicy, Provisioning, QosPolicy, Slice, TeidRange,
+    Tolerances, TunnelRoutes, UePool,
 };
 pub use record::{
     Aggregated, Bar, BarUpdate, ChosenFTeid, DroppedThreshold, Exempted, Far, Forwarding,

@@ -95,7 +95,7 @@ impl ConfigFile {
         machine: MachineReader<'_>,
     ) -> Config {
         let n4_listen = self.n4.check(document, self.standby.as_ref(), &self.node.id);
-        self.gtpu.check(document);
+        self.gtpu.check(document, self.sessions.sessions_max);
         let cpus = thread_cpus(document, &self.datapath, &self.ports, machine);
         let datapath = self.datapath.settings(document, cpus);
         if self.ports.is_empty() || self.ports.len() > PORTS_MAX {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use adit_kernel::device_addresses;
 use adit_kernel::n4_socket::RECEIVE_BUFFER_KIB;
+use adit_session::teid_range_bits_max;
 use adit_types::Nanos;
 use adit_types::limits::SESSIONS_MAX;
 
@@ -278,12 +279,28 @@ section! {
         /// instead of saying that they are too long; gNBs have to reassemble them then, and the XDP
         /// program and cards leave the interfaces of tunnels to the workers.
         outer_df: bool, Flag.or(true), OnReload::Fixed("interfaces keep their headers") => [];
+        /// The TEIDs that adit chooses begin with this many bits of teid_range. Set it if several
+        /// UPFs share an N3 address, or if equipment in front of them chooses one by the TEID.
+        /// At most 7, and fewer for many sessions: 6 for 100,000, 3 for 1,000,000.
+        teid_range_bits: u8, integer(0..=7).or(0) => [];
+        /// The value of these bits. Each of the UPFs has its own.
+        teid_range: u8, integer(0..=127).or(0) => [];
     }
 }
 
 impl GtpuSettings {
     /// Checks the section.
-    pub(super) fn check(&self, document: &ConfigDocument<'_>) {
+    pub(super) fn check(&self, document: &ConfigDocument<'_>, sessions_max: usize) {
+        let bits_max = teid_range_bits_max(sessions_max);
+        if u32::from(self.teid_range_bits) > bits_max {
+            let what =
+                format!("takes at most {bits_max} with sessions.sessions_max = {sessions_max}");
+            document.problem("gtpu.teid_range_bits", what);
+        }
+        if self.teid_range.checked_shr(self.teid_range_bits.into()).is_some_and(|rest| rest > 0) {
+            let what = "takes a number of gtpu.teid_range_bits bits: 0 to 15 if these are 4";
+            document.problem("gtpu.teid_range", what);
+        }
         if (1..1_000_000_000).contains(&self.echo_interval.0) {
             let what = "takes 0 (off) or a whole number from 1000";
             document.problem("gtpu.echo_interval_ms", what);

@@ -168,6 +168,9 @@ fn gtpu_path_management_is_read_and_has_limits() {
         ("n3_requests = 3", "n3_requests = 0", "gtpu.n3_requests"),
         ("n3_requests = 3", "n3_requests = 21", "gtpu.n3_requests"),
         ("ecn = \"compatibility\"", "ecn = \"limited\"", "gtpu.ecn"),
+        ("teid_range_bits = 0", "teid_range_bits = 8", "gtpu.teid_range_bits"),
+        ("teid_range_bits = 0", "teid_range_bits = 7", "gtpu.teid_range_bits"),
+        ("teid_range = 0", "teid_range = 1", "gtpu.teid_range"),
         (section, "[gtpu]\nt4_ms = 1\n", "gtpu.t4_ms"),
         (section, "[[gtpu]]\n", "gtpu"),
     ] {

@@ -13,8 +13,24 @@ use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex, Teid};
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use crate::provisioning::TeidRange;
+
 /// Least number of random bits of a TEID: one guess in 256 hits a live tunnel.
 const TAG_BITS_MIN: u32 = 8;
+
+/// The bits of the position of a TEID: two TEIDs per session, or fewer if the tag would become too
+/// short.
+fn slot_bits(sessions_max: usize) -> u32 {
+    let slots = sessions_max.max(1).saturating_mul(2).next_power_of_two();
+    slots.trailing_zeros().min(32 - TAG_BITS_MIN)
+}
+
+/// How many first bits a [`TeidRange`] may set for so many sessions: the tag keeps enough random
+/// ones.
+#[must_use]
+pub fn teid_range_bits_max(sessions_max: usize) -> u32 {
+    32 - TAG_BITS_MIN - slot_bits(sessions_max)
+}
 
 /// Allocates TEIDs and maps each TEID to its session, those given by the control plane included.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,10 +90,9 @@ impl TeidPlan {
 }
 
 impl TeidAllocator {
-    /// An allocator with two TEIDs per session, or fewer if the tag would become too short.
+    /// An allocator for `sessions_max` sessions.
     pub(crate) fn new(sessions_max: usize, seed: u64) -> Self {
-        let slots = sessions_max.max(1).saturating_mul(2).next_power_of_two();
-        let slot_bits = slots.trailing_zeros().min(32 - TAG_BITS_MIN);
+        let slot_bits = slot_bits(sessions_max);
         let groups = OWNER_GROUPS.min(1 << slot_bits >> OWNER_GROUP_SHIFT).max(1);
         Self {
             slot_bits,
@@ -121,12 +136,13 @@ impl TeidAllocator {
         }
     }
 
-    /// Draws `count` TEIDs for `session` other than those to `avoid`; `None` when there are not
-    /// enough.
+    /// Draws `count` TEIDs in `range` for `session`, other than those to `avoid`; `None` when there
+    /// are not enough.
     pub(crate) fn plan(
         &self,
         session: SessionIndex,
         count: usize,
+        range: TeidRange,
         avoid: impl Fn(Teid) -> bool,
     ) -> Option<TeidPlan> {
         if count == 0 {
@@ -137,7 +153,7 @@ impl TeidAllocator {
         let groups = self.group_count();
         let teids: Vec<Teid> = (0..groups)
             .flat_map(|ahead| self.available(own.wrapping_add(ahead) % groups))
-            .filter_map(|slot| self.tag(slot, &mut rng, &avoid))
+            .filter_map(|slot| self.tag(slot, range, &mut rng, &avoid))
             .take(count)
             .collect();
         (teids.len() == count).then_some(TeidPlan { teids, rng: Some(rng) })
@@ -268,12 +284,20 @@ impl TeidAllocator {
 
     /// A free TEID at position `slot` other than the last one there. Cost: one step for each TEID
     /// given at this position, and two more for the last one and zero.
-    fn tag(&self, slot: u32, rng: &mut StdRng, avoid: impl Fn(Teid) -> bool) -> Option<Teid> {
+    fn tag(
+        &self,
+        slot: u32,
+        range: TeidRange,
+        rng: &mut StdRng,
+        avoid: impl Fn(Teid) -> bool,
+    ) -> Option<Teid> {
         let last = self.slots.get(position(slot)).map(|slot| slot.teid);
-        let tag_mask = u32::MAX >> self.slot_bits;
+        let bits = u32::from(range.bits);
+        let first = u32::from(range.value).checked_shl(32 - bits).unwrap_or(0) | slot;
+        let tag_mask = u32::MAX >> self.slot_bits >> bits;
         let start: u32 = rng.random();
         (0..=tag_mask)
-            .map(|step| Teid(((start.wrapping_add(step) & tag_mask) << self.slot_bits) | slot))
+            .map(|step| Teid(((start.wrapping_add(step) & tag_mask) << self.slot_bits) | first))
             .find(|&teid| {
                 teid.0 != 0 && last != Some(teid) && !self.given.contains_key(&teid) && !avoid(teid)
             })
@@ -323,9 +347,10 @@ mod tests {
     use super::*;
 
     const SESSION: SessionIndex = SessionIndex(0);
+    const ALL: TeidRange = TeidRange { bits: 0, value: 0 };
 
     fn take(teids: &mut TeidAllocator) -> Teid {
-        let plan = teids.plan(SESSION, 1, |_| false).unwrap();
+        let plan = teids.plan(SESSION, 1, ALL, |_| false).unwrap();
         let teid = plan.teids()[0];
         teids.commit(plan, SESSION);
         teid
@@ -338,11 +363,11 @@ mod tests {
         let first: Vec<Teid> = (0..4).map(|_| take(&mut teids)).collect();
         let positions: Vec<u32> = first.iter().map(|&teid| teids.slot_of(teid)).collect();
         assert_eq!(positions, [0, 1, 2, 3]);
-        assert!(teids.plan(SESSION, 1, |_| false).is_none(), "all positions are in use");
+        assert!(teids.plan(SESSION, 1, ALL, |_| false).is_none(), "all positions are in use");
 
         for at in [1, 0] {
             assert!(teids.retire(first[at]));
-            assert!(teids.plan(SESSION, 1, |_| false).is_none(), "not before the reclaim");
+            assert!(teids.plan(SESSION, 1, ALL, |_| false).is_none(), "not before the reclaim");
         }
         for at in [1, 0] {
             teids.reclaim(first[at]);
@@ -362,7 +387,7 @@ mod tests {
         for step in [1_u32, 77] {
             let mut taken = Vec::new();
             for index in (0..256_u32).map(|index| SessionIndex(index * step % 256)) {
-                let plan = teids.plan(index, 2, |_| false).unwrap();
+                let plan = teids.plan(index, 2, ALL, |_| false).unwrap();
                 for teid in plan.teids() {
                     assert_eq!(group(teids.slot_of(*teid)), group(index.0));
                 }
@@ -370,7 +395,7 @@ mod tests {
                 teids.commit(plan, index);
             }
             assert_eq!(teids.reserved_count(), 512);
-            assert!(teids.plan(SESSION, 1, |_| false).is_none());
+            assert!(teids.plan(SESSION, 1, ALL, |_| false).is_none());
             for teid in taken {
                 assert!(teids.retire(teid));
                 teids.reclaim(teid);
@@ -378,23 +403,23 @@ mod tests {
             assert_eq!(teids.reserved_count(), 0);
         }
         // One session may have them all.
-        assert_eq!(teids.plan(SESSION, 512, |_| false).unwrap().teids().len(), 512);
+        assert_eq!(teids.plan(SESSION, 512, ALL, |_| false).unwrap().teids().len(), 512);
     }
 
     #[test]
     fn teid_plan_changes_nothing_until_committed() {
         let teids = TeidAllocator::new(8, 1);
         let before = teids.clone();
-        let plan = teids.plan(SESSION, 3, |_| false).unwrap();
+        let plan = teids.plan(SESSION, 3, ALL, |_| false).unwrap();
         assert_eq!(teids, before);
-        assert_eq!(plan.teids(), before.plan(SESSION, 3, |_| false).unwrap().teids());
+        assert_eq!(plan.teids(), before.plan(SESSION, 3, ALL, |_| false).unwrap().teids());
     }
 
     #[test]
     fn teid_given_or_avoided_is_not_chosen() {
         let mut teids = TeidAllocator::new(8, 1);
-        let first = teids.plan(SESSION, 1, |_| false).unwrap().teids()[0];
-        assert_ne!(teids.plan(SESSION, 1, |teid| teid == first).unwrap().teids()[0], first);
+        let first = teids.plan(SESSION, 1, ALL, |_| false).unwrap().teids()[0];
+        assert_ne!(teids.plan(SESSION, 1, ALL, |teid| teid == first).unwrap().teids()[0], first);
         teids.ensure_given(first, SESSION);
         assert_eq!(teids.holder(first), Holder::Session(SESSION));
         assert_ne!(take(&mut teids), first);
@@ -417,7 +442,7 @@ mod tests {
             assert_eq!(teids.holder(teid), Holder::Session(SESSION));
         }
         assert_eq!((teids.given_count(), teids.reserved_count()), (1, 17));
-        assert!(teids.plan(SESSION, 1, |_| false).is_none(), "all positions are in use");
+        assert!(teids.plan(SESSION, 1, ALL, |_| false).is_none(), "all positions are in use");
         for &teid in &chosen[1..] {
             assert!(teids.retire(teid));
             assert_eq!(teids.holder(teid), Holder::Retired);
@@ -435,12 +460,39 @@ mod tests {
     fn position_without_a_free_tag_is_passed_over() {
         let mut teids = TeidAllocator::new(adit_types::limits::SESSIONS_MAX, 1);
         let position = |teid: Teid| teid.0 & 0xff_ffff;
-        let plan = teids.plan(SESSION, 1, |teid| position(teid) == 0).unwrap();
+        let plan = teids.plan(SESSION, 1, ALL, |teid| position(teid) == 0).unwrap();
         assert_eq!(position(plan.teids()[0]), 1);
         teids.commit(plan, SESSION);
         assert_eq!(teids.groups[0].free, [0], "the position passed over stays free");
         assert_eq!(position(take(&mut teids)), 128);
         assert_eq!(teids.reserved_count(), 2);
+    }
+
+    #[test]
+    fn teids_of_a_range_have_its_first_bits_and_random_ones_behind() {
+        for bits in 1..=7_u8 {
+            assert!(u32::from(bits) <= teid_range_bits_max(32));
+            for value in [0, 1, (1 << bits) - 1] {
+                let mut teids = TeidAllocator::new(32, 7);
+                let range = TeidRange { bits, value };
+                let plan = teids.plan(SESSION, 64, range, |_| false).unwrap();
+                let high = |teid: &Teid| teid.0 >> (32 - u32::from(bits));
+                assert!(plan.teids().iter().all(|teid| high(teid) == u32::from(value)));
+                let mut tags: Vec<u32> = plan.teids().iter().map(|teid| teid.0 >> 6).collect();
+                tags.sort_unstable();
+                tags.dedup();
+                assert!(tags.len() > 60, "{} tags of 64", tags.len());
+                teids.commit(plan, SESSION);
+                assert_eq!(teids.reserved_count(), 64);
+            }
+        }
+    }
+
+    #[test]
+    fn range_leaves_eight_random_bits() {
+        for (sessions_max, bits) in [(1, 23), (100_000, 6), (1_000_000, 3), (10_000_000, 0)] {
+            assert_eq!(teid_range_bits_max(sessions_max), bits, "{sessions_max}");
+        }
     }
 
     #[test]

@@ -44,6 +44,18 @@ pub struct Provisioning {
     pub qos: QosPolicy,
     /// Deviations from the standard in how requests are read.
     pub tolerances: Tolerances,
+    /// The TEIDs from which we choose.
+    pub teid_range: TeidRange,
+}
+
+/// TEIDs with the same first bits; by default all. Spec: TS 29.244 §8.2.82 (Release 15), TEIDRI and
+/// TEID Range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TeidRange {
+    /// Number of these bits. Range: 0..=[`teid_range_bits_max`](crate::teid_range_bits_max).
+    pub bits: u8,
+    /// Their value. Range: below 2 to the power of `bits`.
+    pub value: u8,
 }
 
 /// Requests of some control planes that deviate from the standard, if reading them their way harms

@@ -62,7 +62,8 @@ pub(super) fn choose(
     }
     let new = groups.iter().filter(|(_, held)| held.is_none()).count();
     let given = |teid| records.pdrs.iter().any(|pdr| has_teid(pdr, teid));
-    let plan = store.teids.plan(session, new, given).ok_or(Refusal::TeidsExhausted)?;
+    let plan =
+        store.teids.plan(session, new, own.teid_range, given).ok_or(Refusal::TeidsExhausted)?;
     let mut planned = plan.teids().iter();
     let teids: Vec<Teid> = groups
         .iter()

@@ -3,7 +3,7 @@
 use adit_rules::SourceInterface;
 use adit_session::{
     CreatedPdr, FTeidSpec, LocalAddresses, LocalInterface, PdiSpec, PdrSpec, Provisioning,
-    SessionChange, SessionStore, Tolerances, UeSide,
+    SessionChange, SessionStore, TeidRange, Tolerances, UeSide,
 };
 use adit_types::{FarId, InterfaceRole, PdrId, QerId, Seid, Teid};
 
@@ -65,6 +65,17 @@ fn choose_id_of_a_later_change_means_the_same_f_teid_while_a_pdr_has_it() {
     store.modify(up_seid, remove(&[6, 8, 9])).unwrap();
     let new = add(&mut store, up_seid, vec![asking(1, Access, with_id(5))]);
     assert_ne!(new, [first]);
+}
+
+#[test]
+fn chosen_teid_is_of_the_range_of_this_node() {
+    let teid_range = TeidRange { bits: 3, value: 5 };
+    let mut store = store_with(4, Provisioning { teid_range, ..Provisioning::default() });
+    let (up_seid, first) = established(&mut store, with_id(5));
+    let other = asking(6, SourceInterface::Access, with_id(10));
+    for teid in [first, add(&mut store, up_seid, vec![other])[0]] {
+        assert_eq!(teid.0 >> 29, 5, "{teid:?}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn two_networks() -> Provisioning {
         ],
         qos: adit_session::QosPolicy::default(),
         outer_tos: adit_rules::OuterTos::default(),
-        tolerances: adit_session::Tolerances::default(),
+        ..Provisioning::default()
     }
 }
 

@@ -136,7 +136,7 @@ fn provisioning(layout: &WorldLayout) -> Provisioning {
         predefined_rules: RULES.iter().map(predefined_rule).collect(),
         outer_tos: OuterTos::copying(layout.copied.dscp, layout.copied.ecn),
         qos: layout.qos.clone(),
-        tolerances: adit_session::Tolerances::default(),
+        ..Provisioning::default()
     }
 }
 

@@ -166,7 +166,8 @@ fn replicas_of_the_chart_are_correct_and_disjoint() {
         return;
     }
     let xdp = json!({"ports": "af_xdp", "xdp": "auto"}).to_string();
-    for values in ["{}", &xdp, DPDK, STANDBY, POD_NETWORK] {
+    let ranges = json!({ "teidRangeBits": 4 }).to_string();
+    for values in ["{}", &xdp, DPDK, STANDBY, POD_NETWORK, &ranges] {
         for replicas in [1, 3, 10] {
             let manifests = tools.manifests(replicas, values);
             let files = files(&manifests);
@@ -184,7 +185,8 @@ fn replicas_of_the_chart_are_correct_and_disjoint() {
     }
 }
 
-/// The values that no two replicas may share. A TEID counts at its address only.
+/// The values that no two replicas may share. A TEID counts at its address only, so ranges of them
+/// are optional.
 fn of_replica(configuration: &toml::Table) -> Vec<String> {
     let list = |key: &str| {
         configuration.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default()
@@ -195,7 +197,12 @@ fn of_replica(configuration: &toml::Table) -> Vec<String> {
     let name = configuration["store"].get("name").cloned();
     let id = configuration["node"]["id"].clone();
     let own = addresses.chain(pools).chain(name).chain([id]);
-    own.map(|value| value.as_str().unwrap().to_owned()).collect()
+    let own = own.map(|value| value.as_str().unwrap().to_owned());
+    let range = configuration.get("gtpu").map(|gtpu| {
+        assert_eq!(gtpu["teid_range_bits"].as_integer(), Some(4));
+        format!("TEID range {}", gtpu["teid_range"])
+    });
+    own.chain(range).collect()
 }
 
 /// Otherwise scaling would restart all pods.
@@ -243,6 +250,14 @@ fn chart_refuses_values_that_do_not_go_together_in_one_sentence() {
             json!({"n4": {"addresses": ["10.0.4.254/24"]}}).to_string(),
             "n4.addresses: \"10.0.4.254/24\" leaves no address on its link for replica 2: take a lower first address or a \
              shorter prefix",
+        ),
+        (
+            json!({"teidRangeBits": 1}).to_string(),
+            "teidRangeBits: 1 bits have 2 ranges, and none is left for replica 2: take more bits, or 0",
+        ),
+        (
+            json!({"teidRangeBits": 7}).to_string(),
+            "teidRangeBits: 7 bits leave the TEIDs of sessionsMax = 100000 sessions too few: take fewer bits, or 0",
         ),
         (
             json!({"ports": "dpdk"}).to_string(),

@@ -129,7 +129,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Fails if two replicas or two pools would have an address in common. */}}
+{{/* Fails if two replicas or two pools would have an address or a range of TEIDs in common. */}}
 {{- define "adit.checkDisjoint" -}}
 {{- $prefixes := list -}}
 {{- range $index, $pool := .Values.pools -}}
@@ -152,6 +152,13 @@
       {{- end -}}
     {{- end -}}
   {{- end -}}
+{{- end -}}
+{{- $ranges := include "adit.power" .Values.teidRangeBits | int -}}
+{{- if and .Values.teidRangeBits (gt (mul 2 (int .Values.sessionsMax) $ranges) 16777216) -}}
+  {{- fail (printf "teidRangeBits: %d bits leave the TEIDs of sessionsMax = %d sessions too few: take fewer bits, or 0" (int .Values.teidRangeBits) (int .Values.sessionsMax)) -}}
+{{- end -}}
+{{- if and .Values.teidRangeBits (gt (int .Values.replicas) $ranges) -}}
+  {{- fail (printf "teidRangeBits: %d bits have %d ranges, and none is left for replica %d: take more bits, or 0" (int .Values.teidRangeBits) $ranges $ranges) -}}
 {{- end -}}
 {{- $owners := dict -}}
 {{- range $ordinal := until (int .Values.replicas) -}}

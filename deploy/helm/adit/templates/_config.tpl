@@ -104,6 +104,9 @@
   {{- range $n4 }}{{ $addresses = append $addresses (dict "device" "n4" "address" .) }}{{ end -}}
   {{- $_ := set $config "standby" (dict "addresses" $addresses) -}}
 {{- end -}}
+{{- if $values.teidRangeBits -}}
+  {{- $_ := set $config "gtpu" (dict "teid_range_bits" (int $values.teidRangeBits) "teid_range" $ordinal) -}}
+{{- end -}}
 {{- if $values.nrf }}{{ $_ := set $config "nrf" $values.nrf }}{{ end -}}
 {{- mergeOverwrite $config (deepCopy $values.config) | toJson -}}
 {{- end -}}

@@ -69,6 +69,7 @@ fn plain_keys_change_by_themselves() {
         ("echo_interval_ms = 60000", "echo_interval_ms = 0", "gtpu.echo_interval_ms"),
         ("\nt3_ms = 3000", "\nt3_ms = 100", "gtpu.t3_ms"),
         ("n3_requests = 3", "n3_requests = 5", "gtpu.n3_requests"),
+        ("teid_range_bits = 0", "teid_range_bits = 2", "gtpu.teid_range_bits"),
         ("# gbr_mbps_max = 5000", "gbr_mbps_max = 5000", "qos.uplink.gbr_mbps_max"),
         ("usage_interval_ms = 30000", "usage_interval_ms = 20000", "store.usage_interval_ms"),
         ("on_store_loss = \"refuse\"", "on_store_loss = \"continue\"", "store.on_store_loss"),
