@@ -15,6 +15,7 @@ cd "$(dirname "$0")/.."
 export SOURCE_DATE_EPOCH
 version=${ADIT_PACKAGE_VERSION:-$(scripts/version.sh)}
 architecture=$(dpkg --print-architecture)
+target=$(rustc -vV | sed -n 's/^host: //p')
 maintainer=$(sed -n 's/^Maintainer: //p' deploy/debian/adit.control)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -59,6 +60,8 @@ begin() {
     gzip -9n "$root"/usr/share/man/man1/*
     chmod 644 "$root"/usr/share/man/man1/*
     put 644 "/usr/share/doc/$name" deploy/debian/copyright
+    python3 scripts/licenses.py "$name" "$target" > "$work/third-party-licenses"
+    gzip -9nc "$work/third-party-licenses" > "$root/usr/share/doc/$name/third-party-licenses.gz"
     printf '%s (%s) unstable; urgency=medium\n\n  * CHANGELOG.md of adit has the changes.\n\n -- %s  %s\n' "$name" "$version" \
         "$maintainer" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n > "$root/usr/share/doc/$name/changelog.gz"
 }

@@ -67,9 +67,12 @@ libraries() {
 # The program of package $1.
 program() {
     dpkg-deb -x "$1" "$work/program"
-    mv "$work/program/usr/share/doc/adit/examples/adit.example.toml" "$work/program/usr/share/doc/adit/copyright" "$work"
+    papers=$work/program/usr/share/doc/adit
+    mkdir "$work/papers"
+    mv "$papers/examples/adit.example.toml" "$papers/copyright" "$papers/third-party-licenses.gz" "$work/papers"
     rm -rf "$work/program/usr/share" "$work/program/lib"
-    install -D -m 644 -t "$work/program/usr/share/doc/adit" "$work/copyright" "$work/adit.example.toml"
+    install -D -m 644 -t "$papers" "$work/papers"/*
+    rm -r "$work/papers"
     install -d -m 755 "$work/program/etc/adit"
     install -d -m 700 -o "$user" -g "$user" "$work/program/var/lib/adit" "$work/program/run/adit"
     setcap "$capabilities=p" "$work/program/usr/bin/adit"

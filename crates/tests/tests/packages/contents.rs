@@ -55,6 +55,43 @@ fn packages_have_what_they_promise_and_depend_on_drivers_that_nothing_links() {
     assert!(depends.contains("iperf3") && depends.contains("librte-net-memif"), "{depends}");
 }
 
+#[test]
+fn each_linked_crate_has_its_license_in_the_package() {
+    let Some(packages) = packages() else { return };
+    for (name, package) in [("adit", &packages.adit), ("adit-lab", &packages.lab)] {
+        let tree = tempfile::tempdir().unwrap();
+        said(Command::new("dpkg-deb").arg("-x").arg(package).arg(tree.path()));
+        let papers = tree.path().join("usr/share/doc").join(name);
+        let text = said(Command::new("zcat").arg(papers.join("third-party-licenses.gz")));
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args([
+            "tree",
+            "--locked",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--package",
+            name,
+        ]);
+        let crates = said(cargo.current_dir(root()));
+        let from_registries = crates.lines().filter(|line| !line.contains("(/"));
+        let names: Vec<_> = from_registries.filter_map(|line| line.split_once(" v")).collect();
+        assert!(names.len() > 90, "{crates}");
+        for (of, version) in names {
+            let start = format!("{of} {}: ", version.split(' ').next().unwrap());
+            let line = text.lines().find(|line| line.starts_with(&start));
+            let line = line.unwrap_or_else(|| panic!("{start}is not in the licenses of {name}"));
+            let numbers: Vec<_> = line.split(['[', ']']).skip(1).step_by(2).collect();
+            assert!(!numbers.is_empty(), "{line}");
+            for number in numbers {
+                assert!(text.contains(&format!("\n[{number}] ---")), "{line}");
+            }
+        }
+        assert!(text.contains("\nstd ") && text.contains("Apache License\n"), "{name}");
+    }
+}
+
 /// Fractions of systemd's score of exposure, from 0 to 10.
 const EXPOSURE_MAX: &str = "45";
 
