@@ -17,7 +17,8 @@ help:
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
 	@echo "make docs   the documents as a site with a search, in target/site"
-	@echo "make deb    the Debian packages adit and adit-lab in target/packages; make image: an OCI image from them (root)"
+	@echo "make deb    the Debian packages adit and adit-lab in target/packages (ARCH=arm64: for aarch64 on another processor)"
+	@echo "make image  an OCI image from them, for each architecture that has a package (root)"
 	@echo "make release RELEASE=VERSION  all that is published of a release of releases.toml (root)"
 	@echo "make build  release binaries in target/release"
 
@@ -63,7 +64,7 @@ test-all:
 	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish --test loom_charging
 	$(XTASK) miri
 	$(XTASK) fuzz --quick --seconds 5
-	$(XTASK) aarch64
+	scripts/aarch64.sh test
 	@if cargo deny --version >/dev/null 2>&1; then \
 		cargo deny --log-level error check licenses bans sources; \
 	else echo "skipped: licenses: cargo install --locked cargo-deny"; fi
@@ -110,12 +111,19 @@ PACKAGES ?= target/packages
 DIST := $(or $(CARGO_TARGET_DIR),target/dist)
 CARGO_HOME ?= $(HOME)/.cargo
 REMAP := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(CARGO_HOME)=cargo"
+# ARCH=arm64 builds for aarch64 on another processor.
+NATIVE := $(shell dpkg --print-architecture 2>/dev/null)
+ARCH ?= $(NATIVE)
+ifneq ($(ARCH),$(NATIVE))
+CROSS := CARGO_TARGET_DIR=$(DIST) scripts/aarch64.sh
+TRIPLE := aarch64-unknown-linux-gnu
+endif
 deb:
 	@scripts/install.sh package
-	CFLAGS="-ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_HOME)=cargo" cargo build --release --quiet \
-		--target-dir $(DIST) --config 'target."cfg(all())".rustflags = [$(REMAP)]' --package adit --package adit-lab
-	rm -f $(PACKAGES)/*.deb
-	scripts/deb.sh $(DIST)/release $(PACKAGES)
+	CFLAGS="-ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_HOME)=cargo" $(CROSS) cargo build --release --quiet \
+		--target-dir $(DIST) --config 'target."cfg(all())".rustflags = [$(REMAP)]' $(TRIPLE:%=--target %) --package adit --package adit-lab
+	rm -f $(PACKAGES)/*_$(ARCH).deb
+	$(CROSS) scripts/deb.sh $(DIST)/$(TRIPLE:%=%/)release $(PACKAGES)
 
 image:
 	rm -rf $(PACKAGES)/image

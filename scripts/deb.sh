@@ -2,6 +2,7 @@
 # Makes the Debian packages adit and adit-lab from built programs. The same programs and revision give the same octets.
 # Usage: scripts/deb.sh PROGRAMS FOLDER        PROGRAMS has adit and adit-lab, such as target/release
 # ADIT_PACKAGE_VERSION: another version than that of the workspace and its revision.
+# For another architecture run it by scripts/aarch64.sh.
 set -eu
 umask 022
 
@@ -14,8 +15,9 @@ cd "$(dirname "$0")/.."
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}"
 export SOURCE_DATE_EPOCH
 version=${ADIT_PACKAGE_VERSION:-$(scripts/version.sh)}
-architecture=$(dpkg --print-architecture)
-target=$(rustc -vV | sed -n 's/^host: //p')
+architecture=${DEB_HOST_ARCH:-$(dpkg --print-architecture)}
+target=${ADIT_TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
+runner=${ADIT_RUNNER:-}
 maintainer=$(sed -n 's/^Maintainer: //p' deploy/debian/adit.control)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -38,7 +40,7 @@ packages_of() {
 libraries_of() {
     mkdir -p "$work/source/debian"
     echo "Source: adit" > "$work/source/debian/control"
-    (cd "$work/source" && dpkg-shlibdeps --ignore-missing-info -O "$1" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
+    (cd "$work/source" && dpkg-shlibdeps ${SHLIBDEPS:-} --ignore-missing-info -O "$1" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
 }
 
 # Puts files into the tree of a package: put MODE FOLDER FILE…
@@ -54,9 +56,9 @@ begin() {
     name=$1
     root=$work/$name
     put 755 /usr/bin "$programs/$name"
-    strip --strip-unneeded --remove-section=.comment "$root/usr/bin/$name"
+    "${STRIP:-strip}" --strip-unneeded --remove-section=.comment "$root/usr/bin/$name"
     install -d -m 755 "$root/usr/share/man/man1"
-    "$programs/$name" man --folder "$root/usr/share/man/man1"
+    $runner "$programs/$name" man --folder "$root/usr/share/man/man1"
     gzip -9n "$root"/usr/share/man/man1/*
     chmod 644 "$root"/usr/share/man/man1/*
     put 644 "/usr/share/doc/$name" deploy/debian/copyright
@@ -96,9 +98,9 @@ put 644 /usr/share/doc/adit/examples adit.example.toml
 put 644 /usr/share/adit docs/adit.schema.json
 install -d -m 755 "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
     "$root/usr/share/fish/vendor_completions.d"
-"$programs/adit" completions bash > "$root/usr/share/bash-completion/completions/adit"
-"$programs/adit" completions zsh > "$root/usr/share/zsh/vendor-completions/_adit"
-"$programs/adit" completions fish > "$root/usr/share/fish/vendor_completions.d/adit.fish"
+$runner "$programs/adit" completions bash > "$root/usr/share/bash-completion/completions/adit"
+$runner "$programs/adit" completions zsh > "$root/usr/share/zsh/vendor-completions/_adit"
+$runner "$programs/adit" completions fish > "$root/usr/share/fish/vendor_completions.d/adit.fish"
 finish
 
 begin adit-lab

@@ -8,6 +8,8 @@ umask 022
 [ $# -ge 2 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 layout=$1
 shift
+versions=$(for package in "$@"; do dpkg-deb -f "$package" Version; done | sort -u)
+[ "$(echo "$versions" | wc -l)" -eq 1 ] || { echo "packages of several versions:" $versions >&2; exit 1; }
 mkdir "$layout"
 layout=$(realpath "$layout")
 work=$(mktemp -d)
@@ -111,7 +113,7 @@ for package in "$@"; do
     images="$images${images:+,}$(image "$package")"
 done
 list "$images" > "$work/index"
-tag=$(dpkg-deb -f "$1" Version | tr '+~' '--')
+tag=$(echo "$versions" | tr '+~' '--')
 list "$(blob index.v1+json "$work/index" ",\"annotations\":{\"org.opencontainers.image.ref.name\":\"$tag\"}")" > "$layout/index.json"
 echo '{"imageLayoutVersion":"1.0.0"}' > "$layout/oci-layout"
 echo "$layout:$tag"

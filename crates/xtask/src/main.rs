@@ -1,7 +1,6 @@
 //! Chores of the workspace: `cargo xtask tidy`, `commits`, `test`, `fuzz`, `miri`, `spec`,
-//! `docs`, `aarch64`.
+//! `docs`.
 
-mod aarch64;
 mod commits;
 mod fuzz;
 mod miri;
@@ -37,8 +36,6 @@ enum Chore {
     },
     /// Run unit tests of the rooms with unsafe code in Miri.
     Miri,
-    /// Check that every room compiles for aarch64, with Debian's DPDK headers for it.
-    Aarch64,
     /// Render the documents as a site in target/site.
     Docs,
     /// Write docs/spec from the tables in code.
@@ -56,7 +53,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Test(options) => programs::run(&options),
         Chore::Fuzz { options, targets } => fuzz::run(options, &targets),
         Chore::Miri => miri::run(),
-        Chore::Aarch64 => aarch64::run(),
         Chore::Docs => site::run(),
         Chore::Spec { check } => spec::run(check),
     }
