@@ -204,9 +204,9 @@ fn documents_have_the_keys_that_operators_know() {
     let expected = "bars cp_node cp_seid downlink_bytes downlink_pkts fars inactivity_timer_s \
                     information pdrs qers teids ue up_seid uplink_bytes uplink_pkts urrs";
     assert_eq!(keys(&rows[0]), expected);
-    let expected = "active application far flow_descriptions framed_routes id interface_type \
-                    network_instance precedence predefined_rules qers qfis sdf_filters \
-                    source_interface teid traffic_endpoints urrs";
+    let expected = "active application far filters flow_descriptions framed_routes id \
+                    interface_type network_instance precedence predefined_rules qers qfis \
+                    sdf_filters source_interface teid traffic_endpoints urrs";
     assert_eq!(keys(&rows[0]["pdrs"][0]), expected);
     let expected = "action apply_action bar destination_interface forwarding_policy id \
                     interface_type linked_traffic_endpoint network_instance redirect \
