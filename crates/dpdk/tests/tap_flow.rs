@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use core::net::Ipv4Addr;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_dpdk::{
@@ -15,17 +14,11 @@ use adit_dpdk::{
 };
 use adit_pktio::{Burst, PacketBuf};
 use adit_testkit::packet::PacketBuilder;
+use adit_testkit::vm::run_in_vm;
 use adit_types::{MacAddr, VlanId};
 
 /// Environment variable: the test fails, instead of being skipped, if the driver refuses the rules.
 const REQUIRED: &str = "ADIT_TEST_TAP_FLOWS";
-
-/// Environment variable: the folder with the unpacked kernel package, if not that of
-/// `scripts/install.sh test`.
-const KERNEL_ROOT: &str = "ADIT_TEST_VM_ROOT";
-
-/// The script's status if the machine lacks something.
-const MISSING: i32 = 77;
 
 /// A virtual machine without acceleration takes long.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -135,18 +128,7 @@ fn tap_gives_frames_to_the_queues_that_rules_name() {
 
 #[test]
 fn tap_gives_frames_to_the_queues_that_rules_name_in_a_virtual_machine() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/tap-flow-vm.sh");
-    let unpacked = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/vm-root");
-    let usual = if std::path::Path::new(unpacked).exists() { unpacked } else { "/" };
-    let root = std::env::var_os(KERNEL_ROOT).unwrap_or_else(|| usual.into());
     let program = std::env::current_exe().unwrap();
-    let output = Command::new(script).arg(program).arg(root).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    match output.status.code() {
-        Some(0) => assert!(told.contains("carried out: "), "{told}"),
-        Some(MISSING) => {
-            adit_testkit::skip_on_this_machine(String::from_utf8_lossy(&output.stderr).trim())
-        }
-        _ => panic!("{told}\n{}", String::from_utf8_lossy(&output.stderr)),
-    }
+    let Some(told) = run_in_vm("tap-flow-vm.sh", &[&program]) else { return };
+    assert!(told.contains("carried out: "), "{told}");
 }

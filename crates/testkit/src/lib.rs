@@ -1,5 +1,6 @@
 //! Parts that tests share: a virtual clock, a simulated datagram link, an event scheduler in
-//! memory, a data plane that records, and a folder of files that loses the same data as in a crash.
+//! memory, a data plane that records, a folder of files that loses the same data as in a crash, and
+//! scripts of virtual machines.
 //!
 //! Nothing here is part of the product; nothing here reads a real clock or opens a socket.
 #![forbid(unsafe_code)]
@@ -11,5 +12,6 @@ pub mod mem_events;
 pub mod memory_folder;
 pub mod packet;
 mod skip;
+pub mod vm;
 
 pub use skip::{skip, skip_on_this_machine};
