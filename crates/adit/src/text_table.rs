@@ -60,10 +60,11 @@ const SENTENCE_WIDTH_MIN: u16 = 24;
 /// Space on both sides of a column. Unit: characters.
 const PADDING: u16 = 2;
 
-/// Width of the terminal; `None` if standard output is no terminal. Unit: characters.
+/// Width of the terminal; `None` if standard output is no terminal, or a serial console, which has
+/// no width. Unit: characters.
 pub(crate) fn terminal_width() -> Option<u16> {
     let size = std::io::stdout().is_terminal().then(ratatui::crossterm::terminal::size);
-    size?.ok().map(|(columns, _)| columns)
+    size?.ok().map(|(columns, _)| columns).filter(|columns| *columns > 1)
 }
 
 /// The columns of a table, most important first.
