@@ -24,6 +24,7 @@ mod record_store;
 mod request;
 mod run;
 mod snapshot;
+mod socket_file;
 mod tap;
 mod text_table;
 mod this_machine;

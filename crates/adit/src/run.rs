@@ -3,7 +3,6 @@
 pub(crate) mod recovery_time;
 pub(crate) mod service_manager;
 pub(crate) mod signaled_reload;
-pub(crate) mod socket_file;
 
 use std::io;
 use std::path::Path;
@@ -48,7 +47,7 @@ use crate::record_store::{OpeningRecords, RecordSource, StartRecords};
 use crate::run::recovery_time::RecoveryTime;
 use crate::run::service_manager::ServiceManager;
 use crate::run::signaled_reload::SignaledReload;
-use crate::run::socket_file::SocketFile;
+use crate::socket_file::SocketFile;
 use crate::tap::TapHub;
 use crate::threads::event_scheduler::{self, EventThreads};
 use crate::threads::lifecycle::Lifecycle;

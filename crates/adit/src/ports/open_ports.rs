@@ -4,6 +4,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use adit_dpdk::{
     Device, Eal, Mempool, MempoolConfig, Port, PortConfig, RxQueue, WorkerIo, WorkerPort,
@@ -21,6 +22,7 @@ use crate::config::{Config, PortDevice, PortSettings};
 use crate::ports::steering::{self, PortSteering, SteeringOutcome};
 use crate::ports::thread_io::{KernelShare, PortPlace, ThreadIo};
 use crate::ports::xdp::XdpSockets;
+use crate::socket_file::remove_dead_socket;
 
 /// Size of a worker's cache of packet buffers.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
@@ -132,6 +134,11 @@ fn changed_frames(device: &Device) -> Option<String> {
     })
 }
 
+/// True if the driver makes a socket, which fails where a process that was killed left one.
+fn listens(device: &Device) -> bool {
+    device.is_driver("net_vhost") && device.argument("client") != Some("1")
+}
+
 /// The shares of the threads, while ports are opened.
 struct PortShares<'a> {
     eal: &'a Eal,
@@ -195,6 +202,9 @@ impl PortShares<'_> {
     fn open_dpdk(&mut self, port: &PortSettings) -> anyhow::Result<OpenPort> {
         let Self { eal, config, pool, .. } = *self;
         let device = port.device.dpdk().context("a device of the kernel")?;
+        if let Some(listens_at) = device.argument("iface").filter(|_| listens(device)) {
+            remove_dead_socket(Path::new(listens_at), "iface")?;
+        }
         let roles = config.datapath.roles();
         let transmitting = roles.transmitting();
         let wanted = PortConfig {

@@ -190,7 +190,7 @@ mod tests {
     use crate::client::show::pages;
     use crate::config::KeyRefusal;
     use crate::http_api;
-    use crate::run::socket_file::SocketFile;
+    use crate::socket_file::SocketFile;
 
     fn page(list: Option<&'static str>, rows: Vec<Value>, next: Option<u32>) -> AdminAnswer {
         let next = next.map(|from| PageCursor { list: 0, from: PagePosition::Index(from) });

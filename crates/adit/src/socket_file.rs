@@ -1,5 +1,5 @@
-//! The admin socket: the HTTP interface for operators of this host. Only its owner can read and
-//! write the socket's file.
+//! Files of sockets: the admin socket, the HTTP interface for operators of this host, whose file
+//! only its owner can read and write; and those that killed processes leave behind.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -38,7 +38,7 @@ impl SocketFile {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).with_context(hint)?;
         }
-        remove_dead_socket(path, Instant::now() + DYING_PROCESS_MAX)?;
+        remove_dead_socket(path, "admin.socket")?;
         let listener = UnixListener::bind(path).with_context(hint)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .with_context(hint)?;
@@ -63,14 +63,19 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes the socket at `path` if no process listens there.
+/// Removes the socket at `path` if no process listens there. `name`: the key or argument that names
+/// it.
 ///
 /// # Errors
 /// There is anything else at `path`, which stays unchanged.
-fn remove_dead_socket(path: &Path, end: Instant) -> anyhow::Result<()> {
+pub(crate) fn remove_dead_socket(path: &Path, name: &str) -> anyhow::Result<()> {
+    remove_dead_until(Instant::now() + DYING_PROCESS_MAX, path, name)
+}
+
+fn remove_dead_until(end: Instant, path: &Path, name: &str) -> anyhow::Result<()> {
     let known = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        known => known.with_context(|| format!("cannot read admin.socket {}", path.display()))?,
+        known => known.with_context(|| format!("cannot read {name} {}", path.display()))?,
     };
     let kind = known.file_type();
     if !kind.is_socket() {
@@ -81,8 +86,8 @@ fn remove_dead_socket(path: &Path, end: Instant) -> anyhow::Result<()> {
             _ => "a device or pipe",
         };
         bail!(
-            "admin.socket {} is {kind}, not a socket; adit left it unchanged: set admin.socket to \
-             another path, or remove it",
+            "{name} {} is {kind}, not a socket; adit left it unchanged: set {name} to another \
+             path, or remove it",
             path.display()
         );
     }
@@ -95,15 +100,15 @@ fn remove_dead_socket(path: &Path, end: Instant) -> anyhow::Result<()> {
         // A process that was killed listens until the kernel has taken its memory.
         Ok(_) if Instant::now() < end => {
             std::thread::sleep(RETRY_INTERVAL);
-            remove_dead_socket(path, end)
+            remove_dead_until(end, path, name)
         }
         Ok(_) => bail!(
-            "another adit, or another process, listens at {}; stop it or set admin.socket to \
-             another path",
+            "another adit, or another process, listens at {}; stop it or set {name} to another \
+             path",
             path.display()
         ),
         Err(error) => bail!(
-            "the socket {} may belong to another process ({error}); set admin.socket to another \
+            "the socket {} may belong to another process ({error}); set {name} to another \
              path, or remove it",
             path.display()
         ),
