@@ -42,6 +42,9 @@ use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
 /// Number of lines shown from the log of a failed target.
 const LOG_TAIL_LINES: usize = 12;
+/// The exit status of a `--start` that this machine cannot run; the last line of its log has the
+/// reason.
+const MACHINE_LACKS: i32 = 77;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kind of target.
@@ -488,11 +491,15 @@ impl RunningTarget {
     /// Checks that the target runs.
     ///
     /// # Errors
-    /// It has ended; the message contains the last lines of its log.
+    /// It has ended; the message contains the last lines of its log, or the last one if the machine
+    /// lacks something.
     pub(crate) fn check(&mut self) -> Result<()> {
         let Some(process) = &mut self.process else { return Ok(()) };
         match process.poll()? {
             None => Ok(()),
+            Some(status) if status.code() == Some(MACHINE_LACKS) => {
+                Err(environment(self.log_tail().lines().last().unwrap_or_default()))
+            }
             Some(status) => {
                 bail!("the target ended ({status}); end of its log:\n{}", self.log_tail())
             }
