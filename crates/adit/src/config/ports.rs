@@ -17,10 +17,11 @@ use super::section::ConfigDocument;
 
 section! {
     /// Ports by DPDK device string: a PCI address ("0000:3b:00.0") or a virtual device with
-    /// arguments (net_af_xdp, net_af_packet, net_memif, net_tap, net_pcap, net_null, net_ring).
-    /// Every port needs one transmit queue per worker: net_af_packet has qpairs=N for that,
-    /// net_af_xdp queue_count=N; a memif needs as many queues at its other end. A worker hands
-    /// packets of another worker's session to that worker.
+    /// arguments (net_af_xdp, net_af_packet, net_memif, net_vhost, net_virtio_user, net_tap,
+    /// net_pcap, net_null, net_ring). Every port needs one transmit queue per worker: net_af_packet
+    /// has qpairs=N for that, net_af_xdp queue_count=N; a memif, net_vhost and net_virtio_user
+    /// need as many queues at both ends. A worker hands packets of another worker's session to that
+    /// worker.
     ///
     /// Or "kernel:packet,iface=NAME": packet sockets on a network device of the kernel, one per
     /// worker. They need neither hugepages nor a NIC of their own (CAP_NET_RAW, CAP_NET_ADMIN), and
@@ -31,6 +32,11 @@ section! {
     /// other end may restart. With role=client,zero-copy=yes frames are not copied: the other end
     /// reads and writes all packet memory of adit, so it must be trusted like adit itself. Each
     /// queue then keeps up to 2 * 2^rsize of mempool_mbufs (rsize=10 by default).
+    ///
+    /// "net_vhost0,iface=SOCKET,queues=N" is the switch's side of a virtual machine's device
+    /// (vhost-user), "net_virtio_user0,path=SOCKET,queues=N" the machine's side, for a program
+    /// that serves such devices. net_vhost listens, and the machine connects; with client=1 it
+    /// connects itself. docs/vm.md has both, and adit in a virtual machine.
     ///
     /// Or a port behind which the kernel routes, resolves neighbors, reassembles and filters. Such
     /// ports, too, need neither hugepages nor a NIC of their own, cost more per packet, and go
