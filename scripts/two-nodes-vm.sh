@@ -10,7 +10,7 @@ set -eu
 vm_begin "${3:-/}"
 strip -o "$tree/adit" "$1"
 strip -o "$tree/smf" "$2"
-vm_modules virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci failover net_failover virtio_net
+vm_virtio
 vm_libraries "$1"
 vm_libraries "$2"
 vm_drivers mempool_ring net_af_packet bus_vdev

@@ -16,6 +16,7 @@ pub mod control_planes;
 pub mod daemon;
 pub mod fuzzing;
 pub mod go;
+pub mod guest;
 pub mod leftovers;
 pub mod link;
 pub mod oracle;

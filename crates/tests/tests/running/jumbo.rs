@@ -7,13 +7,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::associated_smf::TestSmf;
-use crate::smf::{self, SessionScript};
+use crate::load::LoadSession;
+use crate::smf;
 use adit_dpdk::{
     Device, Eal, EalConfig, HugepageMode, Mbuf, Mempool, MempoolConfig, Port, PortConfig,
 };
 use adit_kernel::{PacketConfig, open_packet};
-use adit_pfcp::Message;
-use adit_pfcp::ie::FTeid;
 use adit_pktio::Burst;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::daemon::{self, Daemon};
@@ -33,11 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const MTU: usize = 9000;
 /// The MTU of `net_tap`, whose driver sends no longer packets.
-const SHORT: usize = 1500;
+pub(crate) const SHORT: usize = 1500;
 /// Octets that a tunnel adds in front of a packet, and the headers of a datagram. Unit: octets.
 const TUNNEL: usize = 20 + 8 + GTPU;
 const GTPU: usize = 16;
-const HEADERS: usize = 20 + 8;
+pub(crate) const HEADERS: usize = 20 + 8;
 /// The longest datagram.
 const LONGEST: usize = 65_507;
 /// Datagrams that a kernel gets as one: each fits a packet.
@@ -45,10 +44,11 @@ const SEGMENT: u16 = 1300;
 const AT_ONCE: usize = 12 * SEGMENT as usize + 7;
 
 /// The host behind N6, and the device of the kernel at the far end of each port.
-const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 6, 1)), 5000);
+pub(crate) const SERVER: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 6, 1)), 5000);
 const FAR: [&str; 2] = ["far0", "far1"];
 /// The other ends of veth pairs.
-const NEAR: [&str; 2] = ["near0", "near1"];
+pub(crate) const NEAR: [&str; 2] = ["near0", "near1"];
 const FAR_ADDRESSES: [&str; 2] = ["198.51.100.2/24", "10.0.6.1/24"];
 
 /// The part of the test that runs in the namespace, or `None` in the test itself.
@@ -66,7 +66,7 @@ fn raise_far_ends(namespace: &TestNamespace) {
 }
 
 /// A veth pair for each port, which carries packets of `mtu` octets at its far end.
-fn link(namespace: &TestNamespace, mtu: usize) {
+pub(crate) fn link(namespace: &TestNamespace, mtu: usize) {
     for (near, far) in NEAR.into_iter().zip(FAR) {
         namespace.ip(&["link", "add", near, "type", "veth", "peer", "name", far]);
         namespace.ip(&["link", "set", near, "addrgenmode", "none", "up"]);
@@ -294,7 +294,7 @@ fn run_bridge() {
 }
 
 /// A gNB with one session, and a host in the data network.
-struct KernelPeers {
+pub(crate) struct KernelPeers {
     gnb: UdpSocket,
     server: UdpSocket,
     ue: SocketAddr,
@@ -304,19 +304,15 @@ struct KernelPeers {
 }
 
 /// 251 is prime, so that a wrong offset is detected.
-fn payload(len: usize) -> Vec<u8> {
+pub(crate) fn payload(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
 }
 
 impl KernelPeers {
-    /// Establishes the session, and waits until packets pass both ways.
-    fn new(mtu: usize) -> Self {
-        let mut smf = TestSmf::associated();
-        let script = SessionScript::new(1, 5);
-        let bytes = smf.answer(|sequence| smf::establish(sequence, &script));
-        let Message::SessionEstablishmentResponse(body) = smf::decode(&bytes) else { panic!() };
-        let created = body.created_pdrs.iter().next().unwrap();
-        let Some(FTeid::Given { teid, .. }) = created.local_f_teids.iter().next() else { panic!() };
+    /// Establishes the session.
+    pub(crate) fn establish(mtu: usize) -> Self {
+        let LoadSession { ue, teid } =
+            LoadSession::establish(&mut TestSmf::associated(), 5).unwrap();
         let bind = |addr: SocketAddr| {
             let socket = UdpSocket::bind(addr).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -324,7 +320,12 @@ impl KernelPeers {
             socket
         };
         let gnb = bind((smf::GNB, adit_wire::gtpu::UDP_PORT).into());
-        let peers = Self { gnb, server: bind(SERVER), ue: (script.ue, 4000).into(), teid, mtu };
+        Self { gnb, server: bind(SERVER), ue: (ue, 4000).into(), teid, mtu }
+    }
+
+    /// The same. Waits until packets pass both ways.
+    fn new(mtu: usize) -> Self {
+        let peers = Self::establish(mtu);
         let end = Instant::now() + Duration::from_secs(20);
         for way in [Self::send_up, Self::send_down] {
             way(&peers, 100);
@@ -342,7 +343,7 @@ impl KernelPeers {
 
     /// The UE sends a datagram, in fragments that fill a GTP-U packet of the link. One that fits N6
     /// is in one piece: the gNB's kernel fragments the GTP-U packet.
-    fn send_up(&self, len: usize) {
+    pub(crate) fn send_up(&self, len: usize) {
         let SocketAddr::V4(ue) = self.ue else { unreachable!() };
         let SocketAddr::V4(server) = SERVER else { unreachable!() };
         let packet =
@@ -377,7 +378,7 @@ impl KernelPeers {
     }
 
     /// The datagram that the UE receives, in one packet or in fragments.
-    fn receive_down(&self) -> Option<Vec<u8>> {
+    pub(crate) fn receive_down(&self) -> Option<Vec<u8>> {
         let (mut datagram, mut addresses) = (Vec::new(), [0; 8]);
         let mut octets = vec![0; 65_536];
         loop {

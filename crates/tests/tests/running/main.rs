@@ -15,6 +15,7 @@ mod replicas;
 mod smf;
 mod store_loss;
 mod two_nodes;
+mod virtual_machine;
 mod worker_drain;
 mod xdp_daemon;
 mod xdp_queues;
