@@ -3,7 +3,7 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run check test test-all fuzz build bench bench-memif bench-journal lab coverage docs deb image release clean
+.PHONY: help run check test test-all fuzz build bench bench-memif bench-journal lab coverage docs deb image vm-image release clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
@@ -19,6 +19,7 @@ help:
 	@echo "make docs   the documents as a site with a search, in target/site"
 	@echo "make deb    the Debian packages adit and adit-lab in target/packages (ARCH=arm64: for aarch64 on another processor)"
 	@echo "make image  an OCI image from them, for each architecture that has a package (root)"
+	@echo "make vm-image  a disk for virtual machines from the package, which cloud-init configures (root)"
 	@echo "make release RELEASE=VERSION  all that is published of a release of releases.toml (root)"
 	@echo "make build  release binaries in target/release"
 
@@ -128,6 +129,10 @@ deb:
 image:
 	rm -rf $(PACKAGES)/image
 	scripts/image.sh $(PACKAGES)/image $(PACKAGES)/adit_*.deb
+
+vm-image:
+	rm -f $(PACKAGES)/adit.qcow2
+	scripts/vm-image.sh $(PACKAGES)/adit.qcow2 $(PACKAGES)/adit_*_$$(dpkg --print-architecture).deb
 
 RELEASE ?=
 release:

@@ -13,7 +13,8 @@ versions=$(for package in "$@"; do dpkg-deb -f "$package" Version; done | sort -
 mkdir "$layout"
 layout=$(realpath "$layout")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Not into what is mounted there if mmdebstrap fails.
+trap 'rm -rf --one-file-system "$work"' EXIT
 mkdir -p "$layout/blobs/sha256"
 : "${SOURCE_DATE_EPOCH:=$(git -C "$(dirname "$0")" log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
@@ -39,11 +40,7 @@ layer() {
     blob layer.v1.tar+gzip "$1.tar.gz" > "$1.descriptor"
 }
 
-# The sources of packages of this machine.
-for sources in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/ubuntu.sources /etc/apt/sources.list; do
-    [ ! -e "$sources" ] || break
-done
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+. "${0%/*}/debian.sh"
 
 # Scanners find there what is in the image, although no dpkg installed it.
 note='for package in "$1"/var/cache/apt/archives/*.deb; do

@@ -7,7 +7,7 @@ build="build-essential pkg-config libdpdk-dev libclang-dev clang libelf-dev zlib
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"
-package="dpkg-dev mmdebstrap libcap2-bin python3-venv"
+package="dpkg-dev mmdebstrap libcap2-bin python3-venv e2fsprogs fdisk qemu-utils"
 test="$package lintian umoci tshark binutils-aarch64-linux-gnu qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus docker-compose"
 
 # For the test of the dashboard in a browser; they may have come from elsewhere.
@@ -39,8 +39,8 @@ if [ -n "$missing" ]; then
     $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 
-# The kernel of the virtual machine of scripts/tap-flow-vm.sh is only unpacked, so that this machine never starts it. Its test
-# is skipped where the distribution has no such package.
+# The kernel of the virtual machines of scripts/vm.sh is only unpacked, so that this machine never starts it. Their tests
+# are skipped where the distribution has no such package.
 kernel=$(dirname "$0")/../target/vm-root
 if [ "${1:-}" = test ] && [ ! -d "$kernel" ]; then
     name=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | awk '/Depends:/ {print $2; exit}')

@@ -1,5 +1,5 @@
-//! The Debian packages and the image: what they have, and how they are installed, updated and
-//! removed in a clean root.
+//! The Debian packages, the image and the disk of virtual machines: what they have, and how they
+//! are installed, updated and removed in a clean root.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../running/associated_smf.rs"]
@@ -16,6 +16,7 @@ mod service;
 #[path = "../../../n4/tests/n4/smf.rs"]
 mod smf;
 mod update;
+mod vm_image;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
