@@ -93,7 +93,12 @@ put 644 /usr/share/adit/systemd deploy/systemd/adit.service.d/*.conf
 put 644 /usr/share/adit/host deploy/host/*
 put 644 /usr/share/adit/grafana deploy/grafana/*
 put 644 /usr/share/adit/prometheus deploy/prometheus/*
-put 644 /usr/share/doc/adit README.md CHANGELOG.md docs/*.md
+# As in the source tree: the documents refer to each other.
+put 644 /usr/share/doc/adit README.md CHANGELOG.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md
+put 644 /usr/share/doc/adit/docs docs/*.md docs/*.webp
+for folder in benchmarks decisions internals spec; do
+    put 644 "/usr/share/doc/adit/docs/$folder" "docs/$folder"/*.md
+done
 put 644 /usr/share/doc/adit/examples adit.example.toml
 put 644 /usr/share/adit docs/adit.schema.json
 install -d -m 755 "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \

@@ -39,6 +39,7 @@ fn packages_have_what_they_promise_and_depend_on_drivers_that_nothing_links() {
         "-rw-r--r-- root/root ./usr/share/adit/prometheus/rules.yml",
         "-rw-r--r-- root/root ./usr/share/bash-completion/completions/adit",
         "-rw-r--r-- root/root ./usr/share/doc/adit/examples/adit.example.toml",
+        "-rw-r--r-- root/root ./usr/share/doc/adit/docs/internals/store.md",
         "-rw-r--r-- root/root ./usr/share/man/man1/adit-show.1.gz",
     ] {
         let [mode, owner, path] = file.split(' ').collect::<Vec<_>>().try_into().unwrap();
