@@ -14,7 +14,6 @@ use crate::handoff::Handoff;
 use crate::originate::echo::{self, EchoProbe};
 use crate::originate::end_marker::{self, TunnelEndMarker};
 use crate::originate::{arp, neighbor_discovery};
-use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
 /// Most commands that are run at a time.
@@ -230,8 +229,8 @@ fn execute<Io: Departures>(
     match *command {
         WorkerCommand::SendEndMarker { session, tunnel, interfaces, qfi, .. } => {
             if state.handoff.owns(session) {
-                let WorkerQueues { shaping, tx, .. } = &mut state.queues;
-                shaping.release_session(ctx, io, tx, &mut state.books.tally, session);
+                let (shaping, mut sender) = state.shaping_and_sender(io);
+                shaping.release_session(ctx, &mut sender, session);
                 let marker = TunnelEndMarker { tunnel, qfi, tos: 0, session };
                 end_marker::send(ctx, &mut state.transmitter(io), interfaces, marker);
             }

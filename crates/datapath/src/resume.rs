@@ -181,9 +181,9 @@ fn resume<'v, Io: Departures>(
     lane: &mut ResumedLane<'v, Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let WorkerState { queues, books, .. } = &mut *state;
-    let WorkerQueues { shaping, buffering, tx, .. } = queues;
-    shaping.review_changes(ctx, io, tx, &mut books.tally, ReviewTime::MidStep);
+    let (shaping, mut sender) = state.shaping_and_sender(io);
+    shaping.review_changes(ctx, &mut sender, ReviewTime::MidStep);
+    let WorkerState { queues: WorkerQueues { shaping, buffering, .. }, books, .. } = &mut *state;
     s4_enforce(ctx, lane, shaping, books);
     s5_account(ctx, lane, books);
     let BurstLane { verdicts, sessions, arrivals, ips, .. } = &mut *lane;

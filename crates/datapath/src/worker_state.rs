@@ -12,7 +12,9 @@ use crate::departures::Departures;
 use crate::handoff::Handoff;
 use crate::kept_hops::KeptHops;
 use crate::limits::MessageLimits;
+use crate::shaping::Shaping;
 use crate::transmitter::Transmitter;
+use crate::tx_queues::FrameSender;
 use crate::worker_queues::{WorkerCapacity, WorkerQueues};
 
 /// The state of one worker. Functions take the parts that they need.
@@ -82,6 +84,16 @@ impl<B: PacketBuf> WorkerState<B> {
     ) -> Transmitter<'w, Io> {
         let Self { queues, books, limits, .. } = self;
         Transmitter { io, queues, limits, books }
+    }
+
+    /// The packets that wait for rates, and the parts that send them.
+    #[inline]
+    pub(crate) fn shaping_and_sender<'w, Io: Departures<Buf = B>>(
+        &'w mut self,
+        io: &'w mut Io,
+    ) -> (&'w mut Shaping<B>, FrameSender<'w, Io>) {
+        let WorkerQueues { shaping, tx, .. } = &mut self.queues;
+        (shaping, FrameSender { io, tx, tally: &mut self.books.tally })
     }
 
     /// Starts a tap. A worker without a ring for records has none.

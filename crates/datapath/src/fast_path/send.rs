@@ -40,7 +40,7 @@ pub(super) fn send_some<Io: Departures>(
         // PERF (adit-bench datapath --rates wait): once per packet that waits; calls get nothing by
         // reference that the loop would have to keep in memory.
         let Some(queue) = packet.ticket.queue() else {
-            queue_first(ctx, shaping, tally, packet, buf, tx_link);
+            queue_first(ctx, shaping, tally, packet, ReadyFrame::new(buf, tx_link.target()));
             continue;
         };
         let Some(place) = shaping.queues.place(queue) else {
@@ -69,11 +69,15 @@ fn queue_first<B: PacketBuf>(
     shaping: &mut Shaping<B>,
     tally: &mut StepTally,
     packet: &FastPacket<'_>,
-    buf: B,
-    tx_link: &TxLink,
+    frame: ReadyFrame<B>,
 ) {
     let key = packet.ticket.key(packet.session, packet.direction);
-    shaping.enqueue(ctx, tally, key, ReadyFrame::new(buf, tx_link.target()), packet.len);
+    shaping.enqueue(
+        ctx,
+        tally,
+        key,
+        QueuedPacket { packet: frame, bytes: packet.len, since: ctx.now },
+    );
 }
 
 /// Drops a packet for which all room in queues is in use.

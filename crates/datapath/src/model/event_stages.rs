@@ -44,7 +44,7 @@ use crate::stage::s2_lookup::s2_lookup;
 use crate::stage::s3_classify::s3_classify;
 use crate::stage::s6_apply::{drop_packet, hand_on};
 use crate::tally::StepTally;
-use crate::tx_queues::{TxFrame, TxQueues};
+use crate::tx_queues::{FrameSender, TxFrame};
 use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
@@ -221,33 +221,29 @@ fn resume_classified<'v, B: PacketBuf>(
 /// Takes packets that leave through `port` through the third or fourth stage, or both.
 pub(super) fn write_burst<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
     stages: Range<usize>,
     port: PortId,
     burst: &mut Burst<Io::Buf>,
-    queues: &mut TxQueues<Io::Buf>,
-    tally: &mut StepTally,
+    mut sender: FrameSender<'_, Io>,
 ) {
     for mut buf in burst.drain(..) {
         if Mark::of(&buf) != Mark::Planned {
             let target = TxTarget { port, interface: InterfaceId(0) };
-            let frame = TxFrame { buf, bytes: 0, origin: Origin::Counted };
-            queues.push(io, tally, target, frame);
+            sender.send(target, TxFrame { buf, bytes: 0, origin: Origin::Counted });
             continue;
         }
-        tally.receive(buf.data().len());
+        sender.tally.receive(buf.data().len());
         match write(ctx, &stages, &mut buf) {
             Ok((planned, target)) if stages.contains(&PREPARE) => {
                 let bytes = buf.data().len();
                 let origin = Origin::user(planned.direction, planned.is_guaranteed);
-                let frame = TxFrame { buf, bytes, origin };
-                queues.push(io, tally, target, frame);
+                sender.send(target, TxFrame { buf, bytes, origin });
             }
-            Ok((planned, target)) => hand_on(io, queues, tally, buf, target, &planned),
-            Err(reason) => tally.drop(reason),
+            Ok((planned, target)) => hand_on(&mut sender, buf, target, &planned),
+            Err(reason) => sender.tally.drop(reason),
         }
     }
-    queues.flush(io, tally);
+    sender.tx.flush(sender.io, sender.tally);
 }
 
 #[inline]

@@ -393,8 +393,8 @@ fn visit<Io: PacketIo>(
             io.send_on(queue, flow, port, buf);
         });
     } else {
-        let WorkerState { queues, books, .. } = state;
-        write_burst(ctx, io, behind, port, packets, &mut queues.tx, &mut books.tally);
+        let (_, sender) = state.shaping_and_sender(io);
+        write_burst(ctx, behind, port, packets, sender);
     }
 }
 

@@ -113,9 +113,9 @@ pub(super) fn release_waiting<Io: Departures>(
         let WorkerQueues { unresolved, tx, .. } = &mut state.queues;
         unresolved.release(ctx, io, tx, &mut state.books);
     }
-    let WorkerQueues { shaping, tx, .. } = &mut state.queues;
     // Before commands: packets that a change releases precede an End Marker.
-    shaping.review_changes(ctx, io, tx, &mut state.books.tally, ReviewTime::StepBegin);
+    let (shaping, mut sender) = state.shaping_and_sender(io);
+    shaping.review_changes(ctx, &mut sender, ReviewTime::StepBegin);
     let was_commanded = run_commands(ctx, io, state);
     state.path = match state.has_commands() {
         true => BurstPath::Stages,
@@ -124,8 +124,8 @@ pub(super) fn release_waiting<Io: Departures>(
     let has_expired = state.queues.fragments.reassembly.expire(ctx.now, &mut state.books.tally);
     let was_resumed = !state.queues.buffering.is_empty() && review_some(ctx, io, state);
     if any_shaped {
-        let WorkerQueues { shaping, tx, .. } = &mut state.queues;
-        shaping.release(ctx, io, tx, &mut state.books.tally);
+        let (shaping, sender) = state.shaping_and_sender(io);
+        shaping.release(ctx, sender);
     }
     process_switched(ctx, io, rx, state);
     let may_have_sent = is_unresolved || was_commanded || was_resumed || any_shaped;

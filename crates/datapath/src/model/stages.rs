@@ -135,8 +135,8 @@ pub(super) fn finish_lane<'v, Io: Departures, K: LaneKind>(
     for (buf, session) in lane.bufs.iter_mut().zip(&lane.sessions) {
         io.mark(buf, *session);
     }
-    let WorkerQueues { shaping, tx, .. } = &mut state.queues;
-    shaping.review_changes(ctx, io, tx, &mut state.books.tally, ReviewTime::MidStep);
+    let (shaping, mut sender) = state.shaping_and_sender(io);
+    shaping.review_changes(ctx, &mut sender, ReviewTime::MidStep);
     review_lane(ctx, io, lane, state);
     s4_enforce(ctx, lane, &mut state.queues.shaping, &mut state.books);
     observer.enforced();

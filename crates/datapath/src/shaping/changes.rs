@@ -10,8 +10,7 @@ use adit_types::Direction;
 use super::rates::queue_key_of;
 use super::{ReadyFrame, Shaping, discard, send_unchecked};
 use crate::context::StepContext;
-use crate::tally::StepTally;
-use crate::tx_queues::TxQueues;
+use crate::tx_queues::FrameSender;
 
 /// When changes are reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +41,7 @@ impl<B: PacketBuf> Shaping<B> {
     pub(crate) fn review_changes<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
-        io: &mut Io,
-        tx: &mut TxQueues<B>,
-        tally: &mut StepTally,
+        sender: &mut FrameSender<'_, Io>,
         time: ReviewTime,
     ) {
         let count = ctx.view.rate_changes();
@@ -55,7 +52,7 @@ impl<B: PacketBuf> Shaping<B> {
         let seen = match self.is_empty() {
             // No packet waits: skip all changes whose rules are published.
             true => published_count(ctx, count),
-            false => self.review_new(ctx, io, tx, tally),
+            false => self.review_new(ctx, sender),
         };
         if is_begin {
             self.rate_changes_seen = seen;
@@ -67,9 +64,7 @@ impl<B: PacketBuf> Shaping<B> {
     fn review_new<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
-        io: &mut Io,
-        tx: &mut TxQueues<B>,
-        tally: &mut StepTally,
+        sender: &mut FrameSender<'_, Io>,
     ) -> u64 {
         let Self { queues, leases, rate_changes_seen } = self;
         let mut seen = *rate_changes_seen;
@@ -79,9 +74,9 @@ impl<B: PacketBuf> Shaping<B> {
         };
         let mut take = |key: &QueueKey, may_leave, held: QueuedPacket<ReadyFrame<B>>| {
             if may_leave {
-                send_unchecked(ctx, io, leases, tx, tally, *key, held);
+                send_unchecked(ctx, leases, sender, *key, held);
             } else {
-                discard(ctx, tally, *key, &held);
+                discard(ctx, sender.tally, *key, &held);
             }
         };
         loop {

@@ -27,7 +27,7 @@ use crate::interfaces::TxTarget;
 use crate::late_packets::{EndedWait, WaitEnd};
 use crate::origin::Origin;
 use crate::tally::StepTally;
-use crate::tx_queues::{TxFrame, TxQueues};
+use crate::tx_queues::{FrameSender, TxFrame};
 
 /// A frame that is ready to leave.
 #[derive(Debug)]
@@ -129,18 +129,16 @@ impl<B: PacketBuf> Shaping<B> {
     }
 
     /// Queues a frame that has to wait: its rates do not admit it yet, or earlier packets of its
-    /// queue wait. Drops it as `ShapingQueueFull` without room. `bytes` are the octets of the
-    /// user's packet.
+    /// queue wait. Drops it as `ShapingQueueFull` without room.
     #[inline(never)]
     pub(crate) fn enqueue(
         &mut self,
         ctx: &StepContext<'_>,
         tally: &mut StepTally,
         key: QueueKey,
-        frame: ReadyFrame<B>,
-        bytes: u16,
+        held: QueuedPacket<ReadyFrame<B>>,
     ) {
-        let held = QueuedPacket { packet: frame, bytes, since: ctx.now };
+        let bytes = held.bytes;
         if self.enqueue_first(ctx, key, held) {
             wait_counts(&ctx.view, key).inspect(|waits| waits.add());
         } else {
@@ -189,14 +187,12 @@ impl<B: PacketBuf> Shaping<B> {
     pub(crate) fn release_session<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
-        io: &mut Io,
-        tx: &mut TxQueues<B>,
-        tally: &mut StepTally,
+        sender: &mut FrameSender<'_, Io>,
         session: SessionIndex,
     ) {
         let Self { queues, leases, .. } = self;
         queues.take_all(session, Direction::Downlink, |key, held| {
-            send_unchecked(ctx, io, leases, tx, tally, *key, held);
+            send_unchecked(ctx, leases, sender, *key, held);
         });
     }
 
@@ -276,17 +272,15 @@ fn discard<B: PacketBuf>(
 /// Sends a waiting packet without checking its rates, and charges them.
 fn send_unchecked<Io: Departures>(
     ctx: &StepContext<'_>,
-    io: &mut Io,
     leases: &mut Leases,
-    tx: &mut TxQueues<Io::Buf>,
-    tally: &mut StepTally,
+    sender: &mut FrameSender<'_, Io>,
     key: QueueKey,
     held: QueuedPacket<ReadyFrame<Io::Buf>>,
 ) {
     let origin = Origin::user(key.direction, charge(ctx, leases, key, held.bytes));
     let delay = ctx.now.since(held.since);
     wait_counts(&ctx.view, key).inspect(|waits| waits.remove(1, delay));
-    send(io, tx, tally, origin, delay, held.packet);
+    send(sender, origin, delay, held.packet);
 }
 
 /// Sends a packet that waited for `delay`.
@@ -294,27 +288,23 @@ fn send_unchecked<Io: Departures>(
 // PERF (adit-bench datapath --rates wait): once per packet that waited; a call would pass it
 // through memory.
 fn send<Io: Departures>(
-    io: &mut Io,
-    tx: &mut TxQueues<Io::Buf>,
-    tally: &mut StepTally,
+    sender: &mut FrameSender<'_, Io>,
     origin: Origin,
     delay: Nanos,
     packet: ReadyFrame<Io::Buf>,
 ) {
-    tally.delay(delay);
+    sender.tally.delay(delay);
     if packet.mark != FrameMark::NONE {
-        return send_marked(io, tx, tally, origin, delay, packet);
+        return send_marked(sender, origin, delay, packet);
     }
     let ReadyFrame { buf, len, target, mark: _ } = packet;
-    tx.push(io, tally, target, TxFrame { buf, bytes: len.into(), origin });
+    sender.send(target, TxFrame { buf, bytes: len.into(), origin });
 }
 
 /// Sends a packet that goes to another UE, or that taps selected.
 #[inline(never)]
 fn send_marked<Io: Departures>(
-    io: &mut Io,
-    tx: &mut TxQueues<Io::Buf>,
-    tally: &mut StepTally,
+    sender: &mut FrameSender<'_, Io>,
     origin: Origin,
     delay: Nanos,
     packet: ReadyFrame<Io::Buf>,
@@ -326,10 +316,11 @@ fn send_marked<Io: Departures>(
     };
     let taps = mark.taps();
     if !taps.is_empty() {
-        tally.end_wait(end, EndedWait { taps, wait: TapWait::Rate, time: delay }, buf.data());
+        let waited = EndedWait { taps, wait: TapWait::Rate, time: delay };
+        sender.tally.end_wait(end, waited, buf.data());
     }
     match mark.is_switched() {
-        true => tx.switched.push(target.port, buf, tally),
-        false => tx.push(io, tally, target, TxFrame { buf, bytes: len.into(), origin }),
+        true => sender.tx.switched.push(target.port, buf, sender.tally),
+        false => sender.send(target, TxFrame { buf, bytes: len.into(), origin }),
     }
 }

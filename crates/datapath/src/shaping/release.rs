@@ -15,8 +15,7 @@ use super::{ReadyFrame, Shaping, discard, send};
 use crate::aggregates::AggregateTerms;
 use crate::context::StepContext;
 use crate::origin::Origin;
-use crate::tally::StepTally;
-use crate::tx_queues::TxQueues;
+use crate::tx_queues::FrameSender;
 
 /// Packets released per step: four bursts, so that a step stays short. The last flow may finish its
 /// turn.
@@ -28,13 +27,11 @@ impl<B: PacketBuf> Shaping<B> {
     pub(crate) fn release<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
-        io: &mut Io,
-        tx: &mut TxQueues<B>,
-        tally: &mut StepTally,
+        sender: FrameSender<'_, Io>,
     ) {
         let Self { queues, leases, .. } = self;
         let sharing = SharingInUse::of(ctx);
-        let mut releaser = Releaser { ctx, io, leases, tx, tally, sharing, last_sender: None };
+        let mut releaser = Releaser { ctx, leases, sender, sharing, last_sender: None };
         queues.serve(ctx.now, RELEASES_PER_STEP_MAX, &mut releaser);
     }
 }
@@ -42,10 +39,8 @@ impl<B: PacketBuf> Shaping<B> {
 /// Sends packets when their flows have their turns.
 struct Releaser<'e, 'v, Io: Departures> {
     ctx: &'e StepContext<'v>,
-    io: &'e mut Io,
     leases: &'e mut Leases,
-    tx: &'e mut TxQueues<Io::Buf>,
-    tally: &'e mut StepTally,
+    sender: FrameSender<'e, Io>,
     sharing: SharingInUse,
     /// The flow that sent last in this step, if there are correlated rates. A turn ends after 16
     /// packets, even if the rate just closed; the next turn then sends nothing, but the flow has to
@@ -120,7 +115,7 @@ impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
             // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
             let is_guaranteed = AggregateTerms::of_tag(key.tag).guarantee == Guarantee::Whole;
             let origin = Origin::user(key.direction, is_guaranteed);
-            send(self.io, self.tx, self.tally, origin, delay, held.packet);
+            send(&mut self.sender, origin, delay, held.packet);
         }
         match room {
             0.. => AloneResult::Taken,
@@ -153,14 +148,13 @@ impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
         may_leave: bool,
         held: QueuedPacket<ReadyFrame<Io::Buf>>,
     ) {
-        let Self { ctx, io, tx, tally, .. } = self;
         if !may_leave {
-            discard(ctx, tally, turn.key, &held);
+            discard(self.ctx, self.sender.tally, turn.key, &held);
             return;
         }
-        turn.delay = ctx.now.since(held.since);
+        turn.delay = self.ctx.now.since(held.since);
         let origin = Origin::user(turn.key.direction, turn.is_guaranteed);
-        send(*io, tx, tally, origin, turn.delay, held.packet);
+        send(&mut self.sender, origin, turn.delay, held.packet);
     }
 
     fn end_turn(&mut self, turn: FlowTurn) {

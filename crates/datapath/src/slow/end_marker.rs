@@ -23,7 +23,6 @@ use crate::originate::end_marker::{TunnelEndMarker, write};
 use crate::resume::review_session;
 use crate::slow::outcome::settle;
 use crate::tally::StepTally;
-use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
 /// Handles a received End Marker at the owner of the tunnel's session; hands it to the owner
@@ -140,8 +139,8 @@ fn forward<Io: Departures>(
     let mut received = Some(buf);
     if side.direction == Direction::Downlink {
         review_session(ctx, io, session, state);
-        let WorkerQueues { shaping, tx, .. } = &mut state.queues;
-        shaping.release_session(ctx, io, tx, &mut state.books.tally, session);
+        let (shaping, mut sender) = state.shaping_and_sender(io);
+        shaping.release_session(ctx, &mut sender, session);
         let tx = &mut state.transmitter(io);
         for at in 0..pdrs.len() {
             let Some((far, tunnel)) = next(at).filter(|(_, tunnel)| is_first(at, *tunnel)) else {

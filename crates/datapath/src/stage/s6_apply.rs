@@ -21,7 +21,7 @@ use crate::stage::mss::clamp_syn;
 use crate::stage::redirect;
 use crate::stage::send::{WrittenFrame, send_or_queue, switch_or_queue};
 use crate::tally::StepTally;
-use crate::tx_queues::{TxFrame, TxQueues};
+use crate::tx_queues::{FrameSender, TxFrame};
 use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
@@ -104,8 +104,8 @@ fn forward<Io: Departures>(
         && let Some(planned) = plan.for_later_stages(arrival, ip, matched)
         && state.queues.unresolved.is_resolved(&plan.egress)
     {
-        let WorkerState { queues, books, .. } = state;
-        hand_on(io, &mut queues.tx, &mut books.tally, buf, plan.egress.target(), &planned);
+        let (_, mut sender) = state.shaping_and_sender(io);
+        hand_on(&mut sender, buf, plan.egress.target(), &planned);
         return;
     }
     let written = plan.and_then(|plan| {
@@ -138,9 +138,7 @@ fn forward<Io: Departures>(
 
 /// Gives a packet to the stage that writes it. Its mark has the flow.
 pub(crate) fn hand_on<Io: Departures>(
-    io: &mut Io,
-    queues: &mut TxQueues<Io::Buf>,
-    tally: &mut StepTally,
+    sender: &mut FrameSender<'_, Io>,
     mut buf: Io::Buf,
     target: TxTarget,
     planned: &PlannedFrame,
@@ -148,9 +146,9 @@ pub(crate) fn hand_on<Io: Departures>(
     match planned.attach(&mut buf) {
         Ok(()) => {
             let frame = TxFrame { buf, bytes: 0, origin: Origin::HandedOn };
-            queues.push(io, tally, target, frame);
+            sender.send(target, frame);
         }
-        Err(reason) => tally.drop(reason),
+        Err(reason) => sender.tally.drop(reason),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::columns::Matched;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::Egress;
+use crate::shaper::QueuedPacket;
 use crate::shaping::{ReadyFrame, queue_key};
 use crate::tally::StepTally;
 use crate::transmitter::Transmitter;
@@ -48,8 +49,9 @@ pub(super) fn send_or_queue<Io: Departures>(
         return;
     }
     let tally = &mut tx.books.tally;
-    let ready = ReadyFrame::new(buf, egress.target()).selected_by(tally.taps_in_hand());
-    tx.queues.shaping.enqueue(ctx, tally, key, ready, len);
+    let packet = ReadyFrame::new(buf, egress.target()).selected_by(tally.taps_in_hand());
+    let held = QueuedPacket { packet, bytes: len, since: ctx.now };
+    tx.queues.shaping.enqueue(ctx, tally, key, held);
 }
 
 /// Switches a frame to another UE, or queues it first if it has to wait for its rates.
@@ -63,8 +65,9 @@ pub(super) fn switch_or_queue<B: PacketBuf>(
     let WrittenFrame { buf, len, session, matched, egress } = frame;
     let target = egress.target();
     if matched.must_queue {
-        let ready = ReadyFrame::switched(buf, target).selected_by(tally.taps_in_hand());
-        queues.shaping.enqueue(ctx, tally, queue_key(session, matched), ready, len);
+        let packet = ReadyFrame::switched(buf, target).selected_by(tally.taps_in_hand());
+        let held = QueuedPacket { packet, bytes: len, since: ctx.now };
+        queues.shaping.enqueue(ctx, tally, queue_key(session, matched), held);
     } else {
         queues.tx.switched.push(target.port, buf, tally);
     }
