@@ -135,9 +135,8 @@ impl<B: PacketBuf> NeighborQueue<B> {
     pub(crate) fn hold(
         &mut self,
         now: Nanos,
-        buf: B,
+        TxFrame { buf, origin, .. }: TxFrame<B>,
         egress: &Egress<'_>,
-        origin: Origin,
         books: &mut Books,
     ) {
         let (interface, addr) = (egress.interface.id, egress.station);

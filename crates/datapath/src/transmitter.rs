@@ -10,7 +10,6 @@ use crate::departures::Departures;
 use crate::egress::Egress;
 use crate::interfaces::TxTarget;
 use crate::limits::MessageLimits;
-use crate::neighbor_queue::is_waited_for;
 use crate::origin::Origin;
 use crate::tx_queues::TxFrame;
 use crate::worker_queues::WorkerQueues;
@@ -40,28 +39,28 @@ impl<Io: Departures> Transmitter<'_, Io> {
         egress: &Egress<'_>,
         origin: Origin,
     ) {
-        let is_behind_others = || {
-            let waits =
-                matches!(origin, Origin::Received(_) | Origin::Guaranteed(_) | Origin::EndMarker);
-            let stations = self.queues.unresolved.stations();
-            waits && is_waited_for(stations, egress.interface.id, egress.station)
+        let waits =
+            matches!(origin, Origin::Received(_) | Origin::Guaranteed(_) | Origin::EndMarker);
+        let is_resolved = match waits {
+            true => self.queues.unresolved.is_resolved(egress),
+            false => egress.mac.is_some(),
         };
-        if egress.mac.is_some() && !is_behind_others() {
-            let bytes = buf.data().len();
-            let frame = TxFrame { buf, bytes, origin };
+        let bytes = buf.data().len();
+        let frame = TxFrame { buf, bytes, origin };
+        if is_resolved {
             self.queues.tx.push(self.io, &mut self.books.tally, egress.target(), frame);
             return;
         }
         match origin {
             Origin::Received(_) | Origin::Guaranteed(_) | Origin::EndMarker => {
-                self.queues.unresolved.hold(ctx.now, buf, egress, origin, self.books);
+                self.queues.unresolved.hold(ctx.now, frame, egress, self.books);
             }
             Origin::Copy => {
                 self.books.tally.lose_duplicate();
                 self.request_neighbor(ctx.now, egress);
             }
             Origin::Own | Origin::HandedOn | Origin::Counted => {
-                origin.count_lost(buf.data(), &mut self.books.tally);
+                origin.count_lost(frame.buf.data(), &mut self.books.tally);
             }
         }
     }

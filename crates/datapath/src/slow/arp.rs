@@ -8,11 +8,9 @@ use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_types::MacAddr;
 use adit_wire::arp::{ArpOperation, ArpPacket};
 
-use crate::books::Books;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::interfaces::VlanLink;
-use crate::limits::MessageLimits;
 use crate::originate::arp::send;
 use crate::slow::neighbor_report::{self, ClaimedAddress, NeighborSighting};
 use crate::transmitter::Transmitter;
@@ -43,7 +41,7 @@ pub(crate) fn handle<Io: Departures>(
         ClaimedAddress { addr: IpAddr::V4(packet.sender_addr()), mac: packet.sender_mac() };
     neighbor_report::report_conflict(ctx, tx.limits, tx.books, link, &sender);
     let asked = link.owner(IpAddr::V4(packet.target_addr()));
-    learn(ctx, tx.limits, tx.books, link, &packet, asked.is_some());
+    learn(ctx, tx, link, &packet);
     if let (true, Some(interface)) = (is_request, asked) {
         let reply = ArpPacket::reply(&packet, interface.mac);
         send(tx, interface, buf, packet.sender_mac(), &reply);
@@ -52,15 +50,14 @@ pub(crate) fn handle<Io: Departures>(
 }
 
 /// Reports the sender when it talks to us or announces itself. Requests among others are ignored.
-fn learn(
+fn learn<Io: Departures>(
     ctx: &StepContext<'_>,
-    limits: &mut MessageLimits,
-    books: &mut Books,
+    tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     packet: &ArpPacket,
-    is_to_us: bool,
 ) {
     let sender = IpAddr::V4(packet.sender_addr());
+    let is_to_us = link.owner(IpAddr::V4(packet.target_addr())).is_some();
     let is_announcement = packet.sender_addr() == packet.target_addr();
     let Some(interface) = link.neighbor_side(sender) else { return };
     if is_to_us || is_announcement {
@@ -73,6 +70,6 @@ fn learn(
             solicited,
             conflict: AddressConflict::Verify,
         };
-        neighbor_report::report(ctx, limits, books, word);
+        neighbor_report::report(ctx, tx.limits, tx.books, word);
     }
 }

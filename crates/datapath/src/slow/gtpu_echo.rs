@@ -12,17 +12,19 @@ use crate::originate::gtpu::{self, GtpuMessage};
 use crate::slow::outcome::frame_source;
 use crate::transmitter::Transmitter;
 
-/// The fields of an Echo Response.
+/// An Echo Request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Echo {
-    /// Source UDP port of the request, destination of the response.
+pub(super) struct EchoRequest<'p> {
+    /// Its IP header.
+    pub ip: &'p IpPacket,
+    /// Its source UDP port, the destination of the response.
     pub src_port: u16,
-    /// Sequence number of the request.
+    /// Its sequence number.
     pub sequence: u16,
 }
 
-/// Answers the Echo Request in `buf`, of which `ip` is the header, from the address and to the port
-/// and station that it came from.
+/// Answers the Echo Request in `buf`, from the address and to the port and station that it came
+/// from.
 ///
 /// # Errors
 /// `FrameMalformed` without a station to answer; `HeadroomShort` without room.
@@ -31,18 +33,17 @@ pub(super) fn answer<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     buf: Io::Buf,
-    ip: &IpPacket,
-    echo: &Echo,
+    EchoRequest { ip, src_port, sequence }: EchoRequest<'_>,
 ) -> Result<PuntReason, DropReason> {
     let asker = frame_source(&buf)?;
     let interface = link.owner(ip.addrs.dst()).ok_or(DropReason::GtpuNotOnN3)?;
     let mut octets = [0; ECHO_RESPONSE_LEN_MAX];
-    let len = emit_echo_response(&mut octets, echo.sequence, ctx.recovery_time_stamp)
+    let len = emit_echo_response(&mut octets, sequence, ctx.recovery_time_stamp)
         .map_err(|_| DropReason::HeadroomShort)?;
     let message = GtpuMessage {
         src: ip.addrs.dst(),
         dst: ip.addrs.src(),
-        dst_port: echo.src_port,
+        dst_port: src_port,
         tos: ip.tos,
         octets: octets.get(..len).unwrap_or_default(),
     };

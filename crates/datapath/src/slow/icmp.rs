@@ -6,19 +6,17 @@ use core::net::IpAddr;
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
-use adit_types::MacAddr;
 use adit_wire::encapsulate::OUTER_TTL;
 use adit_wire::icmpv6::{Icmpv6Header, PseudoHeader};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::neighbor::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION};
-use adit_wire::{IpAddrs, IpPacket, icmp, icmpv6, protocol};
+use adit_wire::{IpAddrs, icmp, icmpv6, protocol};
 
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::egress::{ether_type_of, prepend_link};
-use crate::interfaces::VlanLink;
-use crate::slow::neighbor_discovery::{self, NdContext};
+use crate::slow::neighbor_discovery::{self, ReceivedIcmp};
 use crate::slow::outcome::frame_source;
 use crate::slow::path_mtu::{self, PacketExceeds};
 use crate::transmitter::Transmitter;
@@ -31,11 +29,10 @@ use crate::transmitter::Transmitter;
 pub(super) fn handle_v4<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
-    link: &VlanLink,
     buf: Io::Buf,
-    l3_offset: u8,
-    ip: &IpPacket,
+    received: ReceivedIcmp<'_>,
 ) -> Result<PuntReason, DropReason> {
+    let ReceivedIcmp { link, l3_offset, ip } = received;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     match icmp::IcmpHeader::parse(ip.payload(l3)) {
         Ok((header, _)) if (header.kind(), header.code()) == (icmp::ECHO_REQUEST, 0) => {}
@@ -53,8 +50,7 @@ pub(super) fn handle_v4<Io: Departures>(
     if !adit_types::is_forwardable(ip.addrs.src()) {
         return Err(DropReason::IpAddressInvalid);
     }
-    let asker = frame_source(&buf)?;
-    answer_echo(tx, interface, buf, l3_offset, ip, asker)
+    answer_echo(tx, interface, buf, received)
 }
 
 /// Handles ICMPv6 to one of our IPv6 addresses, or to a multicast address.
@@ -65,13 +61,12 @@ pub(super) fn handle_v4<Io: Departures>(
 pub(super) fn handle_v6<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
-    link: &VlanLink,
     buf: Io::Buf,
-    l3_offset: u8,
-    ip: &IpPacket,
+    received: ReceivedIcmp<'_>,
 ) -> Result<PuntReason, DropReason> {
     /// Multicast listener query, report, done; router solicitation and advertisement; MLDv2 report.
     const HOUSEKEEPING: [u8; 6] = [130, 131, 132, 133, 134, 143];
+    let ReceivedIcmp { link, l3_offset, ip } = received;
     let IpAddrs::V6 { src, dst } = ip.addrs else { return Err(DropReason::IcmpUnhandled) };
     if ip.is_fragment() {
         return Err(DropReason::OuterFragment);
@@ -82,12 +77,10 @@ pub(super) fn handle_v6<Io: Departures>(
     let kind = message.first().copied().unwrap_or(0);
     match kind {
         NEIGHBOR_SOLICITATION => {
-            let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
-            neighbor_discovery::handle_solicitation(ctx, tx, buf, &place)
+            neighbor_discovery::handle_solicitation(ctx, tx, buf, received, &pseudo)
         }
         NEIGHBOR_ADVERTISEMENT => {
-            let place = NdContext { link, l3_offset, ip, pseudo: &pseudo };
-            neighbor_discovery::handle_advertisement(ctx, tx.limits, tx.books, &buf, &place)
+            neighbor_discovery::handle_advertisement(ctx, tx, &buf, received, &pseudo)
         }
         icmpv6::ECHO_REQUEST => {
             Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
@@ -95,8 +88,7 @@ pub(super) fn handle_v6<Io: Departures>(
             if !adit_types::is_forwardable(IpAddr::V6(src)) && !src.is_unicast_link_local() {
                 return Err(DropReason::IpAddressInvalid);
             }
-            let asker = frame_source(&buf)?;
-            answer_echo(tx, interface, buf, l3_offset, ip, asker)
+            answer_echo(tx, interface, buf, received)
         }
         icmpv6::PACKET_TOO_BIG => {
             let (header, quote) =
@@ -115,10 +107,9 @@ fn answer_echo<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
     mut buf: Io::Buf,
-    l3_offset: u8,
-    ip: &IpPacket,
-    asker: MacAddr,
+    ReceivedIcmp { l3_offset, ip, .. }: ReceivedIcmp<'_>,
 ) -> Result<PuntReason, DropReason> {
+    let asker = frame_source(&buf)?;
     let header_len = if ip.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
     let skipped = usize::from(ip.payload_offset).saturating_sub(header_len);
     let offset = usize::from(l3_offset);

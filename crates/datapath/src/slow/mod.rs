@@ -23,6 +23,7 @@ use adit_wire::gtpu::GtpuMessageType;
 
 pub(crate) use self::end_marker::pass_on_held;
 use self::gtpu_signaling::ReceivedSignaling;
+use self::neighbor_discovery::ReceivedIcmp;
 use self::outcome::settle;
 use crate::context::StepContext;
 use crate::departures::Departures;
@@ -92,15 +93,20 @@ fn handle<Io: Departures>(
 ) -> Result<PuntReason, DropReason> {
     match *task {
         SlowTask::Arp { l3_offset } => arp::handle(ctx, tx, link, buf, l3_offset),
-        SlowTask::Icmp { l3_offset, ip } => icmp::handle_v4(ctx, tx, link, buf, l3_offset, &ip),
-        SlowTask::Icmpv6 { l3_offset, ip } => icmp::handle_v6(ctx, tx, link, buf, l3_offset, &ip),
+        SlowTask::Icmp { l3_offset, ip } => {
+            icmp::handle_v4(ctx, tx, buf, ReceivedIcmp { link, l3_offset, ip: &ip })
+        }
+        SlowTask::Icmpv6 { l3_offset, ip } => {
+            icmp::handle_v6(ctx, tx, buf, ReceivedIcmp { link, l3_offset, ip: &ip })
+        }
         SlowTask::Gtpu { ip, src_port, gtpu, message_offset } => {
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
             let received = ReceivedSignaling { ip: &ip, src_port, gtpu: &gtpu, message };
             if gtpu.message_type == GtpuMessageType::ECHO_REQUEST {
                 gtpu_signaling::on_echo(ctx, tx.limits, tx.books, &received);
-                let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
-                return gtpu_echo::answer(ctx, tx, link, buf, &ip, &echo);
+                let sequence = gtpu.sequence.unwrap_or(0);
+                let request = gtpu_echo::EchoRequest { ip: &ip, src_port, sequence };
+                return gtpu_echo::answer(ctx, tx, link, buf, request);
             }
             gtpu_signaling::handle(ctx, tx.limits, tx.books, &received)
         }

@@ -10,23 +10,20 @@ use adit_wire::IpPacket;
 use adit_wire::icmpv6::PseudoHeader;
 use adit_wire::neighbor::{HOP_LIMIT, NeighborAdvertisement, NeighborSolicitation, solicited_node};
 
-use crate::books::Books;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::interfaces::VlanLink;
-use crate::limits::MessageLimits;
 use crate::originate::neighbor_discovery::{AdvertisementTarget, advertise};
 use crate::slow::neighbor_report::{self, ClaimedAddress, NeighborSighting};
 use crate::slow::outcome::frame_source;
 use crate::transmitter::Transmitter;
 
-/// A received message: its link, and its IP header.
+/// A received ICMP message: its link, and its IP header.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NdContext<'a> {
+pub(super) struct ReceivedIcmp<'a> {
     pub link: &'a VlanLink,
     pub l3_offset: u8,
     pub ip: &'a IpPacket,
-    pub pseudo: &'a PseudoHeader,
 }
 
 /// Answers a solicitation and reports its sender.
@@ -37,9 +34,9 @@ pub(super) fn handle_solicitation<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
     buf: Io::Buf,
-    place: &NdContext<'_>,
+    ReceivedIcmp { link, l3_offset, ip }: ReceivedIcmp<'_>,
+    pseudo: &PseudoHeader,
 ) -> Result<PuntReason, DropReason> {
-    let NdContext { link, l3_offset, ip, pseudo } = *place;
     let asker = frame_source(&buf)?;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     let solicitation = NeighborSolicitation::parse(pseudo, ip.payload(l3))
@@ -57,13 +54,8 @@ pub(super) fn handle_solicitation<Io: Departures>(
     if let Some(mac) = solicitation.source_mac.filter(|mac| is_station(*mac)) {
         let (interface, addr) = (interface.id, IpAddr::V6(pseudo.src));
         let conflict = AddressConflict::Verify;
-        report(
-            ctx,
-            tx.limits,
-            tx.books,
-            link,
-            NeighborSighting { interface, addr, mac, solicited: false, conflict },
-        );
+        let sighting = NeighborSighting { interface, addr, mac, solicited: false, conflict };
+        report(ctx, tx, link, sighting);
     }
     let target = match is_probe {
         true => AdvertisementTarget::all_nodes(),
@@ -81,14 +73,13 @@ pub(super) fn handle_solicitation<Io: Departures>(
 ///
 /// # Errors
 /// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.2.
-pub(super) fn handle_advertisement<B: PacketBuf>(
+pub(super) fn handle_advertisement<Io: Departures>(
     ctx: &StepContext<'_>,
-    limits: &mut MessageLimits,
-    books: &mut Books,
-    buf: &B,
-    place: &NdContext<'_>,
+    tx: &mut Transmitter<'_, Io>,
+    buf: &Io::Buf,
+    ReceivedIcmp { link, l3_offset, ip }: ReceivedIcmp<'_>,
+    pseudo: &PseudoHeader,
 ) -> Result<PuntReason, DropReason> {
-    let NdContext { link, l3_offset, ip, pseudo } = *place;
     let sender = frame_source(buf)?;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     let advertisement = NeighborAdvertisement::parse(pseudo, ip.payload(l3))
@@ -101,7 +92,7 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
     let mac = advertisement.target_mac.or(is_solicited.then_some(sender));
     if let Some(mac) = mac.filter(|mac| is_station(*mac)) {
         let station = ClaimedAddress { addr: IpAddr::V6(advertisement.target), mac };
-        neighbor_report::report_conflict(ctx, limits, books, link, &station);
+        neighbor_report::report_conflict(ctx, tx.limits, tx.books, link, &station);
         let default = link.owner(IpAddr::V6(pseudo.dst)).map(|interface| interface.id);
         if let Some(interface) = default.or(link.first()) {
             let NeighborAdvertisement { target, override_entry, .. } = advertisement;
@@ -110,13 +101,8 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
                 false => AddressConflict::Doubt,
             };
             let (addr, solicited) = (IpAddr::V6(target), is_solicited);
-            report(
-                ctx,
-                limits,
-                books,
-                link,
-                NeighborSighting { interface, addr, mac, solicited, conflict },
-            );
+            let sighting = NeighborSighting { interface, addr, mac, solicited, conflict };
+            report(ctx, tx, link, sighting);
         }
     }
     Ok(PuntReason::NeighborDiscovery)
@@ -128,21 +114,16 @@ fn is_station(mac: MacAddr) -> bool {
 
 /// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet:
 /// they belong to the interface that was talked to, which `word` names.
-fn report(
+fn report<Io: Departures>(
     ctx: &StepContext<'_>,
-    limits: &mut MessageLimits,
-    books: &mut Books,
+    tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     word: NeighborSighting,
 ) {
     let talked_to = link.interfaces.iter().find(|interface| interface.id == word.interface);
     let preferred = talked_to.filter(|interface| interface.is_neighbor(word.addr));
     if let Some(interface) = preferred.or_else(|| link.neighbor_side(word.addr)) {
-        neighbor_report::report(
-            ctx,
-            limits,
-            books,
-            NeighborSighting { interface: interface.id, ..word },
-        );
+        let sighting = NeighborSighting { interface: interface.id, ..word };
+        neighbor_report::report(ctx, tx.limits, tx.books, sighting);
     }
 }
