@@ -109,6 +109,15 @@ pub(crate) struct UserPacket<'p> {
     pub ip: &'p IpPacket,
 }
 
+/// A user packet, and the rules that apply to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MatchedPacket<'p, 'v> {
+    /// The packet.
+    pub packet: UserPacket<'p>,
+    /// Its rules.
+    pub matched: &'p Matched<'v>,
+}
+
 /// The rules that apply to a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matched<'v> {

@@ -32,13 +32,13 @@ use crate::tally::StepTally;
 
 /// A packet, and the port that received it.
 #[derive(Debug)]
-struct HandedPacket<B> {
-    buf: B,
-    port: PortId,
+pub(crate) struct HandedPacket<B> {
+    pub buf: B,
+    pub port: PortId,
     /// The place of the flow that its taker holds, and its number there; unused without an event
     /// scheduler.
-    place: u32,
-    number: u32,
+    pub place: u32,
+    pub number: u32,
 }
 
 /// Flows of one of several workers of an event scheduler.
@@ -434,14 +434,12 @@ impl<B: PacketBuf> Handoff<B> {
         self.from.get(source).map_or(0, Consumer::slots)
     }
 
-    /// Hands a packet that was received on `port` to the worker that holds the place of its flow.
+    /// Hands a packet to the worker that holds the place of its flow. Numbers it.
     #[cold]
     pub(crate) fn hand_to_holder(
         &mut self,
         holder: WorkerId,
-        port: PortId,
-        place: u32,
-        buf: B,
+        packet: HandedPacket<B>,
         tally: &mut StepTally,
     ) {
         let room = match self.rings.get(usize::from(holder.0)) {
@@ -450,13 +448,13 @@ impl<B: PacketBuf> Handoff<B> {
         };
         let Some(events) = &mut self.events else { return };
         if room == 0 {
-            events.flows.settle_packet(place);
-            tally.drop_waiting(DropReason::HandoffFull, buf.data());
+            events.flows.settle_packet(packet.place);
+            tally.drop_waiting(DropReason::HandoffFull, packet.buf.data());
             return;
         }
         // Only a packet with room has a number: the holder waits for each.
-        let number = events.flows.number_packet(place);
-        self.stage(holder, HandedPacket { buf, port, place, number }, tally);
+        let number = events.flows.number_packet(packet.place);
+        self.stage(holder, HandedPacket { number, ..packet }, tally);
     }
 
     /// Hands off a packet that was received on `port` to another thread.

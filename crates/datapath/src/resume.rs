@@ -18,7 +18,9 @@ use adit_wire::UeAddress;
 
 use crate::books::Books;
 use crate::buffering::BufferedSession;
-use crate::columns::{BurstLane, LaneKind, OuterHeader, PacketVerdict, Tunneled, UserPacket};
+use crate::columns::{
+    BurstLane, LaneKind, MatchedPacket, OuterHeader, PacketVerdict, Tunneled, UserPacket,
+};
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::packet_fate::LoneRecord;
@@ -194,7 +196,8 @@ fn resume<'v, Io: Departures>(
             PacketVerdict::Divert(matched) if !matched.far.buffers() => {
                 if matched.direction == Direction::Downlink {
                     let packet = UserPacket { session: *session, arrival, ip };
-                    notify(ctx, buffering, books, packet, matched, ApplyAction::DDPN);
+                    let packet = MatchedPacket { packet, matched };
+                    notify(ctx, buffering, books, packet, ApplyAction::DDPN);
                 }
                 *verdict = PacketVerdict::Drop(DropReason::BufferDiscarded);
             }

@@ -12,7 +12,7 @@ use super::event_io::{FENCE, Outbox};
 use crate::carried::{Mark, flow_of_mark, rx_flow_of_mark};
 use crate::event_queues::{EventQueues, PacketQueue};
 use crate::flows::{FlowHolder, Flows};
-use crate::handoff::Handoff;
+use crate::handoff::{HandedPacket, Handoff};
 use crate::tally::StepTally;
 
 /// Packets that a worker defers at most; further ones are dropped.
@@ -98,7 +98,9 @@ impl<B: PacketBuf> EventInbox<B> {
                     let place = handoff
                         .flows()
                         .map(|flows| flows.shared().place(queue.position(), tag.flow()));
-                    handoff.hand_to_holder(holder, port, place.unwrap_or(0), buf, tally);
+                    let place = place.unwrap_or(0);
+                    let packet = HandedPacket { buf, port, place, number: 0 };
+                    handoff.hand_to_holder(holder, packet, tally);
                 }
                 // Rx/Tx threads and workers have the same ports.
                 (FlowHolder::This, None) => debug_assert!(false, "a port beyond all others"),

@@ -86,7 +86,7 @@ pub(super) fn classify_burst<Io: PacketIo>(
     let links = ctx.interfaces.of_port(port);
     let WorkerState { queues, books, .. } = &mut *state;
     let tally = &mut books.tally;
-    s1_parse(links, rx, &mut lanes, &mut queues.slow, &mut queues.fragments, tally);
+    s1_parse(links, rx, &mut lanes, queues, tally);
     let flows = io.map;
     let mut emit = |packet| emit(io, packet);
     classify_lane(ctx, flows, &mut lanes.tunneled, queues, tally, &mut emit);

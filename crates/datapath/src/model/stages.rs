@@ -21,7 +21,6 @@ use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
-use crate::worker_queues::WorkerQueues;
 use crate::worker_state::{BurstPath, WorkerState};
 
 /// Takes one burst through the fast path and the stages, with taps or without.
@@ -90,8 +89,7 @@ fn run_stages<Io: Departures>(
 ) {
     let mut lanes = BurstLanes::new();
     let links = ctx.interfaces.of_port(port);
-    let WorkerQueues { slow, fragments, .. } = &mut state.queues;
-    s1_parse(links, rx, &mut lanes, slow, fragments, &mut state.books.tally);
+    s1_parse(links, rx, &mut lanes, &mut state.queues, &mut state.books.tally);
     observer.parsed();
     run_lane(ctx, io, port, &mut lanes.tunneled, state, observer);
     run_lane(ctx, io, port, &mut lanes.downlink_v4, state, observer);

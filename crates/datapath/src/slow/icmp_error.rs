@@ -26,7 +26,7 @@ use crate::stage::admit::admit;
 use crate::stage::forward_plan::outer_header;
 use crate::stage::observe::NoObserver;
 use crate::stage::outer::encapsulate;
-use crate::stage::s3_classify::{Ingress, find_pdr};
+use crate::stage::s3_classify::{DetectedPacket, Ingress, find_pdr};
 use crate::transmitter::Transmitter;
 
 /// Octets of the longest error message.
@@ -180,8 +180,9 @@ pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
         container: None,
         upper: None,
     };
-    let matched =
-        find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork, &mut NoObserver).ok()?;
+    let (packet, ingress) = (buf.data(), Ingress::DataNetwork);
+    let detected = DetectedPacket { packet, arrival: &arrival, ip: &ip, ingress };
+    let matched = find_pdr(rules, &detected, &mut NoObserver).ok()?;
     admit(&matched, matched.direction).ok()?;
     let outer = outer_header(&matched, None, ip.tos)?;
     let egress = egress_to_hop(ctx, matched.far.next_hop)?;

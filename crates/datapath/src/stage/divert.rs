@@ -6,7 +6,7 @@ use adit_types::Direction;
 
 use crate::books::Books;
 use crate::buffering::{Buffering, Notice};
-use crate::columns::{Matched, UserPacket};
+use crate::columns::{Matched, MatchedPacket, UserPacket};
 use crate::context::StepContext;
 use crate::owned_packet::{MatchedIds, OwnedPacket};
 use crate::stage::admit::admit_far;
@@ -22,12 +22,12 @@ pub(crate) fn divert<B: PacketBuf>(
     buffering: &mut Buffering<B>,
     books: &mut Books,
     buf: B,
-    packet: UserPacket<'_>,
-    matched: &Matched<'_>,
+    packet: MatchedPacket<'_, '_>,
 ) {
+    let MatchedPacket { packet: UserPacket { session, arrival, ip }, matched } = packet;
     let notify = |buffering: &mut Buffering<B>, books: &mut Books, notice| {
         if matched.direction == Direction::Downlink {
-            self::notify(ctx, buffering, books, packet, matched, notice);
+            self::notify(ctx, buffering, books, packet, notice);
         }
     };
     let far = matched.far;
@@ -37,15 +37,13 @@ pub(crate) fn divert<B: PacketBuf>(
         return;
     }
     notify(buffering, books, ApplyAction::NOCP);
-    let UserPacket { session, arrival, ip } = packet;
     let ids = MatchedIds::new(matched);
     let held = OwnedPacket { buf, session, arrival: *arrival, ip: *ip, matched: ids };
     if buffering.push(held, matched.rules, far.buffer_pkts_max, ctx.now) {
         notify(buffering, books, ApplyAction::BDPN);
     } else {
         notify(buffering, books, ApplyAction::DDPN);
-        let meter = UsageMeter::new(ctx, matched);
-        meter.count_dropped(matched, matched.direction, u64::from(ip.total_len), books);
+        UsageMeter::new(ctx, matched).count_dropped(matched, u64::from(ip.total_len), books);
         books.tally.drop(DropReason::BufferFull);
     }
 }
@@ -55,8 +53,7 @@ pub(crate) fn notify<B: PacketBuf>(
     ctx: &StepContext<'_>,
     buffering: &mut Buffering<B>,
     books: &mut Books,
-    packet: UserPacket<'_>,
-    matched: &Matched<'_>,
+    MatchedPacket { packet, matched }: MatchedPacket<'_, '_>,
     notice: ApplyAction,
 ) {
     if !matched.far.action.contains(notice) {

@@ -2,7 +2,7 @@
 
 use adit_pktio::PacketBuf;
 
-use crate::columns::{Matched, UserPacket};
+use crate::columns::{Matched, MatchedPacket, UserPacket};
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::origin::Origin;
@@ -35,7 +35,8 @@ pub(super) fn duplicate<Io: Departures>(
             continue;
         };
         if course.divided_to.is_some() {
-            send_fragments(ctx, tx, copy, packet, &matched, &course, Origin::Copy);
+            let packet = MatchedPacket { packet, matched: &matched };
+            send_fragments(ctx, tx, copy, packet, &course, Origin::Copy);
             continue;
         }
         let written = rewrite(&mut copy, arrival, ip, &course)

@@ -11,7 +11,7 @@ use adit_rules::DropReason;
 use adit_types::limits::BURST_MAX;
 use adit_wire::Ipv4Split;
 
-use crate::columns::{Matched, UserPacket};
+use crate::columns::{MatchedPacket, UserPacket};
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::origin::Origin;
@@ -34,11 +34,11 @@ pub(super) fn send_fragments<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
     mut buf: Io::Buf,
-    UserPacket { session, arrival, ip }: UserPacket<'_>,
-    matched: &Matched<'_>,
+    packet: MatchedPacket<'_, '_>,
     course: &ForwardPlan<'_>,
     origin: Origin,
 ) {
+    let MatchedPacket { packet: UserPacket { session, arrival, ip }, matched } = packet;
     let mut fragments = Burst::new();
     let mtu_bytes = course.divided_to.unwrap_or(u16::MAX);
     let divided = rewrite(&mut buf, arrival, ip, course)

@@ -40,7 +40,7 @@ impl<'v> UsageMeter<'v> {
         bytes: u64,
         books: &mut Books,
     ) -> Result<(), DropReason> {
-        let (rules, direction) = (matched.rules, matched.direction);
+        let Matched { rules, direction, .. } = *matched;
         let stopped_by = |urr| {
             let by = self.exhausted(rules, urr)?;
             (by.exempt.is_empty() || !is_exempt(by, direction, &flow())).then_some(by)
@@ -58,44 +58,32 @@ impl<'v> UsageMeter<'v> {
             if let Err(reason) = admitted {
                 // Buffered packets count when they are released.
                 if !matched.far.buffers() || reason != DropReason::FarDrop {
-                    self.count_dropped(matched, direction, bytes, books);
+                    self.count_dropped(matched, bytes, books);
                 }
                 return Err(reason);
             }
         }
         for urr in urrs(rules, matched).filter(|&urr| stopped_by(urr).is_none()) {
-            self.count(rules, urr, direction, bytes, books);
+            self.count(matched, urr, bytes, books);
         }
         Ok(())
     }
 
     /// Counts a packet that gates or rates stopped, for URRs that measure before QoS enforcement.
     #[cold]
-    pub(crate) fn count_gated(
-        &self,
-        matched: &Matched<'_>,
-        direction: Direction,
-        bytes: u64,
-        books: &mut Books,
-    ) {
+    pub(crate) fn count_gated(&self, matched: &Matched<'_>, bytes: u64, books: &mut Books) {
         for urr in urrs(matched.rules, matched).filter(|urr| urr.before_qos) {
             if self.exhausted(matched.rules, urr).is_none() {
-                self.count(matched.rules, urr, direction, bytes, books);
+                self.count(matched, urr, bytes, books);
             }
         }
-        self.count_dropped(matched, direction, bytes, books);
+        self.count_dropped(matched, bytes, books);
     }
 
     /// Counts a packet that rules dropped, towards the UE only. Spec: TS 29.244 §8.2.49.
     #[cold]
-    pub(crate) fn count_dropped(
-        &self,
-        matched: &Matched<'_>,
-        direction: Direction,
-        bytes: u64,
-        books: &mut Books,
-    ) {
-        if direction == Direction::Uplink {
+    pub(crate) fn count_dropped(&self, matched: &Matched<'_>, bytes: u64, books: &mut Books) {
+        if matched.direction == Direction::Uplink {
             return;
         }
         for urr in urrs(matched.rules, matched) {
@@ -131,20 +119,13 @@ impl<'v> UsageMeter<'v> {
     }
 
     #[inline]
-    fn count(
-        &self,
-        rules: &PublishedRules,
-        urr: &PublishedUrr,
-        direction: Direction,
-        bytes: u64,
-        books: &mut Books,
-    ) {
-        self.usage.add(urr, direction, bytes, self.now);
+    fn count(&self, matched: &Matched<'_>, urr: &PublishedUrr, bytes: u64, books: &mut Books) {
+        self.usage.add(urr, matched.direction, bytes, self.now);
         if urr.report_start {
             self.report(urr, UsageMark::Start, books);
         }
         self.report_limits(urr, books);
-        if let Some(pool) = pool(rules, urr) {
+        if let Some(pool) = pool(matched.rules, urr) {
             self.report_limits(pool, books);
         }
     }

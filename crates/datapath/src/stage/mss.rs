@@ -17,7 +17,7 @@ use adit_wire::udp::UdpHeader;
 use adit_wire::{clamp_mss, is_syn, mss_headers_len, protocol};
 
 use crate::carried::CreatedHeader;
-use crate::columns::{Matched, OuterHeader, UserPacket};
+use crate::columns::{Matched, MatchedPacket, OuterHeader, UserPacket};
 use crate::context::StepContext;
 use crate::stage::forward_plan::ForwardPlan;
 use crate::tally::StepTally;
@@ -34,16 +34,16 @@ pub(super) fn clamp_syn<B: PacketBuf>(
     ctx: &StepContext<'_>,
     tally: &mut StepTally,
     buf: &mut B,
-    packet: UserPacket<'_>,
-    matched: &Matched<'_>,
+    packet: MatchedPacket<'_, '_>,
     plan: &ForwardPlan<'_>,
 ) {
-    if !ctx.interfaces.have_tcp_mss() || packet.ip.protocol != protocol::TCP {
+    let UserPacket { arrival, ip, .. } = packet.packet;
+    if !ctx.interfaces.have_tcp_mss() || ip.protocol != protocol::TCP {
         return;
     }
-    let front = usize::from(packet.arrival.ip_offset);
-    if buf.data().get(front..).is_some_and(|octets| is_syn(octets, packet.ip)) {
-        clamp(ctx, tally, buf, packet, matched, plan);
+    let front = usize::from(arrival.ip_offset);
+    if buf.data().get(front..).is_some_and(|octets| is_syn(octets, ip)) {
+        clamp(ctx, tally, buf, packet, plan);
     }
 }
 
@@ -53,8 +53,7 @@ fn clamp<B: PacketBuf>(
     ctx: &StepContext<'_>,
     tally: &mut StepTally,
     buf: &mut B,
-    UserPacket { arrival, ip, .. }: UserPacket<'_>,
-    matched: &Matched<'_>,
+    MatchedPacket { packet: UserPacket { arrival, ip, .. }, matched }: MatchedPacket<'_, '_>,
     plan: &ForwardPlan<'_>,
 ) {
     let arrived_on = arrival.interfaces.first().and_then(|id| ctx.interfaces.get(id));

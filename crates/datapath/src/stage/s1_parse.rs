@@ -16,11 +16,12 @@ use adit_wire::udp::UdpHeader;
 use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
 
 use crate::columns::{BurstLanes, OuterHeader, PacketArrival};
-use crate::fragments::{ArrivedFragment, Fragments};
+use crate::fragments::ArrivedFragment;
 use crate::interfaces::{LinkId, PortLinks, VlanLink};
 use crate::reason::{HeaderLayer, drop_reason, is_forwardable, verify_udp};
-use crate::slow_queue::{GtpuError, SlowQueue, SlowTask};
+use crate::slow_queue::{GtpuError, SlowTask};
 use crate::tally::StepTally;
+use crate::worker_queues::WorkerQueues;
 
 /// The kind of one packet.
 enum Parsed {
@@ -42,7 +43,7 @@ enum Parsed {
 
 /// Parses a burst and splits it into lanes.
 ///
-/// Shape:   drains `burst`; fills `lanes`, `slow`, `fragments` and `tally`. n ≤ BURST_MAX.
+/// Shape:   drains `burst`; fills `lanes`, `queues.{slow, fragments}` and `tally`. n ≤ BURST_MAX.
 /// Cost:    reads the headers of each packet once. No allocation, no clock.
 /// Spec:    RFC 1122 §3.2.1, §3.3; TS 29.281 §4.4, §5.1.
 /// Errors: none; a malformed field becomes a drop reason.
@@ -50,10 +51,10 @@ pub(crate) fn s1_parse<B: PacketBuf>(
     port: PortLinks<'_>,
     burst: &mut Burst<B>,
     lanes: &mut BurstLanes<'_, B>,
-    slow: &mut SlowQueue<B>,
-    fragments: &mut Fragments<B>,
+    queues: &mut WorkerQueues<B>,
     tally: &mut StepTally,
 ) {
+    let WorkerQueues { slow, fragments, .. } = queues;
     for buf in burst.drain(..) {
         tally.receive(buf.data().len());
         match parse(&buf, port, tally) {
@@ -110,7 +111,7 @@ fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut StepTally) -> P
                     return Parsed::Drop(reason_of_cut(&frame, link, bytes).unwrap_or(reason));
                 }
             };
-            parse_ip_packet(&frame, id, link, ip, bytes, tally)
+            parse_ip_packet(&ArrivedFrame { frame, id, link, bytes }, ip, tally)
         }
         EtherType::ARP => {
             count_unaddressed(link, bytes.len(), tally);
@@ -161,19 +162,21 @@ fn reason_of_cut(frame: &Frame, link: &VlanLink, bytes: &[u8]) -> Option<DropRea
     (l3.len() > mtu_bytes.into() && claimed > l3.len()).then_some(DropReason::FrameCut)
 }
 
+/// A frame to our hardware address, and the link that it arrived on.
+struct ArrivedFrame<'f> {
+    frame: Frame,
+    id: LinkId,
+    link: &'f VlanLink,
+    bytes: &'f [u8],
+}
+
 /// An IP packet in a frame to our hardware address.
 #[inline]
-fn parse_ip_packet(
-    frame: &Frame,
-    id: LinkId,
-    link: &VlanLink,
-    ip: IpPacket,
-    bytes: &[u8],
-    tally: &mut StepTally,
-) -> Parsed {
+fn parse_ip_packet(arrived: &ArrivedFrame<'_>, ip: IpPacket, tally: &mut StepTally) -> Parsed {
+    let ArrivedFrame { frame, link, bytes, .. } = arrived;
     if let Some(interface) = link.owner(ip.addrs.dst()) {
         tally.receive_on(interface.id, bytes.len());
-        return parse_local(frame, id, interface, &ip, bytes);
+        return parse_local(arrived, interface, &ip);
     }
     let Some(n6) = link.n6 else {
         count_unaddressed(link, bytes.len(), tally);
@@ -206,19 +209,14 @@ fn reason_off_n6(ip: &IpPacket) -> DropReason {
 
 /// A packet to one of our own addresses.
 #[inline]
-fn parse_local(
-    frame: &Frame,
-    id: LinkId,
-    interface: &Interface,
-    ip: &IpPacket,
-    bytes: &[u8],
-) -> Parsed {
+fn parse_local(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
+    let ArrivedFrame { frame, id, .. } = *arrived;
     if ip.is_fragment() {
-        return parse_local_fragment(frame, interface, ip);
+        return parse_local_fragment(&frame, interface, ip);
     }
     let l3_offset = frame.l3_offset;
     match (ip.protocol, ip.is_ipv4()) {
-        (protocol::UDP, _) => parse_udp(frame, id, interface, ip, bytes),
+        (protocol::UDP, _) => parse_udp(arrived, interface, ip),
         (protocol::ICMP, true) => Parsed::Slow(id, SlowTask::Icmp { l3_offset, ip: *ip }),
         (protocol::ICMPV6, false) => Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip }),
         _ => Parsed::Drop(DropReason::IpProtocolUnknown),
@@ -240,13 +238,8 @@ fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> 
 /// protect the same octets. Over IPv6 it is the only protection of the addresses, and is verified
 /// unless zero, which tunnels may send (RFC 6935 §5).
 #[inline]
-fn parse_udp(
-    frame: &Frame,
-    id: LinkId,
-    interface: &Interface,
-    ip: &IpPacket,
-    bytes: &[u8],
-) -> Parsed {
+fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
+    let ArrivedFrame { frame, id, bytes, .. } = *arrived;
     let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
     let (udp, message) = match UdpHeader::parse(ip.payload(l3)) {
         Ok(parsed) => parsed,

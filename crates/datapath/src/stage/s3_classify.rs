@@ -7,8 +7,7 @@ use adit_rules::{
     ApplyAction, Candidate, DropReason, FlowKey, FlowSelector, HeaderRemoval, PdrMismatch,
     PublishedFar, PublishedPdr, PublishedRules, SourceInterface, TunnelSide,
 };
-use adit_tables::TablesView;
-use adit_types::{Direction, SessionIndex};
+use adit_types::Direction;
 use adit_wire::udp::UdpHeader;
 use adit_wire::{FragmentKind, IpAddrs, IpPacket, five_tuple, parse_ip, protocol};
 
@@ -54,7 +53,9 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
             arrival.upper = uppers.first_of(ctx.now, *session, packet, ip);
         }
-        let classified = classify::<S>(&ctx.view, *session, buf.data(), arrival, ip, observer);
+        let rules = ctx.view.rules(*session).ok_or(S::UNKNOWN);
+        let classified =
+            rules.and_then(|rules| classify::<S>(rules, buf.data(), arrival, ip, observer));
         verdicts.push(match classified {
             Ok(matched) => PacketVerdict::Pass(matched),
             Err(reason) => PacketVerdict::Drop(reason),
@@ -94,22 +95,21 @@ fn parse_payload(frame: &[u8], arrival: &mut PacketArrival) -> Result<IpPacket, 
 
 #[inline]
 fn classify<'v, S: LaneKind>(
-    view: &TablesView<'v>,
-    session: SessionIndex,
+    rules: &'v PublishedRules,
     frame: &[u8],
     arrival: &mut PacketArrival,
     ip: &mut IpPacket,
     observer: &mut impl StageObserver,
 ) -> Result<Matched<'v>, DropReason> {
-    let rules = view.rules(session).ok_or(S::UNKNOWN)?;
     let ingress = Ingress::of::<S>(rules, arrival);
     let packet = frame.get(usize::from(arrival.ip_offset)..).unwrap_or_default();
+    let detected = DetectedPacket { packet, arrival, ip, ingress };
     let matched = match arrival.is_on_link {
         false => {
             check_ue(rules, ingress, ip)?;
-            find_pdr(rules, packet, arrival, ip, ingress, observer)?
+            find_pdr(rules, &detected, observer)?
         }
-        true => find_on_link(rules, packet, arrival, ip, ingress, observer)?,
+        true => find_on_link(rules, &detected, observer)?,
     };
     let removal = matched.pdr.outer_header_removal;
     // Dropped packets keep their outer header.
@@ -122,6 +122,18 @@ fn classify<'v, S: LaneKind>(
     arrival.outer_tos = ip.tos;
     *ip = inner;
     Ok(matched)
+}
+
+/// A packet as PDRs see it.
+pub(crate) struct DetectedPacket<'p> {
+    /// The packet in its frame.
+    pub packet: &'p [u8],
+    /// How it arrived.
+    pub arrival: &'p PacketArrival,
+    /// Its header.
+    pub ip: &'p IpPacket,
+    /// Where it comes from.
+    pub ingress: Ingress,
 }
 
 #[inline]
@@ -157,13 +169,11 @@ fn check_ue(rules: &PublishedRules, ingress: Ingress, ip: &IpPacket) -> Result<(
 #[cold]
 fn find_on_link<'v>(
     rules: &'v PublishedRules,
-    packet: &[u8],
-    arrival: &PacketArrival,
-    ip: &IpPacket,
-    ingress: Ingress,
+    detected: &DetectedPacket<'_>,
     observer: &mut impl StageObserver,
 ) -> Result<Matched<'v>, DropReason> {
-    let matched = find_pdr(rules, packet, arrival, ip, ingress, observer).ok();
+    let DetectedPacket { ip, ingress, .. } = *detected;
+    let matched = find_pdr(rules, detected, observer).ok();
     let matched = matched.filter(Matched::is_of_cp_function).ok_or(DropReason::IpAddressInvalid)?;
     let ue = ue_addr(ingress.direction(), ip);
     if adit_types::is_forwardable(ue) {
@@ -227,22 +237,20 @@ impl Ingress {
     }
 }
 
-/// The first PDR that `packet`, of which `ip` is the header, matches, with its FAR.
+/// The first PDR that a packet matches, with its FAR.
 ///
 /// # Errors
 /// `PdrUnmatched` without one.
 #[inline]
 pub(crate) fn find_pdr<'v>(
     rules: &'v PublishedRules,
-    packet: &[u8],
-    arrival: &PacketArrival,
-    ip: &IpPacket,
-    ingress: Ingress,
+    detected: &DetectedPacket<'_>,
     observer: &mut impl StageObserver,
 ) -> Result<Matched<'v>, DropReason> {
+    let DetectedPacket { packet, arrival, ip, ingress } = *detected;
     let direction = ingress.direction();
     let pdrs = rules.pdrs(direction);
-    let header_mismatch = |pdr: &PublishedPdr| header_mismatch(rules, pdr, arrival, ip, ingress);
+    let header_mismatch = |pdr: &PublishedPdr| header_mismatch(rules, pdr, detected);
     let is_usual = ingress.is_usual() && !arrival.is_on_link;
     let found = match rules.matcher(direction).filter(|_| is_usual) {
         Some(matcher) => {
@@ -274,10 +282,9 @@ pub(crate) fn find_pdr<'v>(
 fn header_mismatch(
     rules: &PublishedRules,
     pdr: &PublishedPdr,
-    arrival: &PacketArrival,
-    ip: &IpPacket,
-    ingress: Ingress,
+    detected: &DetectedPacket<'_>,
 ) -> Option<PdrMismatch> {
+    let DetectedPacket { arrival, ip, ingress, .. } = *detected;
     let ue = ue_addr(ingress.direction(), ip);
     let has_qfi = || arrival.qfi().is_some_and(|qfi| pdr.qfis.contains(&qfi));
     if !ingress.is_of(pdr.source) {

@@ -143,15 +143,15 @@ fn measure(
     bytes: u64,
     books: &mut Books,
 ) {
-    let (meter, direction) = (UsageMeter::new(ctx, matched), matched.direction);
+    let meter = UsageMeter::new(ctx, matched);
     match reason {
         DropReason::GateClosed
         | DropReason::RateExceeded
         | DropReason::AggregateExceeded
         | DropReason::ShapingQueueFull => {
-            meter.count_gated(matched, direction, bytes, books);
+            meter.count_gated(matched, bytes, books);
         }
         _ if matched.far.buffers() => {}
-        _ => meter.count_dropped(matched, direction, bytes, books),
+        _ => meter.count_dropped(matched, bytes, books),
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
         let direction = matched.direction;
         let bytes = u64::from(ip.total_len);
         if !packet_rates(matched).all(|rate| rate.admits_or_counts_drop(direction, ctx.now)) {
-            UsageMeter::new(ctx, matched).count_gated(matched, direction, bytes, books);
+            UsageMeter::new(ctx, matched).count_gated(matched, bytes, books);
             *verdict = PacketVerdict::Drop(DropReason::PacketRateExceeded);
             continue;
         }

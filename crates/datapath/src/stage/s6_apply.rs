@@ -5,7 +5,7 @@ use adit_rules::DropReason;
 use adit_types::{Direction, InterfaceSet};
 
 use crate::carried::PlannedFrame;
-use crate::columns::{BurstLane, LaneKind, Matched, PacketVerdict, UserPacket};
+use crate::columns::{BurstLane, LaneKind, Matched, MatchedPacket, PacketVerdict, UserPacket};
 use crate::command::run_commands_before;
 use crate::context::StepContext;
 use crate::departures::Departures;
@@ -60,10 +60,13 @@ pub(crate) fn s6_apply<Io: Departures, K: LaneKind>(
                 let tally = &mut state.books.tally;
                 redirect::queue_http_answer(&mut state.queues.slow, tally, buf, packet, matched);
             }
-            PacketVerdict::Pass(matched) => forward(ctx, io, state, buf, packet, matched),
+            PacketVerdict::Pass(matched) => {
+                forward(ctx, io, state, buf, MatchedPacket { packet, matched });
+            }
             PacketVerdict::Divert(matched) => {
                 let WorkerState { queues, books, .. } = &mut *state;
-                divert(ctx, &mut queues.buffering, books, buf, packet, matched);
+                let packet = MatchedPacket { packet, matched };
+                divert(ctx, &mut queues.buffering, books, buf, packet);
             }
             PacketVerdict::Drop(reason) => {
                 let WorkerState { queues, books, .. } = &mut *state;
@@ -81,22 +84,21 @@ fn forward<Io: Departures>(
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
     mut buf: Io::Buf,
-    packet: UserPacket<'_>,
-    matched: &Matched<'_>,
+    packet: MatchedPacket<'_, '_>,
 ) {
-    let UserPacket { session, arrival, ip } = packet;
+    let MatchedPacket { packet: UserPacket { session, arrival, ip }, matched } = packet;
     if state.has_commands() {
         run_commands_before(ctx, io, state, session, matched.rules.generation);
     }
     let plan = plan_forwarding(ctx, arrival, ip, matched);
     if let Ok(plan) = &plan {
-        clamp_syn(ctx, &mut state.books.tally, &mut buf, packet, matched, plan);
+        clamp_syn(ctx, &mut state.books.tally, &mut buf, packet, plan);
     }
     if let Ok(plan) = &plan
         && plan.divided_to.is_some()
     {
         let tx = &mut state.transmitter(io);
-        send_fragments(ctx, tx, buf, packet, matched, plan, matched.origin());
+        send_fragments(ctx, tx, buf, packet, plan, matched.origin());
         return;
     }
     if io.hands_on()
