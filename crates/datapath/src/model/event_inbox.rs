@@ -18,8 +18,15 @@ use crate::tally::StepTally;
 /// Packets that a worker defers at most; further ones are dropped.
 const DEFERRED_MAX: usize = 4096;
 
-/// The packets of a step that came from one queue and one port: that received them, or that they
-/// leave through.
+/// Where packets of a step come from: the position of their queue, and the port that received them
+/// or that they leave through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct QueuePort {
+    pub(super) position: usize,
+    pub(super) port: PortId,
+}
+
+/// The packets of a step that came from one queue and one port.
 pub(super) struct ArrivedPackets<B> {
     pub(super) packets: Burst<B>,
     /// For an ordered queue: the indexes of the events in their dequeue.
@@ -31,9 +38,12 @@ pub(super) struct EventInbox<B> {
     pub(super) events: EventBurst<B>,
     /// By queue, then by port.
     pub(super) arrived: Vec<ArrivedPackets<B>>,
+    ports: usize,
     /// Packets that wait until the next queue gave out earlier ones of their flows.
     pub(super) deferred: DeferredPackets<B>,
-    /// An event of the timer queue came.
+    /// Events came.
+    pub(super) has_events: bool,
+    /// One of the timer queue came.
     pub(super) has_timer: bool,
 }
 
@@ -45,7 +55,9 @@ impl<B: PacketBuf> EventInbox<B> {
         Self {
             events: EventBurst::new(),
             arrived: core::iter::repeat_with(arrived).take(bursts).collect(),
+            ports,
             deferred: DeferredPackets { packets: VecDeque::with_capacity(DEFERRED_MAX) },
+            has_events: false,
             has_timer: false,
         }
     }
@@ -55,12 +67,11 @@ impl<B: PacketBuf> EventInbox<B> {
     pub(super) fn sort(
         &mut self,
         queues: &EventQueues,
-        ports: usize,
         outbox: &mut Outbox<B>,
         handoff: &mut Handoff<B>,
         tally: &mut StepTally,
     ) {
-        let Self { events, arrived, has_timer, .. } = self;
+        let Self { events, arrived, has_events, has_timer, .. } = self;
         let is_ordered =
             |event: &Event<B>| queues.queue_of_tag(event.tag).is_some_and(PacketQueue::is_ordered);
         if queues.are_any_ordered() && events.iter().any(is_ordered) {
@@ -71,7 +82,7 @@ impl<B: PacketBuf> EventInbox<B> {
         {
             count_received(flows, events);
         }
-        *has_timer = false;
+        (*has_events, *has_timer) = (!events.is_empty(), false);
         for (at, Event { tag, buf }) in (0..).zip(events.drain(..)) {
             let Some(queue) = queues.queue_of_tag(tag) else {
                 *has_timer = true;
@@ -83,7 +94,7 @@ impl<B: PacketBuf> EventInbox<B> {
                 None => FlowHolder::This,
             };
             let Some(buf) = buf else { continue };
-            let slot = queue.position() * ports + usize::from(port.0);
+            let slot = queue.position() * self.ports + usize::from(port.0);
             match (holder, arrived.get_mut(slot)) {
                 (FlowHolder::This, Some(ArrivedPackets { packets, indexes })) => {
                     packets.push(buf);
@@ -180,17 +191,15 @@ impl<B: PacketBuf> DeferredPackets<B> {
         self.packets.is_empty()
     }
 
-    /// Moves those of `packets`, which `port` received, that have to wait here.
-    #[cold]
+    /// Moves those of `packets` that have to wait here.
     pub(super) fn defer(
         &mut self,
-        position: usize,
-        port: PortId,
+        QueuePort { position, port }: QueuePort,
         packets: &mut Burst<B>,
         handoff: &mut Handoff<B>,
         tally: &mut StepTally,
     ) {
-        let Some(flows) = handoff.flows() else { return };
+        let Some(flows) = handoff.flows().filter(|flows| flows.defers_any()) else { return };
         for buf in core::mem::take(packets) {
             let place = flows.shared().place(position, flow_of_mark(&buf));
             if !flows.must_defer(place) {

@@ -26,14 +26,14 @@ use super::pipeline::look;
 use super::processing::{process, process_switched};
 use super::rx_tx::first_tag;
 use super::stages::{finish_lane, forward_burst, join_fragments};
+use crate::books::Books;
 use crate::carried::{
     Mark, PlannedFrame, attach_classified, detach_classified, flow_of_mark, mark_received,
 };
 use crate::columns::{BurstLane, BurstLanes, LaneKind, PacketVerdict, Tunneled, UserPacket};
 use crate::context::StepContext;
 use crate::departures::Departures;
-use crate::event_queues::{APPLY, PREPARE};
-use crate::flows::FlowMap;
+use crate::event_queues::{APPLY, ENFORCE, PREPARE};
 use crate::handoff::Handoff;
 use crate::interfaces::TxTarget;
 use crate::origin::Origin;
@@ -45,12 +45,7 @@ use crate::stage::s3_classify::s3_classify;
 use crate::stage::s6_apply::{drop_packet, hand_on};
 use crate::tally::StepTally;
 use crate::tx_queues::{FrameSender, TxFrame};
-use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
-
-/// A packet after the first stage: its flow, and the packet, in front of which is a record unless
-/// it takes the second stage from the beginning.
-type ClassifiedPacket<B> = (u32, B);
 
 /// Gives packets that `port` received, and that come from the Rx queue, to the stages.
 pub(super) fn look_up_burst<Io: PacketIo>(
@@ -73,48 +68,45 @@ pub(super) fn look_up_burst<Io: PacketIo>(
     }
 }
 
-/// Takes packets that `port` received through the first stage. `emit` gets those that go on.
+/// Takes packets that `port` received through the first stage, and sends those that go on to the
+/// second.
 pub(super) fn classify_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
     port: PortId,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
-    mut emit: impl FnMut(&mut EventIo<'_, Io>, ClassifiedPacket<Io::Buf>),
 ) {
     let mut lanes = BurstLanes::new();
     let links = ctx.interfaces.of_port(port);
-    let WorkerState { queues, books, .. } = &mut *state;
-    let tally = &mut books.tally;
-    s1_parse(links, rx, &mut lanes, queues, tally);
-    let flows = io.map;
-    let mut emit = |packet| emit(io, packet);
-    classify_lane(ctx, flows, &mut lanes.tunneled, queues, tally, &mut emit);
-    classify_lane(ctx, flows, &mut lanes.downlink_v4, queues, tally, &mut emit);
-    classify_lane(ctx, flows, &mut lanes.downlink_v6, queues, tally, &mut emit);
+    s1_parse(links, rx, &mut lanes, &mut state.queues, &mut state.books.tally);
+    classify_lane(ctx, io, port, &mut lanes.tunneled, state);
+    classify_lane(ctx, io, port, &mut lanes.downlink_v4, state);
+    classify_lane(ctx, io, port, &mut lanes.downlink_v6, state);
     if state.queues.fragments.any_arrived() {
         join_fragments(ctx, io, port, rx, state);
     }
 }
 
-fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
+fn classify_lane<'v, Io: PacketIo, K: LaneKind>(
     ctx: &StepContext<'v>,
-    flows: FlowMap,
-    lane: &mut BurstLane<'v, B, K>,
-    queues: &mut WorkerQueues<B>,
-    tally: &mut StepTally,
-    emit: &mut impl FnMut(ClassifiedPacket<B>),
+    io: &mut EventIo<'_, Io>,
+    port: PortId,
+    lane: &mut BurstLane<'v, Io::Buf, K>,
+    state: &mut WorkerState<Io::Buf>,
 ) {
     if lane.is_empty() {
         return;
     }
+    let next = io.queues.queue_of(ENFORCE);
+    let WorkerState { queues, books: Books { tally, .. }, .. } = state;
     s2_lookup(&ctx.view, lane);
     s3_classify(ctx, &mut queues.fragments.first_fragments, lane, &mut NoObserver);
     let BurstLane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
     for ((((mut buf, arrival), ip), verdict), session) in
         bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
     {
-        let flow = flows.of(*session);
+        let flow = io.map.of(*session);
         // A packet that arrived before its session was known here is not among those of its flow.
         let is_in_flow = flow_of_mark(&buf) == flow;
         // The ports of a fragment are known where its first fragment was processed.
@@ -122,7 +114,7 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
             tally.hand_off(1);
             let mark = if is_in_flow { Mark::Complete } else { Mark::None };
             mark.set(&mut buf, flow);
-            emit((flow, buf));
+            io.send_on(next, flow, port, buf);
             continue;
         }
         let carried = match verdict {
@@ -134,7 +126,7 @@ fn classify_lane<'v, B: PacketBuf, K: LaneKind>(
         match carried {
             Ok(()) => {
                 tally.hand_off(1);
-                emit((flow, buf));
+                io.send_on(next, flow, port, buf);
             }
             Err(reason) => {
                 let packet = UserPacket { session: *session, arrival, ip };

@@ -16,7 +16,7 @@ use adit_rules::DropReason;
 use adit_types::limits::{BURST_MAX, HANDOFF_RING_LEN};
 use adit_types::{Nanos, PortId};
 
-use super::event_inbox::{ArrivedPackets, DeferredPacket, EventInbox};
+use super::event_inbox::{ArrivedPackets, DeferredPacket, EventInbox, QueuePort};
 use super::event_io::{EventIo, Outbox, REQUEST, note_of};
 use super::event_stages::{classify_burst, enforce_burst, look_up_burst, write_burst};
 use super::processing::process_switched;
@@ -120,11 +120,10 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         if takes_events && port.dequeue(parts.config.burst, &mut inbox.events) == 0 {
             port.flush();
         }
-        let any_events = !inbox.events.is_empty();
         // Before the tables are read, too: here this worker gets flows that others gave up.
-        let (queues, ports) = (flows.queues(), parts.interfaces.port_count());
+        let queues = flows.queues();
         let WorkerState { handoff, books, .. } = &mut *parts.state;
-        inbox.sort(queues, ports, outbox, handoff, &mut books.tally);
+        inbox.sort(queues, outbox, handoff, &mut books.tally);
         let recovery_time_stamp = parts.config.recovery_time_stamp;
         let (view, interfaces) = (parts.reader.observe(), parts.interfaces);
         interfaces.follow(&view);
@@ -133,7 +132,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let among_others = (!state.handoff.is_alone()).then_some(&*flows);
         let (map, next) = (flows.map(), None);
         let mut io = EventIo { ports: io, outbox, queues, map, next, flows: among_others };
-        let report = step(&ctx, &mut io, any_events, inbox, rx, state);
+        let report = step(&ctx, &mut io, inbox, rx, state);
         let is_all_sent = outbox.send(port);
         // A driver that keeps events to form bursts may give their flows to another worker
         // meanwhile.
@@ -252,7 +251,6 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
 fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    any_events: bool,
     inbox: &mut EventInbox<Io::Buf>,
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
@@ -278,7 +276,7 @@ fn step<Io: PacketIo>(
         received += take_over(ctx, io, inbox, rx, state);
         state.books.tally.set_taken_over(false);
     }
-    received += visit_arrived(ctx, io, inbox, rx, state);
+    received += visit_arrived(ctx, io, inbox, state);
     io.next = queues.after(ENFORCE);
     if !state.queues.slow.is_empty() {
         slow::run(ctx, io, state);
@@ -296,7 +294,7 @@ fn step<Io: PacketIo>(
             flows.unfence_all();
         }
     }
-    let idle = !any_events && received == 0 && !is_busy;
+    let idle = !inbox.has_events && received == 0 && !is_busy;
     if !idle {
         publish_counts(ctx, waited, &state.queues, &mut state.books.tally);
     }
@@ -308,7 +306,6 @@ fn visit_arrived<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
     inbox: &mut EventInbox<Io::Buf>,
-    rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let ports = ctx.interfaces.port_count();
@@ -322,15 +319,13 @@ fn visit_arrived<Io: PacketIo>(
             if packets.is_empty() {
                 continue;
             }
-            if state.handoff.flows().is_some_and(|flows| flows.defers_any()) {
-                let WorkerState { handoff, books, .. } = &mut *state;
-                deferred.defer(position, port, packets, handoff, &mut books.tally);
-            }
+            let from = QueuePort { position, port };
+            deferred.defer(from, packets, &mut state.handoff, &mut state.books.tally);
             received += packets.len();
             state.books.tally.burst();
             match io.queues.queue_at(position).schedule {
-                ScheduleType::Ordered => visit_ordered(ctx, io, position, port, arrived, rx, state),
-                _ => visit(ctx, io, position, port, packets, state),
+                ScheduleType::Ordered => visit_ordered(ctx, io, from, arrived, state),
+                _ => visit(ctx, io, from, packets, state),
             }
         }
     }
@@ -344,24 +339,23 @@ fn visit_arrived<Io: PacketIo>(
 fn visit_ordered<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    position: usize,
-    port: PortId,
+    from: QueuePort,
     arrived: &mut ArrivedPackets<Io::Buf>,
-    rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
     let ArrivedPackets { packets, indexes } = arrived;
-    if io.queues.behind(position).is_empty() {
+    if io.queues.behind(from.position).is_empty() {
         // One event follows from each packet of the Rx queue.
         let before = io.outbox.len();
-        visit(ctx, io, position, port, packets, state);
+        visit(ctx, io, from, packets, state);
         io.outbox.complete(before, indexes);
     } else {
         // A stage may drop a packet, and changes the order of a burst.
+        let mut one = Burst::new();
         for (buf, index) in packets.drain(..).zip(&*indexes) {
             let before = io.outbox.len();
-            rx.push(buf);
-            visit(ctx, io, position, port, rx, state);
+            one.push(buf);
+            visit(ctx, io, from, &mut one, state);
             io.outbox.complete(before, &[*index]);
         }
     }
@@ -372,8 +366,7 @@ fn visit_ordered<Io: PacketIo>(
 fn visit<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
-    position: usize,
-    port: PortId,
+    QueuePort { position, port }: QueuePort,
     packets: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
@@ -388,10 +381,7 @@ fn visit<Io: PacketIo>(
     if behind.contains(&ENFORCE) {
         enforce_burst(ctx, io, port, packets, state);
     } else if behind.contains(&CLASSIFY) {
-        let queue = queues.queue_of(ENFORCE);
-        classify_burst(ctx, io, port, packets, state, |io, (flow, buf)| {
-            io.send_on(queue, flow, port, buf);
-        });
+        classify_burst(ctx, io, port, packets, state);
     } else {
         let (_, sender) = state.shaping_and_sender(io);
         write_burst(ctx, behind, port, packets, sender);
@@ -408,21 +398,21 @@ fn resume_deferred<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let (mut resumed, mut left) = (0, inbox.deferred.len());
-    let mut group = None;
+    let mut last = None;
     while let Some(flows) = state.handoff.flows()
         && let Some(DeferredPacket { place, port, buf }) = inbox.deferred.take(flows, &mut left)
     {
-        let own = (flows.shared().of_place(place).0, port);
-        if let Some((position, port)) = group.replace(own)
-            && ((position, port) != own || rx.is_full())
+        let from = QueuePort { position: flows.shared().of_place(place).0, port };
+        if let Some(last) = last.replace(from)
+            && (last != from || rx.is_full())
         {
-            visit(ctx, io, position, port, rx, state);
+            visit(ctx, io, last, rx, state);
         }
         rx.push(buf);
         resumed += 1;
     }
-    if let Some((position, port)) = group {
-        visit(ctx, io, position, port, rx, state);
+    if let Some(last) = last {
+        visit(ctx, io, last, rx, state);
     }
     resumed
 }
@@ -445,12 +435,9 @@ fn take_over<Io: PacketIo>(
         for source in 0..sources {
             while let Some(port) = state.handoff.take(source, rx) {
                 taken += rx.len();
-                let position = state.handoff.taken_position();
-                if state.handoff.flows().is_some_and(|flows| flows.defers_any()) {
-                    let WorkerState { handoff, books, .. } = &mut *state;
-                    inbox.deferred.defer(position, port, rx, handoff, &mut books.tally);
-                }
-                visit(ctx, io, position, port, rx, state);
+                let from = QueuePort { position: state.handoff.taken_position(), port };
+                inbox.deferred.defer(from, rx, &mut state.handoff, &mut state.books.tally);
+                visit(ctx, io, from, rx, state);
                 state.handoff.settle_taken();
             }
         }
