@@ -67,7 +67,7 @@ enum BucketState {
     Busy,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
 pub(crate) struct MeterCell {
@@ -83,7 +83,7 @@ pub(crate) struct MeterCell {
 }
 
 /// Two buckets of one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
 pub(crate) struct MeterLine(pub(crate) [MeterCell; PER_LINE]);
@@ -246,12 +246,6 @@ impl MeterLine {
 }
 
 impl MeterCell {
-    fn copy(&self) -> Self {
-        let Self { due, fraction, passed, limit } = self;
-        let (due, fraction) = (due.copy(), fraction.copy());
-        Self { due, fraction, passed: passed.copy(), limit: limit.copy() }
-    }
-
     /// Marks a charge of the bucket by its present limit as deferred.
     #[inline]
     fn defer(&self) {
@@ -380,8 +374,19 @@ pub(crate) struct ChargedRule {
     pub which: u64,
 }
 
+/// The charge of a packet that is tried.
+#[derive(Debug, Clone, Copy)]
+pub struct TrialCharge {
+    /// The head of the cell with its fast rule, unless SDF filters selected the rule.
+    pub flags: Option<u64>,
+    /// The buckets: bit n is bucket n.
+    pub buckets: u64,
+    /// The packet's octets.
+    pub bytes: u16,
+}
+
 /// A charge of the buckets of one fast rule.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
 pub(crate) struct DeferredCharge {
@@ -454,35 +459,19 @@ impl DeferredCharge {
         }
     }
 
-    /// True if a packet of `bytes` octets would be charged to the buckets `which`, at once or after
-    /// a deferred charge is written: charges copies. `flags`: the head of the cell with its fast
-    /// rule, unless SDF filters selected the rule. For the worker that owns the session only.
+    /// True if a packet would be charged, at once or after a deferred charge is written: charges
+    /// copies. For the worker that owns the session only.
     pub(crate) fn would_charge(
         &self,
         pair: MeterPair<'_>,
-        flags: Option<u64>,
-        which: u64,
+        TrialCharge { flags, buckets, bytes }: TrialCharge,
         now: Nanos,
-        bytes: u16,
     ) -> bool {
-        let (charge, line) =
-            (self.copy(), MeterLine(pair.line().0.each_ref().map(MeterCell::copy)));
-        let rule = ChargedRule { head: flags.unwrap_or_default(), which };
+        let (charge, line) = (self.clone(), pair.line().clone());
+        let rule = ChargedRule { head: flags.unwrap_or_default(), which: buckets };
         flags.is_some_and(|head| {
             charge.try_charge_idle(head, now, bytes) || charge.try_charge_at_once(head, now, bytes)
         }) || charge.try_charge(MeterPair::of(&line), rule, now, bytes)
-    }
-
-    fn copy(&self) -> Self {
-        let Self { head, since, octets, price, depth, passed } = self;
-        Self {
-            head: head.copy(),
-            since: since.copy(),
-            octets: octets.copy(),
-            price: price.copy(),
-            depth: depth.copy(),
-            passed: passed.copy(),
-        }
     }
 
     #[inline(always)]

@@ -43,18 +43,18 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// A counter with the same value.
-    pub(crate) fn copy(&self) -> Self {
-        let copy = Self::default();
-        copy.set(self.load());
-        copy
-    }
-
     /// The value.
     #[inline]
     #[must_use]
     pub fn load(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for Counter {
+    /// A counter with the same value.
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.load()))
     }
 }
 

@@ -51,7 +51,7 @@ mod usage;
 
 pub use adit_types::IpPrefix;
 pub use aggregates::{ALL_SESSIONS, Aggregate, AggregateKey, Aggregates, Leases};
-pub use charging::MeterPair;
+pub use charging::{MeterPair, TrialCharge};
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,

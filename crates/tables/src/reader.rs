@@ -11,7 +11,7 @@ use adit_types::{
 };
 
 use crate::aggregates::{Aggregates, Leases};
-use crate::charging::{MeterPair, PER_LINE};
+use crate::charging::{MeterPair, PER_LINE, TrialCharge};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::excess_counters::WaitCounts;
@@ -537,23 +537,19 @@ impl<'a> TablesView<'a> {
         self.tables.meters.pair(session, direction)
     }
 
-    /// True if a packet of `bytes` octets would be charged to the buckets `which` of a direction of
-    /// a session: all are open at `now`. `flags`: those of its fast rule, if that is the one of the
-    /// cell. Tries it on copies, and changes nothing. For the worker that owns the session only.
+    /// True if a packet would be charged to buckets of a direction of a session: all are open at
+    /// `now`. Tries it on copies, and changes nothing. For the worker that owns the session only.
     #[must_use]
     pub fn would_charge(
         &self,
         session: SessionIndex,
         direction: Direction,
-        flags: Option<u64>,
-        which: u64,
+        charge: TrialCharge,
         now: Nanos,
-        bytes: u16,
     ) -> bool {
         let pair = self.tables.meters.pair(session, direction);
         let cell = self.tables.fast_rules.cell(session, direction);
-        pair.zip(cell)
-            .is_some_and(|(pair, cell)| cell.charge.would_charge(pair, flags, which, now, bytes))
+        pair.zip(cell).is_some_and(|(pair, cell)| cell.charge.would_charge(pair, charge, now))
     }
 
     /// The counters of the packets that wait for the first of the buckets `which` (bit n is bucket

@@ -232,10 +232,9 @@ pub(super) fn depart<'v, B: PacketBuf, H: LeavingHeaders, const HAS_TAGS: bool>(
     let received_len = buf.data_len();
     let tag_len = if HAS_TAGS { tx_link.tag_len() } else { 0 };
     let (cut, keep) = (usize::from(packet.offset), usize::from(packet.len));
-    if B::IS_TRIAL {
-        buf.set_mark(LeaveReason::NoHeadroom as u32);
-    }
-    let frame = buf.replace_front(cut, tag_len + headers.len(), keep)?;
+    let Some(frame) = buf.replace_front(cut, tag_len + headers.len(), keep) else {
+        return leave(buf, LeaveReason::NoHeadroom);
+    };
     let frame_len = frame.len();
     let link = burst.hops.link_header(H::are_over_v6(is_v6));
     let leaving = LeavingPacket { direction, len: packet.len, is_v6 };

@@ -75,9 +75,19 @@ struct BurstOrigin<'l> {
     port: &'l UsualPort,
 }
 
-/// Packet counts of a burst.
+/// A burst that was recognized.
+struct FastBurst<'b, 'v, B> {
+    origin: BurstOrigin<'b>,
+    counts: BurstCounts,
+    packets: &'b mut FastPackets<'v>,
+    /// Their buffers.
+    rx: &'b mut Burst<B>,
+}
+
+/// Packet counts of a burst, before packets of other workers leave it.
 #[derive(Clone, Copy)]
 struct BurstCounts {
+    all: usize,
     /// Usual packets.
     usual: usize,
     /// Packets with [`FastPacket::is_v6`].
@@ -116,15 +126,12 @@ pub(crate) fn forward_usual<Io: Departures>(
     if usual == 0 || unknown != 0 {
         return;
     }
-    let counts = BurstCounts { usual, v6, over_v6 };
-    match (uplink == packets.len(), uplink == 0) {
-        (true, _) => {
-            forward_direction::<Io, FastUplink>(ctx, io, origin, counts, packets, rx, state)
-        }
-        (_, true) => {
-            forward_direction::<Io, FastDownlink>(ctx, io, origin, counts, packets, rx, state);
-        }
-        _ => forward_both(ctx, io, origin, packets, rx, state),
+    let counts = BurstCounts { all: packets.len(), usual, v6, over_v6 };
+    let burst = FastBurst { origin, counts, packets, rx };
+    match uplink {
+        0 => forward_direction::<Io, FastDownlink>(ctx, io, burst, state),
+        _ if uplink == counts.all => forward_direction::<Io, FastUplink>(ctx, io, burst, state),
+        _ => forward_both(ctx, io, burst, state),
     }
 }
 
@@ -158,14 +165,12 @@ fn recognize_burst<'v, B: PacketBuf>(
 fn forward_both<'v, Io: Departures>(
     ctx: &StepContext<'v>,
     io: &mut Io,
-    origin: BurstOrigin<'_>,
-    packets: &FastPackets<'v>,
-    rx: &mut Burst<Io::Buf>,
+    FastBurst { origin, packets, rx, .. }: FastBurst<'_, 'v, Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
     let [mut tunneled, mut plain] = [Burst::new(), Burst::new()];
     let [mut uplink, mut downlink] = [FastPackets::new(), FastPackets::new()];
-    for (buf, packet) in rx.drain(..).zip(packets) {
+    for (buf, packet) in rx.drain(..).zip(&*packets) {
         let (bufs, packets) = match packet.direction {
             Direction::Uplink => (&mut tunneled, &mut uplink),
             Direction::Downlink => (&mut plain, &mut downlink),
@@ -174,13 +179,17 @@ fn forward_both<'v, Io: Departures>(
         packets.push(*packet);
     }
     let counts = |packets: &FastPackets<'_>| BurstCounts {
+        all: packets.len(),
         usual: packets.iter().filter(|packet| packet.is_usual).count(),
         v6: packets.iter().filter(|packet| packet.is_v6).count(),
         over_v6: packets.iter().filter(|packet| packet.is_over_v6()).count(),
     };
-    let (up, down) = (counts(&uplink), counts(&downlink));
-    forward_direction::<Io, FastUplink>(ctx, io, origin, up, &mut uplink, &mut tunneled, state);
-    forward_direction::<Io, FastDownlink>(ctx, io, origin, down, &mut downlink, &mut plain, state);
+    let counts_up = counts(&uplink);
+    let up = FastBurst { origin, counts: counts_up, packets: &mut uplink, rx: &mut tunneled };
+    forward_direction::<Io, FastUplink>(ctx, io, up, state);
+    let counts_down = counts(&downlink);
+    let down = FastBurst { origin, counts: counts_down, packets: &mut downlink, rx: &mut plain };
+    forward_direction::<Io, FastDownlink>(ctx, io, down, state);
     rx.extend(tunneled);
     rx.extend(plain);
 }
@@ -190,21 +199,16 @@ fn forward_both<'v, Io: Departures>(
 fn forward_direction<'v, Io: Departures, D: FastDirection>(
     ctx: &StepContext<'v>,
     io: &mut Io,
-    origin: BurstOrigin<'_>,
-    counts: BurstCounts,
-    packets: &mut FastPackets<'v>,
-    rx: &mut Burst<Io::Buf>,
+    burst: FastBurst<'_, 'v, Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    if counts.usual == 0 {
-        return;
-    }
-    if counts.v6 == 0 {
-        forward_families::<Io, D, OnlyV4>(ctx, io, origin, counts, packets, rx, state);
-    } else if counts.v6 == packets.len() {
-        forward_families::<Io, D, OnlyV6>(ctx, io, origin, counts, packets, rx, state);
-    } else {
-        forward_families::<Io, D, Mixed>(ctx, io, origin, counts, packets, rx, state);
+    match burst.counts {
+        BurstCounts { usual: 0, .. } => {}
+        BurstCounts { v6: 0, .. } => forward_families::<Io, D, OnlyV4>(ctx, io, burst, state),
+        BurstCounts { v6, all, .. } if v6 == all => {
+            forward_families::<Io, D, OnlyV6>(ctx, io, burst, state);
+        }
+        _ => forward_families::<Io, D, Mixed>(ctx, io, burst, state),
     }
 }
 
@@ -214,22 +218,17 @@ fn forward_direction<'v, Io: Departures, D: FastDirection>(
 fn forward_families<'v, Io: Departures, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     io: &mut Io,
-    origin: BurstOrigin<'_>,
-    counts: BurstCounts,
-    packets: &mut FastPackets<'v>,
-    rx: &mut Burst<Io::Buf>,
+    mut burst: FastBurst<'_, 'v, Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    // Before packets of other workers leave the burst.
-    let are_usual = counts.usual == packets.len();
-    let all = packets.len();
-    let to_ues = find_all_sessions::<_, D, F>(ctx, origin.port, &state.handoff, packets);
+    let to_ues = find_all_sessions::<_, _, D, F>(ctx, &state.handoff, &mut burst);
     if !state.handoff.is_alone() {
-        hand_off_foreign(&mut state.handoff, origin.id, packets, rx, &mut state.books.tally);
+        hand_off_foreign(&mut state.handoff, &mut burst, &mut state.books.tally);
     }
-    let prepared = prepare::<_, _, D, F>(ctx, to_ues, all, packets, rx, &state.queues.shaping);
+    let prepared = prepare::<_, _, D, F>(ctx, to_ues, &mut burst, &state.queues.shaping);
+    let FastBurst { counts, packets, rx, .. } = burst;
     let rewrite_all = rewrite_loop::<_, _, D, F>(ctx.interfaces.have_tags(), counts, prepared);
-    let rewritten = rewrite_all(ctx, are_usual, packets, rx, state);
+    let rewritten = rewrite_all(ctx, counts.usual == counts.all, packets, rx, state);
     let direction = prepared.relays.map_or(Some(D::DIRECTION), TunnelDirections::only);
     match rewritten.only_link.zip(direction) {
         Some((link, direction)) => {
@@ -533,14 +532,13 @@ fn assign_ticket<B: PacketBuf>(
 /// Finds the session of each packet. Returns the number of packets in tunnels from other UPFs.
 #[inline(always)]
 // PERF (adit-bench datapath): no call per burst.
-fn find_all_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
+fn find_all_sessions<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
-    port: &UsualPort,
-    handoff: &Handoff<B>,
-    packets: &mut FastPackets<'v>,
+    handoff: &Handoff<Q>,
+    FastBurst { origin, packets, .. }: &mut FastBurst<'_, 'v, B>,
 ) -> usize {
     let view = &ctx.view;
-    match port.domain {
+    match origin.port.domain {
         Some(domain) => {
             let ues = view.ues(domain);
             find_sessions::<_, D, F>(view, |_| ues, handoff, packets)
@@ -554,15 +552,13 @@ fn find_all_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
 }
 
 /// Finds the fast rule of each packet, and prefetches the lines that the rewrite reads. `to_ues`
-/// of `all` packets, before those of other workers left the burst, are in tunnels from other UPFs.
+/// of all packets, before those of other workers left the burst, are in tunnels from other UPFs.
 #[inline(always)]
 // PERF (adit-bench datapath): no call per burst.
 fn prepare<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     to_ues: usize,
-    all: usize,
-    packets: &mut FastPackets<'v>,
-    rx: &Burst<B>,
+    FastBurst { counts, packets, rx, .. }: &mut FastBurst<'_, 'v, B>,
     shaping: &Shaping<Q>,
 ) -> PreparedBurst {
     let view = &ctx.view;
@@ -576,7 +572,7 @@ fn prepare<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
         cells |= select_rules::<_, D, F::Merged>(view, rx, packets);
     }
     let relays = cells.may_relay().then(|| match D::DIRECTION {
-        Direction::Uplink => TunnelDirections::of(to_ues, all),
+        Direction::Uplink => TunnelDirections::of(to_ues, counts.all),
         Direction::Downlink => TunnelDirections::Downlink,
     });
     PreparedBurst { rates, relays }
@@ -648,22 +644,20 @@ const fn note(flag: &mut bool) {
 #[inline(never)]
 fn hand_off_foreign<B: PacketBuf>(
     handoff: &mut Handoff<B>,
-    port: PortId,
-    packets: &mut FastPackets<'_>,
-    rx: &mut Burst<B>,
+    FastBurst { origin, packets, rx, .. }: &mut FastBurst<'_, '_, B>,
     tally: &mut StepTally,
 ) {
     if packets.iter().all(|packet| handoff.owns(packet.session)) {
         return;
     }
-    for (buf, packet) in mem::take(rx).into_iter().zip(mem::take(packets)) {
+    for (buf, packet) in mem::take(*rx).into_iter().zip(mem::take(*packets)) {
         if handoff.owns(packet.session) {
             packets.push(packet);
             rx.push(buf);
         } else {
             tally.receive(buf.data().len());
             tally.receive_on(packet.interface, buf.data().len());
-            handoff.hand_off(packet.session, port, buf, tally);
+            handoff.hand_off(packet.session, origin.id, buf, tally);
         }
     }
 }

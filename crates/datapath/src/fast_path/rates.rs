@@ -3,7 +3,8 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
 use adit_tables::{
-    AggregateKey, CellFlags, FastRuleCellRef, FastRuleSnapshot, MeterPair, TablesView, prefetch,
+    AggregateKey, CellFlags, FastRuleCellRef, FastRuleSnapshot, MeterPair, TablesView, TrialCharge,
+    prefetch,
 };
 use adit_types::Direction;
 
@@ -213,10 +214,10 @@ pub(super) fn try_rates(
         BurstRates::Every => None,
         BurstRates::Buckets | BurstRates::BucketsAndUrrs => Some(rule.flags()),
     };
-    let (session, buckets, bytes) = (packet.session, ticket.buckets(), packet.len);
-    let is_admitted = buckets == 0
+    let charge = TrialCharge { flags, buckets: ticket.buckets(), bytes: packet.len };
+    let is_admitted = charge.buckets == 0
         || packet.ticket.is_none()
-            && ctx.view.would_charge(session, direction, flags, buckets, ctx.now, bytes);
+            && ctx.view.would_charge(packet.session, direction, charge, ctx.now);
     match is_admitted {
         true => Some(()),
         false => queue_if_shaped(ctx, direction, ticket, packet, burst),
@@ -363,10 +364,12 @@ fn pass_aggregates<const IS_TRIAL: bool>(
         };
     }
     let buckets = ticket.buckets();
-    let (session, bytes) = (packet.session, packet.len);
     let charge = || match IS_TRIAL {
         false => charge_buckets(ctx, direction, ticket, packet, burst),
-        true => ctx.view.would_charge(session, direction, None, buckets, ctx.now, bytes),
+        true => {
+            let charge = TrialCharge { flags: None, buckets, bytes: packet.len };
+            ctx.view.would_charge(packet.session, direction, charge, ctx.now)
+        }
     };
     if buckets != 0 && !charge() {
         return queue_if_shaped(ctx, direction, ticket, packet, burst);

@@ -3,9 +3,7 @@
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::compile::FilterKey;
 use adit_rules::{FlowKey, UsualFlow};
-use adit_tables::{
-    CellFlags, FastRuleCellRef, FastRuleFilter, FastRuleSelector, SelectedFastRule, TablesView,
-};
+use adit_tables::{CellFlags, FastRuleCellRef, FastRuleFilter, TablesView};
 use adit_types::Direction;
 use adit_wire::{UsualFiveTuple, UsualTuple, usual_five_tuple, usual_tuple};
 
@@ -86,7 +84,8 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
             let selector = packet.cell.and_then(|cell| view.fast_rule_selector(cell));
             let Some(selector) = selector else { return true };
             rules |= selector.flags();
-            packet.selected = find::<_, D>(&selector, packet, buf, is_v6);
+            let key = flow_key(packet, buf, D::DIRECTION, is_v6);
+            packet.selected = key.and_then(|key| selector.find(&key));
             packet.selected.inspect(|selected| selected.prefetch());
             true
         });
@@ -190,18 +189,18 @@ fn filter_key<B: PacketBuf, D: FastDirection>(
     Some(FilterKey { is_v6, remote, protocol, ports })
 }
 
-/// The fast rule of one packet by a matcher. Fragments take the stages, which have the ports of the
-/// first fragment.
+/// The fields of one packet that a matcher compares. `None` for fragments, which take the stages:
+/// these have the ports of the first fragment.
 #[inline(always)]
 // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
-fn find<'v, B: PacketBuf, D: FastDirection>(
-    selector: &FastRuleSelector<'v>,
-    packet: &FastPacket<'v>,
+pub(super) fn flow_key<B: PacketBuf>(
+    packet: &FastPacket<'_>,
     buf: &B,
+    direction: Direction,
     is_v6: bool,
-) -> Option<SelectedFastRule<'v>> {
+) -> Option<FlowKey> {
     let UsualTuple { src, dst, src_port, dst_port, protocol, tos } =
         usual_tuple(user_packet(packet, buf)?, is_v6)?;
     let flow = UsualFlow { src, dst, src_port, dst_port, protocol, tos };
-    selector.find(&FlowKey::of_usual(D::DIRECTION, is_v6, &flow))
+    Some(FlowKey::of_usual(direction, is_v6, &flow))
 }

@@ -5,20 +5,21 @@
 use core::ops::Range;
 
 use adit_pktio::{Burst, PacketBuf};
-use adit_rules::{
-    FastPathAnswer, FastPathFrame, FlowKey, LeaveReason, NoFastRule, PublishedRules, UsualFlow,
-};
+use adit_rules::{FastPathAnswer, FastPathFrame, LeaveReason, NoFastRule, PublishedRules};
 use adit_types::{Direction, PortId, SessionIndex};
-use adit_wire::{UsualTuple, usual_dst, usual_five_tuple, usual_tuple};
+use adit_wire::{usual_dst, usual_five_tuple};
 
 use super::direction::{FastDirection, FastDownlink, FastUplink};
 use super::family::{FamilyMix, OnlyV4, OnlyV6};
 use super::packet::FastPacket;
+use super::select::flow_key;
 use super::trial_packet::TrialPacket;
 use super::unusual::why_unusual;
-use super::{BurstCounts, FastPackets, find_all_sessions, prepare, recognize_burst, rewrite_loop};
+use super::{
+    BurstCounts, BurstOrigin, FastBurst, FastPackets, find_all_sessions, prepare, recognize_burst,
+    rewrite_loop,
+};
 use crate::context::StepContext;
-use crate::interfaces::UsualPort;
 use crate::worker_state::WorkerState;
 
 /// The result of a trial.
@@ -59,14 +60,16 @@ pub(crate) fn try_fast_path<B: PacketBuf>(
     if usual == 0 {
         return FastPathTrial::leaves(why_unusual(ctx, port, &usual_port.links, buf));
     }
-    let counts = BurstCounts { usual, v6, over_v6 };
+    let counts = BurstCounts { all: 1, usual, v6, over_v6 };
+    let origin = BurstOrigin { id: port, port: usual_port };
+    let burst = FastBurst { origin, counts, packets, rx: &mut rx };
     let try_it = match (uplink, v6) {
         (0, 0) => try_direction::<B, FastDownlink, OnlyV4>,
         (0, _) => try_direction::<B, FastDownlink, OnlyV6>,
         (_, 0) => try_direction::<B, FastUplink, OnlyV4>,
         (..) => try_direction::<B, FastUplink, OnlyV6>,
     };
-    let answer = try_it(ctx, usual_port, counts, packets, &mut rx, state);
+    let answer = try_it(ctx, burst, state);
     FastPathTrial { answer, frame: rx.first().map(TrialPacket::place).unwrap_or_default() }
 }
 
@@ -74,21 +77,19 @@ pub(crate) fn try_fast_path<B: PacketBuf>(
 #[inline(never)]
 fn try_direction<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
-    port: &UsualPort,
-    counts: BurstCounts,
-    packets: &mut FastPackets<'v>,
-    rx: &mut Burst<TrialPacket<'_>>,
+    mut burst: FastBurst<'_, 'v, TrialPacket<'_>>,
     state: &mut WorkerState<B>,
 ) -> FastPathAnswer {
-    let to_ues = find_all_sessions::<_, D, F>(ctx, port, &state.handoff, packets);
-    let session = packets.first().map_or(SessionIndex::NONE, |packet| packet.session);
+    let to_ues = find_all_sessions::<_, _, D, F>(ctx, &state.handoff, &mut burst);
+    let session = burst.packets.first().map_or(SessionIndex::NONE, |packet| packet.session);
     if !session.is_some() {
         return FastPathAnswer::Leaves(LeaveReason::NoSession);
     }
     if !state.handoff.is_alone() && !state.handoff.owns(session) {
         return FastPathAnswer::Leaves(LeaveReason::OtherWorker);
     }
-    let prepared = prepare::<_, _, D, F>(ctx, to_ues, 1, packets, rx, &state.queues.shaping);
+    let prepared = prepare::<_, _, D, F>(ctx, to_ues, &mut burst, &state.queues.shaping);
+    let FastBurst { counts, packets, rx, .. } = burst;
     let rewrite_all = rewrite_loop::<_, _, D, F>(ctx.interfaces.have_tags(), counts, prepared);
     rewrite_all(ctx, true, packets, rx, state);
     #[cfg(test)]
@@ -143,14 +144,11 @@ fn why_unruled(
     };
     let is_filter = ctx.view.any_fast_rule_filter(cell).is_some();
     let has_no_ports = || usual_five_tuple(copy.data(), offset, len, is_v6).is_none();
-    let user_packet = copy.data().get(usize::from(offset)..).unwrap_or_default();
-    let tuple = usual_tuple(user_packet.get(..usize::from(len)).unwrap_or_default(), is_v6);
-    let Some(tuple) = tuple.filter(|_| !(is_filter && has_no_ports())) else {
+    let key = flow_key(packet, copy, direction, is_v6);
+    let Some(key) = key.filter(|_| !(is_filter && has_no_ports())) else {
         return FastPathAnswer::Leaves(LeaveReason::Fragment);
     };
-    let UsualTuple { src, dst, src_port, dst_port, protocol, tos } = tuple;
-    let flow = UsualFlow { src, dst, src_port, dst_port, protocol, tos };
-    match matcher.view().first(&FlowKey::of_usual(direction, is_v6, &flow)) {
+    match matcher.view().first(&key) {
         None => FastPathAnswer::Leaves(LeaveReason::NoFilterMatches),
         Some(found) if found.needs_check => FastPathAnswer::Leaves(LeaveReason::FilterUndecided),
         Some(found) => match rules.unruled_pdr(direction, found.pdr) {
