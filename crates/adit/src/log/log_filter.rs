@@ -3,21 +3,25 @@
 use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::{Registry, reload};
 
 use crate::log::audit;
 
-/// The filter of the log unless `RUST_LOG` sets another.
+/// The variable that sets the filter of the log.
+const VARIABLE: &str = "RUST_LOG";
+
+/// The filter of the log unless the variable sets another.
 const DEFAULT: &str = "info";
 
 /// The filter in use.
-static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// The filter that a log begins with: `wanted`, or that of the environment.
 ///
 /// # Errors
 /// `wanted` is no filter.
-pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<EnvFilter, Registry>, String> {
+pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<Targets, Registry>, String> {
     let filter = wanted.map_or_else(|| Ok(of_environment()), parse)?;
     let (filter, handle) = reload::Layer::new(filter);
     // A process logs once.
@@ -26,8 +30,8 @@ pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<EnvFilter, Reg
 }
 
 /// The filter of the environment, or the default one.
-fn of_environment() -> EnvFilter {
-    let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+fn of_environment() -> Targets {
+    let wanted = std::env::var(VARIABLE).ok();
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
     let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
     filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default()
@@ -56,7 +60,7 @@ pub(crate) fn set(wanted: &str) -> Result<(), String> {
     use_filter(parse(wanted)?)
 }
 
-fn use_filter(filter: EnvFilter) -> Result<(), String> {
+fn use_filter(filter: Targets) -> Result<(), String> {
     let handle = FILTER.get().ok_or("the log has not begun")?;
     handle.reload(filter).map_err(|error| error.to_string())
 }
@@ -69,7 +73,7 @@ pub(crate) fn current() -> Option<String> {
 }
 
 /// A filter that lets audit lines through, whatever `wanted` says of them.
-fn parse(wanted: &str) -> Result<EnvFilter, String> {
+fn parse(wanted: &str) -> Result<Targets, String> {
     // The parser takes an empty word for a level.
     let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
     let words = wanted.split(',').map(str::trim);
@@ -87,9 +91,11 @@ fn parse(wanted: &str) -> Result<EnvFilter, String> {
     with_audit(wanted)
 }
 
-fn with_audit(wanted: &str) -> Result<EnvFilter, String> {
-    let wanted = format!("{wanted},{}=info", audit::TARGET);
-    EnvFilter::try_new(wanted).map_err(|error| error.to_string())
+fn with_audit(wanted: &str) -> Result<Targets, String> {
+    // The parser takes an empty word for the name of every room.
+    let words = wanted.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let wanted = words.map(|word| format!("{word},")).collect::<String>();
+    format!("{wanted}{}=info", audit::TARGET).parse::<Targets>().map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
