@@ -156,7 +156,7 @@ fn profile_that_is_withdrawn_silences_the_client_until_it_is_back() {
     let mut bench = bench(&[FIRST], false);
     bench.register();
     let profile = bench.announced.profile.take();
-    bench.now = bench.now + Nanos::from_secs(100);
+    bench.now += Nanos::from_secs(100);
     assert!(bench.machine.poll(bench.now, &bench.announced).is_none());
     assert_eq!(bench.machine.next_time(&bench.announced), Nanos::NEVER);
     assert_eq!(bench.state().phase, NrfPhase::Waiting);
