@@ -18,7 +18,7 @@ use crate::tally::StepTally;
 /// that has not decided after a minute has forgotten the session.
 const WAIT_MAX: Nanos = Nanos::from_secs(60);
 
-/// The same notice is not repeated within this time, so that a busy session does not fill the ring
+/// A notice is not repeated within this time, so that a busy session does not fill the ring
 /// of events. After it the notice is repeated: the event may have been lost, or the control plane
 /// did not take the report.
 const NOTICE_INTERVAL: Nanos = Nanos::from_secs(1);

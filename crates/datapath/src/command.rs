@@ -34,7 +34,7 @@ pub(crate) fn run_commands<Io: Departures>(
     run_commands_up_to(ctx, io, state, COMMANDS_MAX, |command| is_due(ctx, command))
 }
 
-/// The same before a packet of `session` leaves by its rules of `generation`: the packet must not
+/// Runs commands before a packet of `session` leaves by its rules of `generation`: it must not
 /// overtake the End Marker of the path that these rules left, even if the rules were published in
 /// the middle of a step. Commands after that End Marker wait for the next step: packets in hand may
 /// follow rules that are older than their changes.
@@ -60,10 +60,10 @@ pub(crate) fn run_commands_before<Io: Departures>(
     }
 }
 
-/// The same with an event scheduler. Every worker gets the commands for all sessions. The one that
-/// has the flow of the session carries out a command, before it processes a packet by the change
-/// that the command waits for; the others drop it once that is done. The worker in charge of a
-/// session requests the flow, in case no packet comes.
+/// Runs commands beside an event scheduler. Every worker gets the commands for all sessions. The
+/// one that has the flow of the session carries out a command, before it processes a packet by the
+/// change that the command waits for; the others drop it once that is done. The worker in charge of
+/// a session requests the flow, in case no packet comes.
 fn run_commands_of_flows<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,

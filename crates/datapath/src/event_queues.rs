@@ -120,7 +120,7 @@ impl EventQueues {
         }
     }
 
-    /// The same with an Rx queue, if `schedule` says how it is scheduled: workers look up the flows
+    /// Adds an Rx queue, if `schedule` says how it is scheduled: workers look up the flows
     /// of packets, instead of Rx/Tx threads.
     #[must_use]
     pub fn with_rx(mut self, schedule: Option<ScheduleType>) -> Self {
@@ -133,7 +133,7 @@ impl EventQueues {
         self.with_tx(rx_tx)
     }
 
-    /// The same with a Tx queue for each of `rx_tx` Rx/Tx threads, at least one.
+    /// Has a Tx queue for each of `rx_tx` Rx/Tx threads, at least one.
     #[must_use]
     pub fn with_tx(self, rx_tx: usize) -> Self {
         let rx_tx = rx_tx.max(1);
@@ -142,7 +142,7 @@ impl EventQueues {
         Self { rx_tx, tx, ..self }
     }
 
-    /// The same with a timer queue for each of `workers` workers; zero: workers search for due
+    /// Has a timer queue for each of `workers` workers; zero: workers search for due
     /// packets in each step.
     #[must_use]
     pub fn with_timers(self, workers: usize) -> Self {

@@ -231,8 +231,8 @@ impl SharedFlows {
         }
     }
 
-    /// The same for `pkts` packets that had the flow `rx_flow` in the Rx queue. They may have any
-    /// flows now, so any worker may have got them.
+    /// Counts `pkts` packets that had the flow `rx_flow` in the Rx queue. They may have any flows
+    /// now, so any worker may have got them.
     pub(crate) fn count_received(&self, rx_flow: u32, pkts: u32) {
         if let Some(SharedFlow { given_out, .. }) = self.get(self.place(1, rx_flow)) {
             given_out.fetch_add(pkts, Ordering::Release);
@@ -483,7 +483,7 @@ impl Flows {
         }
     }
 
-    /// The same for any flows.
+    /// Clears the fences of all flows.
     #[cold]
     pub(crate) fn unfence_all(&mut self) {
         for flow in &self.held {

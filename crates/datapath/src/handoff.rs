@@ -243,8 +243,8 @@ impl<B> Handoff<B> {
         Some(self.sweeps.ask())
     }
 
-    /// The same, counting packets to threads on other nodes. `nodes`: those of the threads, as far
-    /// as they are known.
+    /// Counts packets to threads on other NUMA nodes. `nodes`: those of the threads, as far as they
+    /// are known.
     #[must_use]
     pub fn with_nodes(mut self, nodes: &[Option<u32>]) -> Self {
         let node_of = |thread: usize| nodes.get(thread).copied().flatten();

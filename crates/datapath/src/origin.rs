@@ -10,13 +10,13 @@ use crate::tally::StepTally;
 pub(crate) enum Origin {
     /// A user packet that was received.
     Received(Direction),
-    /// The same, within the guaranteed bit rate of its flow.
+    /// A received user packet within the guaranteed bit rate of its flow.
     Guaranteed(Direction),
     /// A copy of a user packet, by Duplicating Parameters of its FAR.
     Copy,
     /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U signaling.
     Own,
-    /// The same, an End Marker: it waits behind users' packets.
+    /// An End Marker of Adit: it waits behind users' packets.
     EndMarker,
     /// A user packet on its way to a later stage, which counts it.
     HandedOn,

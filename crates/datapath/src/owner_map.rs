@@ -20,7 +20,7 @@
 //!
 //! Threads: the word of a group has all that a thread reads, so a thread may see the words of some
 //! groups earlier than others. A parcel is with one thread at a time: the control thread publishes
-//! a stage after it put parcels on a desk, and takes them after the worker has ended the stage.
+//! a stage after it put parcels on a mailbox, and takes them after the worker has ended the stage.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -156,7 +156,7 @@ pub(crate) struct OwnerMap<B> {
     /// Groups that their new owners have, with the packets that waited.
     taken: AtomicU64,
     /// Parcels of each worker.
-    desks: Box<[Mutex<Vec<WaitingParcel<B>>>]>,
+    mailboxes: Box<[Mutex<Vec<WaitingParcel<B>>>]>,
 }
 
 impl<B> core::fmt::Debug for OwnerMap<B> {
@@ -172,16 +172,16 @@ impl<B> OwnerMap<B> {
             groups: owners.map(|owner| AtomicU32::new(GroupWord::owned(owner).pack())),
             released: AtomicU64::new(0),
             taken: AtomicU64::new(0),
-            desks: (0..WORKERS_MAX).map(|_| Mutex::new(Vec::new())).collect(),
+            mailboxes: (0..WORKERS_MAX).map(|_| Mutex::new(Vec::new())).collect(),
         })
     }
 
     /// The parcels of a worker. Never waits: `None` if another thread has them, which the stages
     /// exclude.
-    fn desk(&self, worker: WorkerId) -> Option<MutexGuard<'_, Vec<WaitingParcel<B>>>> {
-        match self.desks.get(usize::from(worker.0))?.try_lock() {
-            Ok(desk) => Some(desk),
-            Err(TryLockError::Poisoned(desk)) => Some(desk.into_inner()),
+    fn mailbox(&self, worker: WorkerId) -> Option<MutexGuard<'_, Vec<WaitingParcel<B>>>> {
+        match self.mailboxes.get(usize::from(worker.0))?.try_lock() {
+            Ok(mailbox) => Some(mailbox),
+            Err(TryLockError::Poisoned(mailbox)) => Some(mailbox.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
@@ -313,9 +313,9 @@ impl<B> KnownOwners<B> {
         &self,
         mut fill: impl FnMut(&mut WaitingParcel<B>, &dyn Fn(SessionIndex) -> bool),
     ) -> Option<usize> {
-        let mut desk = self.map.desk(self.id)?;
+        let mut mailbox = self.map.mailbox(self.id)?;
         let mut pkts = 0;
-        for parcel in desk.iter_mut().filter(|parcel| parcel.to != self.id) {
+        for parcel in mailbox.iter_mut().filter(|parcel| parcel.to != self.id) {
             let groups = self.groups_for(parcel.to);
             fill(parcel, &|session| groups.has(session));
             pkts += parcel.pkts();
@@ -348,8 +348,8 @@ impl<B> KnownOwners<B> {
 
     /// Empties the parcels for this worker. False if that has to wait for the next step.
     pub(crate) fn empty_parcels(&mut self, mut empty: impl FnMut(&mut WaitingParcel<B>)) -> bool {
-        let Some(mut desk) = self.map.desk(self.id) else { return false };
-        desk.iter_mut().filter(|parcel| parcel.to == self.id).for_each(&mut empty);
+        let Some(mut mailbox) = self.map.mailbox(self.id) else { return false };
+        mailbox.iter_mut().filter(|parcel| parcel.to == self.id).for_each(&mut empty);
         let taken = core::mem::take(&mut self.arrived);
         self.map.taken.fetch_or(taken.0, Ordering::Release);
         true
@@ -438,8 +438,8 @@ impl<B> OwnerChanges<B> {
         pairs.sort_unstable();
         pairs.dedup();
         for (from, to) in pairs {
-            if let Some(mut desk) = self.map.desk(from) {
-                desk.push(WaitingParcel {
+            if let Some(mut mailbox) = self.map.mailbox(from) {
+                mailbox.push(WaitingParcel {
                     to,
                     buffered: Vec::with_capacity(room.buffered_pkts),
                     // Queues take one burst more than their capacity.
@@ -483,9 +483,9 @@ impl<B> OwnerChanges<B> {
                 self.owners = next;
                 self.pending = None;
                 for worker in (0..WORKERS_MAX).filter_map(|at| u8::try_from(at).ok()) {
-                    if let Some(mut desk) = self.map.desk(WorkerId(worker)) {
-                        debug_assert!(desk.iter().all(|parcel| parcel.pkts() == 0));
-                        desk.clear();
+                    if let Some(mut mailbox) = self.map.mailbox(WorkerId(worker)) {
+                        debug_assert!(mailbox.iter().all(|parcel| parcel.pkts() == 0));
+                        mailbox.clear();
                     }
                 }
                 return false;
@@ -500,14 +500,14 @@ impl<B> OwnerChanges<B> {
     /// hand.
     fn deliver_parcels(&self) -> bool {
         for from in (0..self.workers).filter_map(|worker| u8::try_from(worker).ok()).map(WorkerId) {
-            let Some(mut desk) = self.map.desk(from) else { return false };
-            let others: Vec<_> = desk.extract_if(.., |parcel| parcel.to != from).collect();
-            drop(desk);
+            let Some(mut mailbox) = self.map.mailbox(from) else { return false };
+            let others: Vec<_> = mailbox.extract_if(.., |parcel| parcel.to != from).collect();
+            drop(mailbox);
             for parcel in others.into_iter().filter(|parcel| !parcel.is_empty()) {
                 // Its owner comes back to it when the next stage is published.
-                match self.map.desk(parcel.to) {
-                    Some(mut desk) => desk.push(parcel),
-                    None => debug_assert!(false, "a desk is in hand between two stages"),
+                match self.map.mailbox(parcel.to) {
+                    Some(mut mailbox) => mailbox.push(parcel),
+                    None => debug_assert!(false, "a mailbox is in hand between two stages"),
                 }
             }
         }

@@ -77,7 +77,7 @@ impl<B: PacketBuf> TunnelFragment<B> {
         self.buf.data().get(at..at + usize::from(self.place.data_len)).unwrap_or_default()
     }
 
-    /// The same data at the same position: a duplicate of the network.
+    /// True for the data of `other` at its position: the network duplicated a fragment.
     fn is_copy_of(&self, other: &Self) -> bool {
         self.place == other.place && self.data() == other.data()
     }
@@ -93,10 +93,10 @@ struct PartialDatagram<B> {
     since: Nanos,
     /// Length of its data, once the last fragment is known. Unit: octets.
     total_len: Option<usize>,
-    /// Octets of data that are there.
+    /// Data of the fragments. Unit: octets.
     len: usize,
     fragments: ArrayVec<TunnelFragment<B>, REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX>,
-    /// It was discarded, and further fragments are, too.
+    /// Why it was discarded; its further fragments are discarded as well.
     discarded: Option<DropReason>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct WorkerState<B> {
     pub limits: MessageLimits,
     /// How bursts are taken in the present step.
     pub path: BurstPath,
-    /// The same of a step without commands that wait: [`BurstPath::Usual`], or
+    /// How bursts are taken in a step without waiting commands: [`BurstPath::Usual`], or
     /// [`BurstPath::Tapped`].
     pub path_without_commands: BurstPath,
     /// The last burst seemed to hold both address families: a hint which recognition loop to use
@@ -46,7 +46,7 @@ pub(crate) struct WorkerState<B> {
 pub(crate) enum BurstPath {
     /// The fast path; the packets that it leaves take the stages.
     Usual,
-    /// The same, but packets that taps select take the stages alone.
+    /// As [`Self::Usual`], but packets that taps select take the stages alone.
     Tapped,
     /// Every packet takes the stages, also with taps. A command was pending when the step began to
     /// receive, and only the stages can place, for example, an End Marker between two packets. A

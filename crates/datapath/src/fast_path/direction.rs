@@ -23,7 +23,7 @@ pub(super) trait FastDirection: FastRewrite {
     const DIRECTION: Direction;
 
     /// The session of a packet. `ues`: those of the routing domain that it came from. Uplink:
-    /// `NONE`, too, if [`find_other_tunnels`] has to find it.
+    /// also `NONE` if [`find_other_tunnels`] has to find it.
     fn session(
         view: &TablesView<'_>,
         ues: &UeTable,

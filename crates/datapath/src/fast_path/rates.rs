@@ -23,7 +23,7 @@ pub(super) enum BurstRates {
     None,
     /// Buckets of the session. Each fast rule is that of its cell; no packet waits.
     Buckets,
-    /// The same, and packets may count elsewhere than in their cells.
+    /// Buckets of the session, and packets may count elsewhere than in their cells.
     BucketsAndUrrs,
     /// Buckets and aggregates. SDF filters may have selected the fast rule; packets may wait.
     Every,

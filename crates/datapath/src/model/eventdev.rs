@@ -225,7 +225,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
     }
 
     /// Ends the worker like [`Worker::drain`]; events that the scheduler did not take yet are
-    /// dropped, too. Call it again while a central scheduler still gives out events.
+    /// also dropped. Call it again while a central scheduler still gives out events.
     pub fn drain(&mut self, io: &mut Io) {
         let state = self.worker.parts().state;
         state.books.tally.set_taken_over(true);

@@ -105,7 +105,7 @@ impl<Io: PacketIo> Receiver<Io> {
         }
     }
 
-    /// The same with another hash for [`Spread::Rss`] than that of [`ToeplitzKey::SYMMETRIC`] in
+    /// Uses another hash for [`Spread::Rss`] than that of [`ToeplitzKey::SYMMETRIC`] in
     /// the fastest form.
     #[must_use]
     pub fn with_hash(self, hash: Toeplitz) -> Self {

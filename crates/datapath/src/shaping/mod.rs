@@ -48,7 +48,7 @@ impl FrameMark {
     /// It does not leave, but arrives at its target for another UE.
     const SWITCHED: Self = Self(1 << 7);
 
-    /// The same of a frame that taps selected.
+    /// The mark of a frame that taps selected.
     const fn with(self, taps: TapSet) -> Self {
         Self(self.0 | taps.bits())
     }
@@ -77,7 +77,7 @@ impl<B: PacketBuf> ReadyFrame<B> {
         Self { mark: FrameMark::SWITCHED, ..Self::new(buf, target) }
     }
 
-    /// The same frame, which taps selected.
+    /// The frame as selected by taps.
     pub(crate) fn selected_by(self, taps: TapSet) -> Self {
         Self { mark: self.mark.with(taps), ..self }
     }

@@ -99,7 +99,7 @@ struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// Replaces the octets at `at`; the checksum at `header` covers them, too.
+    /// Replaces the octets at `at`; the checksum at `header` covers them.
     fn words(&mut self, at: usize, octets: &[u8], header: Option<usize>) {
         for (at, new) in (at..).step_by(2).zip(octets.as_chunks::<2>().0) {
             let new = u16::from_be_bytes(*new);

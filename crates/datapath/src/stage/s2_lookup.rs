@@ -32,8 +32,8 @@ pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstL
     lane.sessions.extend(found.iter().copied());
 }
 
-/// The same for packets of several routing domains: packets that follow each other and arrived in
-/// the same one are looked up together.
+/// Looks up the sessions of packets of several routing domains: those that follow each other and
+/// arrived in one domain together.
 fn lookup_by_domain<B, S: LaneKind>(
     view: &TablesView<'_>,
     lane: &BurstLane<'_, B, S>,

@@ -65,7 +65,7 @@ enum FlowEnd {
     CreditUsed,
     /// It waits for a time of its own and leaves the ring.
     Leaves(Nanos),
-    /// The ring's turn ends, too.
+    /// The ring's turn also ends.
     Ring(RingEnd),
 }
 
