@@ -38,7 +38,7 @@ XTASK := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
 
 # Rooms that need no library, no root and no foreign program.
 CHECKED := types baseline wire pfcp rules pktio session tables store machine n4 datapath transport shared-store \
-	operate testkit
+	operate testkit nrf
 CHECKED := $(CHECKED:%=--package adit-%) --package xtask
 
 check:
