@@ -96,8 +96,8 @@ put 644 /usr/share/adit/prometheus deploy/prometheus/*
 # As in the source tree: the documents refer to each other.
 put 644 /usr/share/doc/adit README.md CHANGELOG.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md
 put 644 /usr/share/doc/adit/docs docs/*.md docs/*.webp
-for folder in benchmarks decisions internals spec; do
-    put 644 "/usr/share/doc/adit/docs/$folder" "docs/$folder"/*.md
+for part in benchmarks decisions internals spec; do
+    put 644 "/usr/share/doc/adit/docs/$part" "docs/$part"/*.md
 done
 put 644 /usr/share/doc/adit/examples adit.example.toml
 put 644 /usr/share/adit docs/adit.schema.json
