@@ -390,6 +390,10 @@ impl KernelPeers {
             let inner = &octets[GTPU..len];
             let total = usize::from(u16::from_be_bytes([inner[2], inner[3]]));
             assert_eq!((inner[0], inner.len()), (0x45, total));
+            // A host whose server is not there yet answers by ICMP.
+            if inner[9] != 17 {
+                continue;
+            }
             let fragment = u16::from_be_bytes([inner[6], inner[7]]);
             assert_eq!(datagram.len(), usize::from(fragment & 0x1fff) * 8);
             datagram.extend(&inner[20..]);
