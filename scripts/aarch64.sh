@@ -79,8 +79,8 @@ export SHLIBDEPS="--admindir=$root/var/lib/dpkg -l$libraries -l$root/lib/aarch64
 [ "$command" = test ] || exec "$@"
 
 cargo check --quiet --workspace --all-targets --target $target
-# A short build: the programs are not measured.
-CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_INCREMENTAL=0 cargo build --quiet --target $target --package adit --package adit-lab
+# A short build: the programs are neither measured nor debugged.
+CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo build --quiet --target $target --package adit --package adit-lab
 for program in adit adit-lab; do
     $ADIT_RUNNER "$build/$target/debug/$program" --version
 done
