@@ -134,9 +134,7 @@ impl Daemon {
     /// Runs `adit` with `arguments` and the admin socket of the daemon.
     #[must_use]
     pub fn run(&self, arguments: &[&str]) -> Output {
-        let socket = self.dir.path().join("admin.sock");
-        let mut command = Command::new(&self.adit);
-        run(command.args(arguments).arg("--socket").arg(socket), SHOW_LIMIT)
+        run(&mut at_socket(&self.adit, self.dir.path(), arguments), SHOW_LIMIT)
     }
 
     /// Waits until it answers.
@@ -291,6 +289,21 @@ pub fn cores() -> Vec<usize> {
         first.parse().unwrap()..=last.parse().unwrap()
     });
     ranges.flatten().collect()
+}
+
+/// A command of `adit` for the daemon whose sockets are in `dir`, in the caller's namespace.
+///
+/// # Panics
+/// When `adit` was not built.
+#[must_use]
+pub fn adit(dir: &Path, arguments: &[&str]) -> Command {
+    at_socket(&binary("adit").unwrap(), dir, arguments)
+}
+
+fn at_socket(adit: &Path, dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(adit);
+    command.args(arguments).arg("--socket").arg(dir.join("admin.sock"));
+    command
 }
 
 /// All sections of the configuration but ports and interfaces, with workers on `cores`.

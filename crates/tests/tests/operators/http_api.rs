@@ -19,8 +19,8 @@ use crate::client::{self, HttpAnswer, connect, request, send};
 use crate::smf::{self, SessionScript, decode, establish_with, heartbeat};
 use adit_pfcp::Message;
 use adit_pfcp::ie::{ApnDnn, SNssai};
-use adit_tests::daemon::{self, Daemon, N4};
-use adit_tests::process::{ChildProcess, TestNamespace, binary, is_root, run, skip};
+use adit_tests::daemon::{self, Daemon, N4, adit};
+use adit_tests::process::{ChildProcess, TestNamespace, is_root, run, skip};
 use adit_types::Seid;
 use serde_json::{Value, json};
 
@@ -122,10 +122,7 @@ fn get(path: &str, token: &str) -> HttpAnswer {
 
 /// The output of `adit show` in the namespace.
 fn show(dir: &Path, arguments: &[&str]) -> Value {
-    let adit = binary("adit").unwrap();
-    let mut command = Command::new(adit);
-    command.arg("show").args(arguments).arg("--json").arg("--socket").arg(dir.join("admin.sock"));
-    let output = run(&mut command, LIMIT);
+    let output = run(&mut adit(dir, &[&["show", "--json"], arguments].concat()), LIMIT);
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, binary, is_root, run};
+use adit_tests::process::{ChildProcess, is_root, run};
 use serde_json::{Value, json};
 
 use crate::strict_nrf::{NrfOptions, StrictNrf};
@@ -23,9 +23,7 @@ const DEAD_NRF: &str = "127.0.0.6:7777";
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn adit(dir: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new(binary("adit").unwrap());
-    command.args(arguments).arg("--socket").arg(dir.join("admin.sock"));
-    let output = run(&mut command, LIMIT);
+    let output = run(&mut daemon::adit(dir, arguments), LIMIT);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

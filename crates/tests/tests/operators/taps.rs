@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, binary, is_root, run, skip};
+use adit_tests::process::{ChildProcess, is_root, run, skip};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,9 +47,7 @@ fn lines(output: &Output) -> Vec<Value> {
 
 /// A command for the daemon's socket.
 fn tap(daemon: &Daemon, arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary("adit").unwrap());
-    command.args(arguments).arg("--socket").arg(daemon.dir().join("admin.sock"));
-    command
+    daemon::adit(daemon.dir(), arguments)
 }
 
 #[test]

@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command};
+use std::process::Child;
 
-use adit_tests::daemon::Daemon;
-use adit_tests::process::binary;
+use adit_tests::daemon::{Daemon, adit};
 
 use crate::terminal::{pseudo_terminal, screen, wait_until};
 
@@ -44,8 +43,7 @@ fn signal_and_key_end_top_and_the_terminal_is_as_before() {
         let (near, far) = pseudo_terminal();
         let before = modes(&far);
         let seen = screen(&near);
-        let mut command = Command::new(binary("adit").unwrap());
-        command.arg("top").arg("--socket").arg(daemon.dir().join("admin.sock"));
+        let mut command = adit(daemon.dir(), &["top"]);
         command.stdin(far.try_clone().unwrap()).stdout(far.try_clone().unwrap());
         let mut top =
             Top(command.stderr(far.try_clone().unwrap()).env("TERM", "xterm").spawn().unwrap());

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use crate::associated_smf::TestSmf;
@@ -15,8 +15,8 @@ use adit_pfcp::ie::{
     ActivatePredefinedRules, FTeid, NetworkInstance, UeIpAddress, UeIpAddressPoolIdentity,
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
-use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, binary, is_root, run};
+use adit_tests::daemon::{self, Daemon, adit};
+use adit_tests::process::{ChildProcess, is_root, run};
 use adit_types::Teid;
 use serde_json::Value;
 
@@ -172,7 +172,7 @@ fn inside(dir: &Path) {
 
 /// Neither a key that needs a restart nor a mistake changes anything, and both say what to do.
 fn refused_files_change_nothing(dir: &Path) {
-    let shown = || run(adit(dir, "show").args(["routes", "--json"]), LIMIT).stdout;
+    let shown = || run(&mut adit(dir, &["show", "routes", "--json"]), LIMIT).stdout;
     let before = shown();
     // The route, which could change, does not either.
     let config = configuration(dir, RELOADS + 1) + ADDED;
@@ -204,7 +204,7 @@ fn refused_files_change_nothing(dir: &Path) {
     }
     assert_eq!(shown(), before);
     fs::remove_file(dir.join("adit.toml")).unwrap();
-    let output = run(&mut adit(dir, "reload"), LIMIT);
+    let output = run(&mut adit(dir, &["reload"]), LIMIT);
     assert!(said(&output).contains("cannot read"), "{}", said(&output));
     let config = configuration(dir, RELOADS) + ADDED;
     let output = reload_with(dir, &config, &[]);
@@ -269,15 +269,9 @@ fn signal_does_the_same(daemon: &Daemon) {
     }
 }
 
-fn adit(dir: &Path, command: &str) -> Command {
-    let mut adit = Command::new(binary("adit").unwrap());
-    adit.arg(command).arg("--socket").arg(dir.join("admin.sock"));
-    adit
-}
-
 fn reload_with(dir: &Path, config: &str, arguments: &[&str]) -> Output {
     fs::write(dir.join("adit.toml"), config).unwrap();
-    run(adit(dir, "reload").args(arguments), LIMIT)
+    run(adit(dir, &["reload"]).args(arguments), LIMIT)
 }
 
 fn said(output: &Output) -> String {

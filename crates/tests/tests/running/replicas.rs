@@ -3,7 +3,7 @@
 //! sessions of all others lose no packet.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -93,9 +93,7 @@ impl Replica {
 
     /// Runs a command for it. Returns whether it succeeded, and its output.
     fn adit(&self, arguments: &[&str]) -> (bool, Vec<u8>) {
-        let mut adit = Command::new(binary("adit").unwrap());
-        let output =
-            run(adit.args(arguments).arg("--socket").arg(socket(self.dir.path())), PATIENCE);
+        let output = run(&mut daemon::adit(self.dir.path(), arguments), PATIENCE);
         (output.status.success(), output.stdout)
     }
 
@@ -123,10 +121,6 @@ impl Replica {
         let output = self.process.finish(PATIENCE);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-}
-
-fn socket(dir: &Path) -> PathBuf {
-    dir.join("admin.sock")
 }
 
 fn n4(ordinal: u8) -> Ipv4Addr {

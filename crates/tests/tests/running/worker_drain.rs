@@ -2,14 +2,13 @@
 //! packets cross it and sessions come: none is lost, and those of a session keep their order.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use crate::associated_smf::TestSmf;
 use crate::load::{LoadSession, ReloadTraffic};
 use crate::smf;
-use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{ChildProcess, binary, is_root, run, skip_on_this_machine};
+use adit_tests::daemon::{self, Daemon, adit};
+use adit_tests::process::{ChildProcess, is_root, run, skip_on_this_machine};
 use serde_json::Value;
 
 /// Environment variable of the run inside the daemon's namespace: the folder of the daemon.
@@ -116,10 +115,4 @@ fn workers(dir: &Path) -> Vec<Value> {
     let output = run(&mut adit(dir, &["show", "workers", "--json"]), LIMIT);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     document["workers"].as_array().unwrap().clone()
-}
-
-fn adit(dir: &Path, arguments: &[&str]) -> Command {
-    let mut adit = Command::new(binary("adit").unwrap());
-    adit.args(arguments).arg("--socket").arg(dir.join("admin.sock"));
-    adit
 }

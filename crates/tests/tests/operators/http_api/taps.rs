@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use adit_tests::daemon::adit;
 use adit_tests::process::{ChildProcess, run, skip};
 use serde_json::{Value, json};
 
@@ -139,9 +140,8 @@ fn sent_packets_are_traced(seid: &str) {
 
 /// The command says what the fast path would do, and so does the API.
 fn fast_path_is_shown(dir: &Path) {
-    let mut command = Command::new(adit_tests::process::binary("adit").unwrap());
-    command.args(["trace", "--ue", UE, "--path", "--packets", "1", "--duration", "20s"]);
-    let output = run(command.arg("--socket").arg(dir.join("admin.sock")), PATIENCE);
+    let trace = ["trace", "--ue", UE, "--path", "--packets", "1", "--duration", "20s"];
+    let output = run(&mut adit(dir, &trace), PATIENCE);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let line = said.lines().find_map(|line| line.trim().strip_prefix("fast path"));
@@ -231,10 +231,7 @@ fn clients_that_go_away_free_their_places(dir: &Path) {
     let shown = show(dir, &["taps"]);
     assert_eq!(shown["taps"].as_array().unwrap().len(), 3, "{shown}");
     assert_problem(&post("/v1/traces", &wish), 503);
-    let adit = adit_tests::process::binary("adit").unwrap();
-    let mut command = Command::new(adit);
-    command.args(["trace", "--teid", "1", "--duration", "10ms", "--socket"]);
-    let output = run(command.arg(dir.join("admin.sock")), LIMIT);
+    let output = run(&mut adit(dir, &["trace", "--teid", "1", "--duration", "10ms"]), LIMIT);
     assert!(output.status.success(), "the admin socket has a place of its own");
     // An act ends one tap, and the tap's client says so.
     let number = rows[0]["tap"].as_u64().unwrap();
