@@ -11,5 +11,4 @@ vm_folder
 # shellcheck disable=SC2046 # words on purpose
 vm_start $(vm_shared 1024) -m 1024 -smp 2 -drive "file=$1,if=virtio,snapshot=on" \
     -drive "driver=vvfat,dir=$2,label=cidata,if=virtio,readonly=on" \
-    -netdev user,id=n4,hostfwd=udp:127.77.0.2:8805-:8805 -device virtio-net-pci,netdev=n4,mac=52:54:00:00:04:02,romfile= \
-    $(vm_link 3 "$3") $(vm_link 6 "$4")
+    $(vm_n4 ,mac=52:54:00:00:04:02) $(vm_link 3 "$3") $(vm_link 6 "$4")

@@ -72,12 +72,14 @@ def main(package, target):
     for name, terms, own in parts:
         if not own:
             sys.exit(f"{name} has no text of its license ({terms})")
+        which = set()
         for text in own:
-            if " ".join(text.split()) not in numbers:
+            words = " ".join(text.split())
+            if words not in numbers:
                 texts.append(text)
-                numbers[" ".join(text.split())] = len(texts)
-        which = sorted({numbers[" ".join(text.split())] for text in own})
-        print(f"{name}: {terms}: {', '.join(f'[{number}]' for number in which)}")
+                numbers[words] = len(texts)
+            which.add(numbers[words])
+        print(f"{name}: {terms}: {', '.join(f'[{number}]' for number in sorted(which))}")
     for number, text in enumerate(texts, 1):
         lines = "\n".join(line.rstrip() for line in text.expandtabs().splitlines()).strip("\n")
         print(f"\n[{number}] {'-' * 70}\n\n{lines}")

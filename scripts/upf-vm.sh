@@ -99,5 +99,4 @@ done
 NO_COLOR=1 /adit run --config /adit.toml
 INIT
 # shellcheck disable=SC2046 # words on purpose
-vm_run $(vm_shared 1024) -m 1024 -smp 2 -netdev user,id=n4,hostfwd=udp:127.77.0.2:8805-:8805 \
-    -device virtio-net-pci,netdev=n4,romfile= $(vm_link 3 "$n3") $(vm_link 6 "$n6")
+vm_run $(vm_shared 1024) -m 1024 -smp 2 $(vm_n4) $(vm_link 3 "$n3") $(vm_link 6 "$n6")

@@ -72,6 +72,11 @@ vm_link() {
         "-device virtio-net-pci,netdev=link$1,addr=0x1$1,mac=52:54:00:00:0$1:02,${vectors}romfile="
 }
 
+# Arguments of QEMU for N4: 127.77.0.2:8805 of the host leads to the machine. $1: further properties of the device.
+vm_n4() {
+    echo "-netdev user,id=n4,hostfwd=udp:127.77.0.2:8805-:8805 -device virtio-net-pci,netdev=n4${1-},romfile="
+}
+
 # Copies the libraries of a program or of a library.
 vm_libraries() {
     for file in $(ldd "$1" | awk '$(NF-1) ~ /^\// {print $(NF-1)}'); do
