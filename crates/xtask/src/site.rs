@@ -34,9 +34,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn render() -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let root = metadata.workspace_root.as_std_path();
-    let (book, site) = ("site-sources", "site");
-    let [book, site] = [book, site].map(|name| metadata.target_directory.join(name));
-    let [book, site] = [book.as_std_path(), site.as_std_path()];
+    let target = metadata.target_directory.as_std_path();
+    let (book, site) = (&target.join("site-sources"), &target.join("site"));
     for folder in [book, site].into_iter().filter(|folder| folder.exists()) {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
@@ -104,7 +103,7 @@ fn summary(documents: &Documents, pages: &[Page]) -> String {
     summary
 }
 
-/// The files of a site by their paths, with the texts of its pages and nothing of all others.
+/// The files of a site by their paths: the texts of pages; empty ones for all others.
 fn read_site(site: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut texts = BTreeMap::new();
     let mut folders = vec![PathBuf::new()];
@@ -131,8 +130,7 @@ fn dead_links(site: &BTreeMap<String, String>) -> Vec<String> {
     let mut dead = Vec::new();
     for (path, text) in site {
         for link in values(text, "href").chain(values(text, "src")) {
-            if link.contains("://") || ["mailto:", "data:"].iter().any(|one| link.starts_with(one))
-            {
+            if !documents::is_to_a_file(link) || link.starts_with("data:") {
                 continue;
             }
             let (file, place) = link.split_once('#').unwrap_or((link, ""));

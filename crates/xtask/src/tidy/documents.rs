@@ -95,12 +95,16 @@ impl Document {
 
     /// Its links to files and headings. `path` is its own.
     pub(crate) fn file_links(&self, path: &str) -> impl Iterator<Item = FileLink<'_>> {
-        let is_file = |link: &str| !link.contains("://") && !link.starts_with("mailto:");
-        self.links.iter().filter(move |(_, link)| is_file(link)).map(move |(line, link)| {
+        self.links.iter().filter(|(_, link)| is_to_a_file(link)).map(move |(line, link)| {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             FileLink { line: *line, link, target: resolved(path, file), anchor }
         })
     }
+}
+
+/// True for a link to a file or a heading, false for an address of the net.
+pub(crate) fn is_to_a_file(link: &str) -> bool {
+    !link.contains("://") && !link.starts_with("mailto:")
 }
 
 /// A link to a file or a heading.
