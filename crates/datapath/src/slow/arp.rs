@@ -41,7 +41,7 @@ pub(crate) fn handle<Io: Departures>(
         ClaimedAddress { addr: IpAddr::V4(packet.sender_addr()), mac: packet.sender_mac() };
     neighbor_report::report_conflict(ctx, tx.limits, tx.books, link, &sender);
     let asked = link.owner(IpAddr::V4(packet.target_addr()));
-    learn(ctx, tx, link, &packet);
+    learn(ctx, tx, link, &packet, asked.is_some());
     if let (true, Some(interface)) = (is_request, asked) {
         let reply = ArpPacket::reply(&packet, interface.mac);
         send(tx, interface, buf, packet.sender_mac(), &reply);
@@ -55,9 +55,9 @@ fn learn<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     link: &VlanLink,
     packet: &ArpPacket,
+    is_to_us: bool,
 ) {
     let sender = IpAddr::V4(packet.sender_addr());
-    let is_to_us = link.owner(IpAddr::V4(packet.target_addr())).is_some();
     let is_announcement = packet.sender_addr() == packet.target_addr();
     let Some(interface) = link.neighbor_side(sender) else { return };
     if is_to_us || is_announcement {
