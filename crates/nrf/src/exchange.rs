@@ -152,7 +152,7 @@ async fn to_answer(response: Response<Incoming>) -> Result<NrfAnswer, NrfFault> 
     Ok(answer)
 }
 
-/// The pause that a Retry-After field asks for, in seconds or until a date. The date of the answer
+/// Seconds to wait by a Retry-After field, which has their number or a date. The date of the answer
 /// is preferred to the clock of this host, which may differ from that of the NRF. Spec: RFC 9110
 /// §10.2.3.
 fn pause_s(retry_after: &str, date: Option<&str>) -> Option<u64> {

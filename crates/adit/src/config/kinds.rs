@@ -14,7 +14,7 @@ pub(super) trait Kind<T> {
     /// The value in the file.
     ///
     /// # Errors
-    /// Reads a value. The error is what the key accepts instead.
+    /// The values that the key accepts instead.
     fn of(&self, value: &ConfigValue<'_>) -> Result<T, String>;
 
     /// As [`Self::of`], for an item of a list.

@@ -169,7 +169,7 @@ pub(crate) fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> T
         match entry.place {
             SettingPlace::File => restore(files, entry, &mut taken_back),
             SettingPlace::Folder => remove(files, entry, &mut taken_back),
-            // The file goes with its folder.
+            // The file is removed with its folder.
             SettingPlace::NewFile => {}
         }
     }

@@ -220,8 +220,7 @@ fn triggers(ie: ReportingTriggers) -> Result<UsageTriggers, Rejected> {
     }
 }
 
-/// A request for reduced application detection information is accepted: reports contain more than
-/// it asks for.
+/// A request for reduced application detection information is accepted: reports contain all of it.
 fn information(ie: ie::MeasurementInformation) -> Result<MeasurementInformation, Rejected> {
     use ie::MeasurementInformation as Information;
     if ie.intersects(Information::SSPOC | Information::ASPOC | Information::CIAM) {

@@ -258,7 +258,7 @@ const fn is_host_v6(addr: Ipv6Addr) -> bool {
 }
 
 /// An action has one of DROP, FORW and BUFF. NOCP and BDPN notify of buffering, DDPN of discarding;
-/// DUPL goes with all. Spec: TS 29.244 §8.2.26.
+/// DUPL may be set beside each. Spec: TS 29.244 §8.2.26.
 fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     if action.bits() & !ApplyAction::all().bits() != 0 {
         return Err(Refusal::UnsupportedAction { far, action });
