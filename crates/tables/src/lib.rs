@@ -41,6 +41,7 @@ pub mod publish;
 mod publisher;
 mod rate_changes;
 mod reader;
+mod route_change;
 mod routes;
 mod sync;
 mod teid;
@@ -71,5 +72,6 @@ pub use publisher::{
 };
 pub use rate_changes::{NextRateChange, RateChange};
 pub use reader::{TablesReader, TablesView};
+pub use route_change::{RefusedRoute, RouteAction, RouteChange, RouteHop, RouteRefusal};
 pub use ues::UeTable;
 pub use usage::{CountedPacket, FastRuleUrrs, UsageMark, UsageTable, UsageView};

@@ -6,6 +6,7 @@
 //! burst boundary.
 
 mod build;
+mod route_tables;
 mod routes;
 mod withheld;
 
@@ -98,6 +99,7 @@ struct WrittenFastPaths {
 pub struct Publisher {
     rules: SlotWriter<PublishedRules>,
     routes: RoutesWriter,
+    route_tables: route_tables::RouteTables,
     shapes: Shapes,
     own_addresses: OwnAddresses,
     tables: Arc<Tables>,

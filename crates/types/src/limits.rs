@@ -396,6 +396,19 @@ pub const UE_POOL_INDEX_MAX: usize = 1 << 24;
 /// Routes in the table of one process.
 pub const ROUTES_MAX: usize = 4096;
 
+/// Routes that change one by one, of all route tables together, such as those of a routing daemon:
+/// an Internet table of IPv4 and IPv6, and as many again.
+pub const ROUTES_IN_TABLES_MAX: usize = 2_500_000;
+
+/// Next hops of one route.
+pub const ROUTE_HOPS_MAX: usize = 64;
+
+/// Different sets of two or more next hops that routes name.
+pub const HOP_GROUPS_MAX: usize = 4096;
+
+/// Flows are spread over so many parts of a set of next hops, each of which has one of them.
+pub const HOP_GROUP_SLOTS: usize = 256;
+
 /// Packets that one worker holds while the link-layer address of their next hop is being resolved.
 pub const NEIGHBOR_PENDING_PKTS_MAX: usize = 256;
 

@@ -86,6 +86,7 @@ pub fn build_with_offload(
     let publisher = Publisher {
         rules,
         routes,
+        route_tables: super::route_tables::RouteTables::default(),
         shapes: Shapes::default(),
         own_addresses,
         tables,
