@@ -25,10 +25,12 @@ mod host_addresses;
 mod host_network;
 pub mod idle;
 mod join;
+mod kernel_route;
 #[cfg(test)]
 mod large_packet_tests;
 pub mod large_pages;
 pub mod n4_socket;
+mod net_namespace;
 mod netlink;
 mod network;
 mod network_device;
@@ -36,6 +38,8 @@ mod owner_filter;
 mod packet;
 mod packet_socket;
 mod receive;
+mod route_announcer;
+mod route_monitor;
 mod segment;
 mod syscall;
 mod tun;
@@ -55,9 +59,16 @@ pub use device_addresses::device_addresses;
 pub use error::KernelError;
 pub use host_addresses::{DeviceAddress, HostAddresses};
 pub use host_network::{HostNetwork, ReceiveOffloads, receive_offloads};
+pub use kernel_route::{
+    DeviceState, KernelHop, KernelRoute, KernelRouteEvent, KernelRouteKey, KernelRouteTarget,
+    ROUTE_PROTOCOL,
+};
+pub use net_namespace::in_namespace;
 pub use network::{HostRoute, IpNetwork, NetworkDevice};
 pub use network_device::{raise_mtu, set_mac};
 pub use packet::{PacketConfig, PacketPort, open_packet};
+pub use route_announcer::{RouteAnnouncement, RouteAnnouncer};
+pub use route_monitor::{RouteMonitor, RouteMonitorConfig, RouteMonitorCounters};
 pub use tun::TunQueue;
 pub use tun_config::{TunConfig, open_tun, tun_missed_pkts};
 pub use udp::{UdpPort, UdpPortConfig};

@@ -4,4 +4,5 @@
 mod devices;
 mod host_addresses;
 mod host_network;
+mod kernel_routes;
 mod packet;
