@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 pub enum KernelError {
     /// The kernel does not let the process create or configure a network device.
     #[error(
-        "{operation} {device}: {reason}; adit needs CAP_NET_ADMIN for a TUN device, and CAP_NET_RAW for packet sockets"
+        "{operation} {device}: {reason}; adit needs CAP_NET_ADMIN for a TUN or TAP device, and CAP_NET_RAW for packet sockets"
     )]
     NotPermitted {
         /// The failed operation.
@@ -21,6 +21,29 @@ pub enum KernelError {
     /// The machine has no TUN driver.
     #[error("cannot open /dev/net/tun: {0}; load the driver with: modprobe tun")]
     NoTunDriver(io::Error),
+    /// A device of this name exists.
+    #[error(
+        "cannot create TAP device {device}: {place} a device of this name; remove it ({remedy}), or choose another name"
+    )]
+    DeviceExists {
+        /// The name.
+        device: String,
+        /// The place, with its verb.
+        place: String,
+        /// The command that removes it.
+        remedy: String,
+    },
+    /// A named network namespace cannot be entered.
+    #[error(
+        "cannot enter network namespace \"{name}\": {reason}; create it (ip netns add {name}) and give \
+         adit CAP_SYS_ADMIN"
+    )]
+    Namespace {
+        /// Its name.
+        name: String,
+        /// The kernel's error.
+        reason: io::Error,
+    },
     /// The kernel refuses an operation on a device.
     #[error("{operation} {device}: {reason}")]
     Device {

@@ -31,5 +31,5 @@ pub fn in_namespace<T: Send>(
         let entered = thread::Builder::new().spawn_scoped(scope, enter)?;
         entered.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     });
-    outcome.map_err(|error| KernelError::device("cannot enter the network namespace", name, error))
+    outcome.map_err(|reason| KernelError::Namespace { name: name.to_owned(), reason })
 }

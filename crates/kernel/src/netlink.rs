@@ -81,6 +81,15 @@ impl Netlink {
         self.request(request)
     }
 
+    /// Sets MTU and queue length, and brings the device up.
+    pub(crate) fn bring_up(&mut self, index: i32, mtu: u32, queue_pkts: u32) -> io::Result<()> {
+        let up = flag(libc::IFF_UP);
+        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, up, up))
+            .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
+            .attribute(libc::IFLA_TXQLEN, &queue_pkts.to_ne_bytes());
+        self.request(request)
+    }
+
     /// Sets the MTU of the device if it is smaller.
     pub(crate) fn raise_mtu(&mut self, index: i32, mtu: u32) -> io::Result<()> {
         const PREFIX: usize = 16;
@@ -205,6 +214,28 @@ impl Netlink {
         let request = Request::new(libc::RTM_NEWROUTE, flags, &body)
             .attribute(libc::RTA_DST, &octets(network.addr))
             .attribute(libc::RTA_OIF, &index.to_ne_bytes());
+        self.request(request)
+    }
+
+    /// Adds a default route through a router on the link of the device, which need not have a
+    /// carrier.
+    ///
+    /// # Errors
+    /// A default route of this metric exists.
+    pub(crate) fn add_default_route(
+        &mut self,
+        index: i32,
+        router: IpAddr,
+        metric: u32,
+    ) -> io::Result<()> {
+        // `struct rtmsg`, as for other routes.
+        let mut body = vec![family(router), 0, 0, 0, libc::RT_TABLE_MAIN];
+        body.extend([libc::RTPROT_STATIC, libc::RT_SCOPE_UNIVERSE, libc::RTN_UNICAST, 0, 0, 0, 0]);
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let request = Request::new(libc::RTM_NEWROUTE, flags, &body)
+            .attribute(libc::RTA_GATEWAY, &octets(router))
+            .attribute(libc::RTA_OIF, &index.to_ne_bytes())
+            .attribute(libc::RTA_PRIORITY, &metric.to_ne_bytes());
         self.request(request)
     }
 

@@ -331,6 +331,18 @@ pub(crate) fn set_tun_offload(file: &File, flags: libc::c_uint) -> io::Result<()
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Sets whether a TUN or TAP device has a carrier.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn set_tun_carrier(file: &File, is_up: bool) -> io::Result<()> {
+    let carrier = libc::c_int::from(is_up);
+    let pointer = core::ptr::from_ref(&carrier);
+    // SAFETY: TUNSETCARRIER reads a number at the address, which lives across the call.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETCARRIER, pointer) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// `struct ethtool_value` of `linux/ethtool.h`.
 #[repr(C)]
 struct EthtoolValue {

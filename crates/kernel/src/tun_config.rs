@@ -78,7 +78,8 @@ fn missed_of(devices: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-fn open_driver() -> Result<File, KernelError> {
+/// Opens the TUN driver.
+pub(crate) fn open_driver() -> Result<File, KernelError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
     options.open("/dev/net/tun").map_err(KernelError::NoTunDriver)

@@ -436,6 +436,22 @@ pub const REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX: usize = 16;
 /// Slow-path packets that one worker handles after one burst; further ones are dropped and counted.
 pub const SLOW_PER_STEP_MAX: usize = BURST_MAX;
 
+/// Octets of the rings between one worker and the thread of the kernel twins, by class of frames:
+/// N4, routing protocols, neighbors, all others.
+pub const KERNEL_RING_BYTES: [usize; 4] = [512 << 10, 512 << 10, 128 << 10, 1 << 20];
+
+/// Frames per second that one worker gives to the kernel twins, by class as above.
+pub const KERNEL_PPS_MAX: [u64; 4] = [100_000, 20_000, 1000, 50_000];
+
+/// Frames of a class that a worker gives to the kernel twins at once, beyond the rate.
+pub const KERNEL_BURST_PKTS: [u64; 4] = [4096, 1024, 128, 1024];
+
+/// Octets of the ring for frames of the kernel twins, to the worker that sends them.
+pub const FROM_KERNEL_RING_BYTES: usize = 1 << 20;
+
+/// Frames of the kernel twins that a worker sends in one step.
+pub const FROM_KERNEL_PER_STEP_MAX: usize = 32;
+
 /// Events that wait between one worker and the control thread.
 pub const EVENT_RING_LEN: usize = 4096;
 
