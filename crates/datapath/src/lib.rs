@@ -15,7 +15,7 @@
 //! departures                  the way out of the stages, given by the model
 //! shaper                      queues of packets that wait for their rates, timing wheel
 //! queues: tx_queues, tx_backlog, neighbor_queue, buffering, shaping, owner_map, sweeps, handoff, held_end_markers, fragments …
-//! worker_queues, limits, transmitter   what sends a frame and counts it
+//! limits, kernel_twin, worker_queues, transmitter   what sends a frame and counts it
 //! worker_state, selection, packet_fate
 //! originate, command          frames of our own, commands of the control thread
 //! stage, resume               the stages; buffered packets that go on
@@ -53,6 +53,7 @@ mod handoff;
 mod held_end_markers;
 mod interfaces;
 mod kept_hops;
+mod kernel_twin;
 mod late_packets;
 mod limits;
 mod local_switching;
@@ -85,6 +86,11 @@ mod worker_state;
 pub use event_queues::{EventQueues, PacketQueue, QueuesError, STAGES};
 pub use flows::SharedFlows;
 pub use handoff::{Handoff, RingPair, WorkerSet, connect};
+pub use kernel_twin::{
+    FromKernel, KERNEL_FRAME_BYTES_MAX, KernelClass, KernelClassCounts, KernelCounts,
+    KernelInterfaceCounts, KernelLinks, KernelProtocol, KernelTwin, KernelTwins, ToKernel,
+    connect_kernel,
+};
 pub use model::PathThread;
 pub use model::eventdev::EventWorker;
 pub use model::pipeline::{Receiver, ReceiverConfig, Spread};

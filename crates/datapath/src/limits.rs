@@ -19,6 +19,11 @@ impl RefillRate {
     /// and leave its value open.
     pub(crate) const USUAL: Self = Self { token: Nanos(1_000_000), burst: 50 };
 
+    /// So many tokens a second, and at most `burst` at once.
+    pub(crate) const fn per_second(tokens: u64, burst: u64) -> Self {
+        Self { token: Nanos(1_000_000_000 / tokens), burst }
+    }
+
     /// For all strangers together: 100 messages a second.
     pub(crate) const STRANGERS: Self = Self { token: Nanos(10_000_000), burst: 20 };
 }

@@ -2,10 +2,12 @@
 
 use adit_pktio::PacketBuf;
 use adit_tables::Leases;
+use adit_types::Nanos;
 
 use crate::buffering::Buffering;
 use crate::fragments::Fragments;
 use crate::held_end_markers::HeldEndMarkers;
+use crate::kernel_twin::KernelTwins;
 use crate::neighbor_queue::NeighborQueue;
 use crate::shaping::Shaping;
 use crate::slow_queue::SlowQueue;
@@ -43,6 +45,8 @@ pub(crate) struct WorkerQueues<B> {
     pub fragments: Fragments<B>,
     /// Packets for the slow path.
     pub slow: SlowQueue<B>,
+    /// Rings to and from kernel twins; `None` without twins.
+    pub kernel: Option<Box<KernelTwins>>,
 }
 
 impl<B: PacketBuf> WorkerQueues<B> {
@@ -56,6 +60,7 @@ impl<B: PacketBuf> WorkerQueues<B> {
             held_end_markers: HeldEndMarkers::new(),
             fragments: Fragments::new(),
             slow: SlowQueue::new(),
+            kernel: None,
         }
     }
 
@@ -76,6 +81,20 @@ impl<B: PacketBuf> WorkerQueues<B> {
             + self.fragments.reassembly.len()
             + self.tx.switched.len()
             + self.tx.backlog.len()
+    }
+
+    /// Sets the time by which frames to kernel twins are limited.
+    #[inline]
+    pub(crate) fn set_kernel_time(&mut self, now: Nanos) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.set_now(now);
+        }
+    }
+
+    /// True if a frame of a kernel twin waits to be sent.
+    #[inline]
+    pub(crate) fn has_kernel_frames(&self) -> bool {
+        self.kernel.as_ref().is_some_and(|kernel| kernel.has_frames())
     }
 
     /// Drops every packet that waits across steps.

@@ -130,6 +130,7 @@ impl<B: PacketBuf> WorkerState<B> {
         waiting == 0
             && self.queues.unresolved.end_markers() == 0
             && !self.has_commands()
+            && !self.queues.has_kernel_frames()
             && !self.queues.shaping.has_changes(ctx)
     }
 }

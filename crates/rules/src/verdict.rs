@@ -100,6 +100,8 @@ reasons! {
         FragmentNoBuffer, "fragment_no_buffer", "The packet exceeds the outgoing MTU, and the buffer pool has no buffers for its fragments; raise dpdk.mempool_mbufs.";
         HeadroomShort, "headroom_short", "The packet buffer has no headroom for the outer headers.";
         SlowQueueFull, "slow_queue_full", "More slow-path packets arrived than one step handles.";
+        KernelRateLimited, "kernel_rate_limited", "More frames of a class arrived for the kernel twin than it gets per second.";
+        KernelRingFull, "kernel_ring_full", "The ring of a class to the kernel twin was full.";
         HandoffFull, "handoff_full", "The ring to the worker that owns the packet's session is full, or that worker has stopped.";
         SignalingFull, "signaling_full", "The ring to the signaling worker is full: more packets to the UPF itself arrive than it answers, or it has stopped.";
         SchedulerFull, "scheduler_full", "The event scheduler has too many packets in flight: the workers are slower than the ports, or one of them has stopped.";
@@ -121,6 +123,7 @@ reasons! {
         GtpuExtensionNotification, "gtpu_extension_notification", "A GTP-U Supported Extension Headers Notification.";
         HttpRedirect, "http_redirect", "A TCP segment of a UE that is redirected to a URL; Adit answers in place of the server.";
         Reassembled, "reassembled", "A fragment of a tunnel packet; its data continues in the reassembled packet.";
+        KernelTwin, "kernel_twin", "A frame to our own address that went to the kernel twin of its interface.";
         LinkControl, "link_control", "Link housekeeping that needs no answer: router advertisements, multicast listener reports, LLDP, spanning tree.";
     }
 }

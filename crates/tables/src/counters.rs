@@ -179,7 +179,7 @@ counters! {
     transmitted_downlink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
     locally_switched_pkts, "Packets from one UE to another that turned round inside; their outcome is that of the other UE's session.";
     mss_clamped_pkts, "SYNs of TCP whose MSS was lowered: tcp_mss of the interface to their data network.";
-    originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
+    originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo; and frames of kernel twins.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
     express_pkts, "Packets that took the fast path; among the transmitted ones.";
     offloaded_pkts, "Packets that an offload (XDP, a card) forwarded before workers received them; among the received and transmitted ones.";

@@ -161,6 +161,11 @@ const ADVICE: &[Advice] = &[
         "a flood of ARP, Echo Requests or ICMP (adit show counters, punts), and where it comes from.",
     ),
     (
+        &[DropReason::KernelRateLimited, DropReason::KernelRingFull],
+        "adit show kernel: the interface and the class of the frames, and who sends so many of them to adit's own \
+        addresses; users' packets and other classes are not affected.",
+    ),
+    (
         &[DropReason::HandoffFull],
         "load of the workers (adit show workers): the owner of the sessions is slower than the worker that \
         receives; steering of the port (adit show ports) avoids the hand-off.",

@@ -17,6 +17,7 @@ use crate::command::run_commands;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::handoff::{Handoff, WorkerSet};
+use crate::originate::kernel_frames;
 use crate::resume::review_some;
 use crate::shaping::ReviewTime;
 use crate::tally::{StepTally, WaitingCounts};
@@ -117,6 +118,7 @@ pub(super) fn release_waiting<Io: Departures>(
     let (shaping, mut sender) = state.shaping_and_sender(io);
     shaping.review_changes(ctx, &mut sender, ReviewTime::StepBegin);
     let was_commanded = run_commands(ctx, io, state);
+    let has_kernel_frames = kernel_frames::send(ctx, io, state);
     state.path = match state.has_commands() {
         true => BurstPath::Stages,
         false => state.path_without_commands,
@@ -128,7 +130,8 @@ pub(super) fn release_waiting<Io: Departures>(
         shaping.release(ctx, sender);
     }
     process_switched(ctx, io, rx, state);
-    let may_have_sent = is_unresolved || was_commanded || was_resumed || any_shaped;
+    let may_have_sent =
+        is_unresolved || was_commanded || has_kernel_frames || was_resumed || any_shaped;
     if may_have_sent {
         state.queues.tx.flush(io, &mut state.books.tally);
     }

@@ -13,6 +13,7 @@ use rtrb::{Consumer, Producer};
 use crate::context::StepContext;
 use crate::handoff::Handoff;
 use crate::interfaces::Interfaces;
+use crate::kernel_twin::KernelTwins;
 use crate::model::run_to_completion::{self, PollPlan, StepReport};
 use crate::tap::{Tap, TapPort};
 use crate::worker_queues::WorkerCapacity;
@@ -114,6 +115,13 @@ impl<Io: PacketIo> Worker<Io> {
     pub fn with_taps(mut self, port: TapPort) -> Self {
         self.state.books.tap = Some(Box::new(Tap::new(port, self.config.id)));
         self.state.books.tally.reserve_late_packets();
+        self
+    }
+
+    /// Connects the worker with the kernel twins of its interfaces.
+    #[must_use]
+    pub fn with_kernel(mut self, twins: Option<KernelTwins>) -> Self {
+        self.state.queues.kernel = twins.map(Box::new);
         self
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod echo;
 pub(crate) mod end_marker;
 pub(crate) mod gtpu;
 pub(crate) mod ip;
+pub(crate) mod kernel_frames;
 pub(crate) mod neighbor_discovery;
 
 use adit_pktio::PacketBuf;

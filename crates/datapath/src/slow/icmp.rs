@@ -21,6 +21,45 @@ use crate::slow::outcome::frame_source;
 use crate::slow::path_mtu::{self, PacketExceeds};
 use crate::transmitter::Transmitter;
 
+/// Multicast listener query, report, done; router solicitation and advertisement; MLDv2 report.
+pub(super) const HOUSEKEEPING: [u8; 6] = [130, 131, 132, 133, 134, 143];
+
+/// Handles a message about an MTU to one of our IPv4 addresses. `None`: it is another one.
+pub(super) fn path_mtu_v4<Io: Departures>(
+    ctx: &StepContext<'_>,
+    tx: &mut Transmitter<'_, Io>,
+    buf: &Io::Buf,
+    ReceivedIcmp { l3_offset, ip, .. }: &ReceivedIcmp<'_>,
+) -> Option<Result<PuntReason, DropReason>> {
+    let l3 = buf.data().get(usize::from(*l3_offset)..).unwrap_or_default();
+    let (header, quote) = icmp::IcmpHeader::parse(ip.payload(l3)).ok()?;
+    let kind = (header.kind(), header.code());
+    if kind != (icmp::DST_UNREACHABLE, icmp::CODE_FRAGMENTATION_NEEDED) {
+        return None;
+    }
+    let mtu_bytes = header.next_hop_mtu().into();
+    let said = PacketExceeds { router: ip.addrs.src(), mtu_bytes, quote };
+    Some(path_mtu::handle(ctx, tx.limits, tx.books, &said))
+}
+
+/// Handles a Packet Too Big message.
+///
+/// # Errors
+/// `IcmpUnhandled` for a malformed one; `IcmpQuoteUnknown`.
+pub(super) fn path_mtu_v6<Io: Departures>(
+    ctx: &StepContext<'_>,
+    tx: &mut Transmitter<'_, Io>,
+    buf: &Io::Buf,
+    ReceivedIcmp { l3_offset, ip, .. }: &ReceivedIcmp<'_>,
+) -> Result<PuntReason, DropReason> {
+    let IpAddrs::V6 { src, dst } = ip.addrs else { return Err(DropReason::IcmpUnhandled) };
+    let l3 = buf.data().get(usize::from(*l3_offset)..).unwrap_or_default();
+    let (header, quote) = Icmpv6Header::parse(&PseudoHeader { src, dst }, ip.payload(l3))
+        .map_err(|_| DropReason::IcmpUnhandled)?;
+    let said = PacketExceeds { router: src.into(), mtu_bytes: header.word(), quote };
+    path_mtu::handle(ctx, tx.limits, tx.books, &said)
+}
+
 /// Handles ICMP to one of our IPv4 addresses.
 ///
 /// # Errors
@@ -34,16 +73,11 @@ pub(super) fn handle_v4<Io: Departures>(
 ) -> Result<PuntReason, DropReason> {
     let ReceivedIcmp { link, l3_offset, ip } = received;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
+    if let Some(outcome) = path_mtu_v4(ctx, tx, &buf, &received) {
+        return outcome;
+    }
     match icmp::IcmpHeader::parse(ip.payload(l3)) {
         Ok((header, _)) if (header.kind(), header.code()) == (icmp::ECHO_REQUEST, 0) => {}
-        Ok((header, quote))
-            if (header.kind(), header.code())
-                == (icmp::DST_UNREACHABLE, icmp::CODE_FRAGMENTATION_NEEDED) =>
-        {
-            let mtu_bytes = header.next_hop_mtu().into();
-            let said = PacketExceeds { router: ip.addrs.src(), mtu_bytes, quote };
-            return path_mtu::handle(ctx, tx.limits, tx.books, &said);
-        }
         _ => return Err(DropReason::IcmpUnhandled),
     }
     let interface = link.owner(ip.addrs.dst()).ok_or(DropReason::IcmpUnhandled)?;
@@ -64,8 +98,6 @@ pub(super) fn handle_v6<Io: Departures>(
     buf: Io::Buf,
     received: ReceivedIcmp<'_>,
 ) -> Result<PuntReason, DropReason> {
-    /// Multicast listener query, report, done; router solicitation and advertisement; MLDv2 report.
-    const HOUSEKEEPING: [u8; 6] = [130, 131, 132, 133, 134, 143];
     let ReceivedIcmp { link, l3_offset, ip } = received;
     let IpAddrs::V6 { src, dst } = ip.addrs else { return Err(DropReason::IcmpUnhandled) };
     if ip.is_fragment() {
@@ -90,12 +122,7 @@ pub(super) fn handle_v6<Io: Departures>(
             }
             answer_echo(tx, interface, buf, received)
         }
-        icmpv6::PACKET_TOO_BIG => {
-            let (header, quote) =
-                Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
-            let said = PacketExceeds { router: src.into(), mtu_bytes: header.word(), quote };
-            path_mtu::handle(ctx, tx.limits, tx.books, &said)
-        }
+        icmpv6::PACKET_TOO_BIG => path_mtu_v6(ctx, tx, &buf, &received),
         _ if HOUSEKEEPING.contains(&kind) => Ok(PuntReason::LinkControl),
         _ => Err(DropReason::IcmpUnhandled),
     }

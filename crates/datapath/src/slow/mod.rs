@@ -11,6 +11,7 @@ mod gtpu_signaling;
 mod http_redirect;
 mod icmp;
 mod icmp_error;
+mod kernel_twin;
 mod neighbor_discovery;
 mod neighbor_report;
 mod outcome;
@@ -91,6 +92,12 @@ fn handle<Io: Departures>(
     buf: Io::Buf,
     task: &SlowTask,
 ) -> Result<PuntReason, DropReason> {
+    if let Some(interface) = link.first()
+        && tx.queues.kernel.as_ref().is_some_and(|twins| twins.has(interface))
+        && let Some(outcome) = kernel_twin::share(ctx, tx, link, &buf, task)
+    {
+        return outcome;
+    }
     match *task {
         SlowTask::Arp { l3_offset } => arp::handle(ctx, tx, link, buf, l3_offset),
         SlowTask::Icmp { l3_offset, ip } => {

@@ -10,14 +10,17 @@ use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
-use adit_types::{InterfaceSet, MacAddr, Teid};
+use adit_types::{InterfaceId, InterfaceSet, MacAddr, Teid};
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::udp::UdpHeader;
-use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
+use adit_wire::{
+    EtherType, Frame, IpAddrs, IpPacket, icmp, icmpv6, parse_frame, parse_gtpu, parse_ip, protocol,
+};
 
 use crate::columns::{BurstLanes, OuterHeader, PacketArrival};
 use crate::fragments::ArrivedFragment;
 use crate::interfaces::{LinkId, PortLinks, VlanLink};
+use crate::kernel_twin::{KernelClass, KernelTwins};
 use crate::reason::{HeaderLayer, drop_reason, is_forwardable, verify_udp};
 use crate::slow_queue::{GtpuError, SlowTask};
 use crate::tally::StepTally;
@@ -31,6 +34,8 @@ enum Parsed {
     Plain(PacketArrival, IpPacket),
     /// A packet for the slow path.
     Slow(LinkId, SlowTask),
+    /// A frame for the kernel twin of an interface.
+    Kernel(InterfaceId, KernelClass),
     /// A protocol message that needs no action.
     Punt(PuntReason),
     /// A packet to be dropped.
@@ -43,7 +48,8 @@ enum Parsed {
 
 /// Parses a burst and splits it into lanes.
 ///
-/// Shape:   drains `burst`; fills `lanes`, `queues.{slow, fragments}` and `tally`. n ≤ BURST_MAX.
+/// Shape:   drains `burst`; fills `lanes`, `queues.{slow, fragments, kernel}` and `tally`.
+///          n ≤ BURST_MAX.
 /// Cost:    reads the headers of each packet once. No allocation, no clock.
 /// Spec:    RFC 1122 §3.2.1, §3.3; TS 29.281 §4.4, §5.1.
 /// Errors: none; a malformed field becomes a drop reason.
@@ -54,10 +60,10 @@ pub(crate) fn s1_parse<B: PacketBuf>(
     queues: &mut WorkerQueues<B>,
     tally: &mut StepTally,
 ) {
-    let WorkerQueues { slow, fragments, .. } = queues;
+    let WorkerQueues { slow, fragments, kernel, .. } = queues;
     for buf in burst.drain(..) {
         tally.receive(buf.data().len());
-        match parse(&buf, port, tally) {
+        match parse(&buf, port, kernel.as_deref(), tally) {
             Parsed::Tunneled(arrival) => lanes.tunneled.push(buf, arrival, arrival.teid),
             Parsed::Plain(arrival, ip) => match ip.addrs {
                 IpAddrs::V4 { dst, .. } => {
@@ -68,6 +74,14 @@ pub(crate) fn s1_parse<B: PacketBuf>(
                 }
             },
             Parsed::Slow(link, task) => slow.push(buf, link, task, tally),
+            Parsed::Kernel(interface, class) => {
+                let frame = buf.data();
+                match kernel.as_mut().map(|kernel| kernel.deliver(frame, interface, class)) {
+                    Some(Ok(reason)) => tally.punt(reason),
+                    Some(Err(reason)) => tally.drop(reason),
+                    None => unreachable!("only a twin has frames for it"),
+                }
+            }
             Parsed::Punt(reason) => tally.punt(reason),
             Parsed::Drop(reason) => tally.drop(reason),
             Parsed::Fragment(interfaces, l3_offset, ip) => {
@@ -85,7 +99,12 @@ pub(crate) fn s1_parse<B: PacketBuf>(
 }
 
 #[inline]
-fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut StepTally) -> Parsed {
+fn parse<B: PacketBuf>(
+    buf: &B,
+    port: PortLinks<'_>,
+    twins: Option<&KernelTwins>,
+    tally: &mut StepTally,
+) -> Parsed {
     if !buf.is_contiguous() {
         return Parsed::Drop(DropReason::FrameSegmented);
     }
@@ -99,7 +118,7 @@ fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut StepTally) -> P
     };
     if frame.dst != link.mac {
         count_unaddressed(link, bytes.len(), tally);
-        return parse_group_frame(&frame, id, bytes);
+        return parse_group_frame(&ArrivedFrame { frame, id, link, bytes, twins });
     }
     match frame.ether_type {
         EtherType::IPV4 | EtherType::IPV6 => {
@@ -111,7 +130,7 @@ fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut StepTally) -> P
                     return Parsed::Drop(reason_of_cut(&frame, link, bytes).unwrap_or(reason));
                 }
             };
-            parse_ip_packet(&ArrivedFrame { frame, id, link, bytes }, ip, tally)
+            parse_ip_packet(&ArrivedFrame { frame, id, link, bytes, twins }, ip, tally)
         }
         EtherType::ARP => {
             count_unaddressed(link, bytes.len(), tally);
@@ -162,12 +181,14 @@ fn reason_of_cut(frame: &Frame, link: &VlanLink, bytes: &[u8]) -> Option<DropRea
     (l3.len() > mtu_bytes.into() && claimed > l3.len()).then_some(DropReason::FrameCut)
 }
 
-/// A frame to our hardware address, and the link that it arrived on.
+/// A frame to our hardware address or to a group, and the link that it arrived on.
 struct ArrivedFrame<'f> {
     frame: Frame,
     id: LinkId,
     link: &'f VlanLink,
     bytes: &'f [u8],
+    /// The kernel twins of all interfaces.
+    twins: Option<&'f KernelTwins>,
 }
 
 /// An IP packet in a frame to our hardware address.
@@ -210,25 +231,61 @@ fn reason_off_n6(ip: &IpPacket) -> DropReason {
 /// A packet to one of our own addresses.
 #[inline]
 fn parse_local(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
-    let ArrivedFrame { frame, id, .. } = *arrived;
     if ip.is_fragment() {
-        return parse_local_fragment(&frame, interface, ip);
+        return parse_local_fragment(arrived, interface, ip);
     }
-    let l3_offset = frame.l3_offset;
     match (ip.protocol, ip.is_ipv4()) {
         (protocol::UDP, _) => parse_udp(arrived, interface, ip),
-        (protocol::ICMP, true) => Parsed::Slow(id, SlowTask::Icmp { l3_offset, ip: *ip }),
-        (protocol::ICMPV6, false) => Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip }),
-        _ => Parsed::Drop(DropReason::IpProtocolUnknown),
+        (protocol::ICMP, true) | (protocol::ICMPV6, false) => parse_icmp(arrived, interface, ip),
+        _ => unclaimed(arrived, interface, ip, DropReason::IpProtocolUnknown),
     }
 }
 
-/// A fragment to one of our addresses: only fragments of tunnel packets are joined.
+/// A packet to one of our addresses that is not for the datapath: the kernel twin of its interface
+/// gets it, or it is dropped.
 #[cold]
-fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> Parsed {
+fn unclaimed(
+    ArrivedFrame { frame, bytes, twins, .. }: &ArrivedFrame<'_>,
+    interface: &Interface,
+    ip: &IpPacket,
+    reason: DropReason,
+) -> Parsed {
+    let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
+    match twins.and_then(|twins| twins.class_of(interface.id, ip, ip.payload(l3))) {
+        Some(class) => Parsed::Kernel(interface.id, class),
+        None => Parsed::Drop(reason),
+    }
+}
+
+/// ICMP to one of our addresses. With a kernel twin the kernel answers echo requests.
+#[cold]
+fn parse_icmp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
+    let ArrivedFrame { frame, id, bytes, twins, .. } = *arrived;
+    let l3_offset = frame.l3_offset;
+    let l3 = bytes.get(usize::from(l3_offset)..).unwrap_or_default();
+    let echo_request = if ip.is_ipv4() { icmp::ECHO_REQUEST } else { icmpv6::ECHO_REQUEST };
+    let is_echo_request = ip.payload(l3).first() == Some(&echo_request);
+    match ip.is_ipv4() {
+        _ if is_echo_request && twins.is_some_and(|twins| twins.has(interface.id)) => {
+            Parsed::Kernel(interface.id, KernelClass::Other)
+        }
+        true => Parsed::Slow(id, SlowTask::Icmp { l3_offset, ip: *ip }),
+        false => Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip }),
+    }
+}
+
+/// A fragment to one of our addresses: only fragments of tunnel packets are joined. A kernel twin
+/// gets others as they are, and joined datagrams that are not GTP-U.
+#[cold]
+fn parse_local_fragment(
+    arrived: &ArrivedFrame<'_>,
+    interface: &Interface,
+    ip: &IpPacket,
+) -> Parsed {
+    let l3_offset = arrived.frame.l3_offset;
     match interface.role.is_gtpu() && ip.may_carry(protocol::UDP) {
-        true => Parsed::Fragment(InterfaceSet::only(interface.id), frame.l3_offset, *ip),
-        false => Parsed::Drop(DropReason::OuterFragment),
+        true => Parsed::Fragment(InterfaceSet::only(interface.id), l3_offset, *ip),
+        false => unclaimed(arrived, interface, ip, DropReason::OuterFragment),
     }
 }
 
@@ -246,10 +303,10 @@ fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -
         Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Udp, malformed)),
     };
     if udp.dst_port() != UDP_PORT {
-        return Parsed::Drop(DropReason::UdpPortUnknown);
+        return unclaimed(arrived, interface, ip, DropReason::UdpPortUnknown);
     }
     if !interface.role.is_gtpu() {
-        return Parsed::Drop(DropReason::GtpuNotOnN3);
+        return unclaimed(arrived, interface, ip, DropReason::GtpuNotOnN3);
     }
     if !ip.is_ipv4()
         && let Err(reason) = verify_udp(ip, ip.payload(l3))
@@ -298,17 +355,23 @@ fn unknown_extension(message_type: GtpuMessageType) -> Parsed {
 
 /// A frame whose destination is not our hardware address: group traffic that concerns us, or not.
 #[cold]
-fn parse_group_frame(frame: &Frame, id: LinkId, bytes: &[u8]) -> Parsed {
+fn parse_group_frame(arrived: &ArrivedFrame<'_>) -> Parsed {
+    let ArrivedFrame { frame, id, link, bytes, twins } = *arrived;
     if !frame.dst.is_multicast() {
         return Parsed::Drop(DropReason::FrameNotForUs);
+    }
+    let twin = twins.zip(link.first());
+    let class = twin.and_then(|(twins, of)| Some((of, twins.class_of_group_frame(of, &frame)?)));
+    if let Some((interface, class)) = class {
+        return Parsed::Kernel(interface, class);
     }
     if is_bridge_group(frame.dst) {
         return Parsed::Punt(PuntReason::LinkControl);
     }
     match frame.ether_type {
         EtherType::ARP => Parsed::Slow(id, SlowTask::Arp { l3_offset: frame.l3_offset }),
-        EtherType::IPV4 | EtherType::IPV6 => match parse_l3(frame, bytes, RxChecksum::Unknown) {
-            Ok(ip) => parse_group_ip(frame, id, &ip),
+        EtherType::IPV4 | EtherType::IPV6 => match parse_l3(&frame, bytes, RxChecksum::Unknown) {
+            Ok(ip) => parse_group_ip(arrived, &ip),
             Err(reason) => Parsed::Drop(reason),
         },
         _ => Parsed::Drop(DropReason::EtherTypeUnknown),
@@ -324,10 +387,18 @@ fn is_bridge_group(dst: MacAddr) -> bool {
 /// IP in a broadcast or multicast frame: neighbor discovery and housekeeping.
 ///
 /// Spec: RFC 1122 §3.3.6: a unicast packet in a group frame is discarded.
-fn parse_group_ip(frame: &Frame, id: LinkId, ip: &IpPacket) -> Parsed {
+fn parse_group_ip(arrived: &ArrivedFrame<'_>, ip: &IpPacket) -> Parsed {
     const IGMP: u8 = 2;
+    let ArrivedFrame { frame, id, link, twins, .. } = *arrived;
     let l3_offset = frame.l3_offset;
+    let twin = twins.zip(link.first());
+    let class = twin.and_then(|(twins, of)| Some((of, twins.class_of_group_packet(of, ip)?)));
     match ip.addrs.dst() {
+        dst if dst.is_multicast()
+            && let Some((interface, class)) = class =>
+        {
+            Parsed::Kernel(interface, class)
+        }
         IpAddr::V6(dst) if dst.is_multicast() && ip.protocol == protocol::ICMPV6 => {
             Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip })
         }

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 
-use adit_datapath::{TapPort, Worker, WorkerConfig};
+use adit_datapath::{KernelTwins, TapPort, Worker, WorkerConfig};
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::rule::ue_ipv6_key;
@@ -321,6 +321,11 @@ impl PipelineFixture {
     /// Session installed, gateways and gNB resolved.
     pub(crate) fn new() -> Self {
         Self::with(rules())
+    }
+
+    /// The scene with kernel twins.
+    pub(crate) fn with_kernel(self, twins: Option<KernelTwins>) -> Self {
+        Self { worker: self.worker.with_kernel(twins), ..self }
     }
 
     /// As [`Self::new`], with other rules.

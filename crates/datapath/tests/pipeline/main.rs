@@ -17,6 +17,7 @@ mod fragments;
 mod frames;
 mod guaranteed;
 mod hostile;
+mod kernel_twin;
 mod limits;
 mod local;
 mod local_switching;

@@ -546,6 +546,9 @@ fn check(coverage: &Coverage) {
         DropReason::FrameSegmented,
         DropReason::HeadroomShort,
         DropReason::SlowQueueFull,
+        // No interface of the worlds has a kernel twin.
+        DropReason::KernelRateLimited,
+        DropReason::KernelRingFull,
         DropReason::TxQueueFull,
     ];
     let unseen: Vec<&str> = DropReason::ALL
@@ -556,7 +559,12 @@ fn check(coverage: &Coverage) {
             PuntReason::ALL
                 .iter()
                 .filter(|reason| coverage.punts[reason.index()] == 0)
-                .filter(|reason| !matches!(reason, PuntReason::Reassembled | PuntReason::PathMtu))
+                .filter(|reason| {
+                    !matches!(
+                        reason,
+                        PuntReason::Reassembled | PuntReason::PathMtu | PuntReason::KernelTwin
+                    )
+                })
                 .map(|reason| reason.name()),
         )
         .collect();
