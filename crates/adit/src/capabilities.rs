@@ -26,6 +26,9 @@ pub(crate) fn needed(config: &Config) -> Vec<&'static str> {
     if config.standby.as_ref().is_some_and(|standby| !standby.addresses.is_empty()) {
         needed.extend(&["CAP_NET_ADMIN", "CAP_NET_RAW"]);
     }
+    let twins = || config.interfaces.iter().filter_map(|known| known.twin.as_ref());
+    needed.extend(twins().map(|_| "CAP_NET_ADMIN"));
+    needed.extend(twins().filter(|twin| twin.netns.is_some()).map(|_| "CAP_SYS_ADMIN"));
     needed.sort_unstable();
     needed.dedup();
     needed

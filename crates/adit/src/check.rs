@@ -91,6 +91,7 @@ fn derived(config: &Config) -> Value {
         "placement": placement(config),
         "queues": queues.join("; "),
         "kernel_ports": kernel_ports(config).join("; "),
+        "kernel_twins": kernel_twins(config).join("; "),
         "capabilities": capabilities::needed(config).join(" "),
         "xdp": xdp(config),
         "flow_offload": flow_offload(config),
@@ -334,6 +335,22 @@ fn kernel_ports(config: &Config) -> Vec<String> {
         }
     };
     kernel.map(text).collect()
+}
+
+/// Describes the kernel twins of interfaces.
+fn kernel_twins(config: &Config) -> Vec<String> {
+    let text = |interface: &config::InterfaceSettings| {
+        let twin = interface.twin.as_ref()?;
+        let addresses: Vec<_> =
+            interface.links().map(|link| format!("{}/{}", link.addr, link.len)).collect();
+        let place = twin.netns.as_ref().map(|name| format!(" in network namespace {name}"));
+        let (device, place) = (&twin.name, place.unwrap_or_default());
+        let n4 = interface.links().any(|link| link.addr == config.n4_listen.ip());
+        let n4 = if n4 { ", which N4 listens at" } else { "" };
+        let (name, addresses) = (&interface.name, addresses.join(" and "));
+        Some(format!("{name} creates {device}{place} with {addresses}{n4}"))
+    };
+    config.interfaces.iter().filter_map(text).collect()
 }
 
 /// Describes the receive queues of a port.

@@ -279,6 +279,8 @@ pub(crate) enum Topic {
     Paths,
     /// Logical interfaces, routes, and pools of UE addresses.
     Routes,
+    /// Kernel twins of interfaces: frames to and from the kernel, by class.
+    Kernel,
     /// Applications, configured and from PFDs, and which of them rules use.
     Applications,
     /// Rates of QERs: limits, and packets passed, dropped and queued.

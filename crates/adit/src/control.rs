@@ -21,7 +21,7 @@ use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_shared_store::store_thread::StoreLink;
 use adit_store::{RecordNumber, StoreState};
 use adit_tables::neighbor::NeighborCache;
-use adit_types::Nanos;
+use adit_types::{Nanos, PortId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
@@ -333,6 +333,7 @@ impl ControlThread {
         if self.links.check(now, &self.parts.ports) {
             self.neighbors.announce(now, &self.parts.publisher);
         }
+        self.set_twin_carriers();
         if let Some((position, to)) = self.parts.peer_names.as_ref().and_then(PeerNames::poll) {
             self.parts.node.set_configured_peer(now, position, to);
         }
@@ -356,6 +357,14 @@ impl ControlThread {
         if let Some(addresses) = &mut self.parts.addresses {
             addresses.handle_timeout(now);
         }
+    }
+
+    /// Gives the kernel twins the links of their ports. The kernel does not send through a twin
+    /// without a carrier, so that of a standby or a paused adit has none.
+    fn set_twin_carriers(&self) {
+        let links = self.links.all();
+        let is_up = |port: PortId| links.get(usize::from(port.0)).and_then(|link| link.is_up);
+        self.parts.twins.set_carriers(|port| is_up(port) != Some(false));
     }
 
     /// Updates the time of day and the saturation of the workers in the node, once per second.

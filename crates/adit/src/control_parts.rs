@@ -30,6 +30,7 @@ use crate::control_parts::active_addresses::ActiveAddresses;
 use crate::control_parts::core_frequencies::CoreFrequencies;
 use crate::control_parts::peer_names::PeerNames;
 use crate::nrf::NrfAnnouncer;
+use crate::ports::kernel_twins::TwinStates;
 use crate::ports::steering::PortSteering;
 use crate::record_store::any_store::{AnyStoreFigures, SharedStoreClient};
 use crate::record_store::replication::PairStore;
@@ -69,6 +70,8 @@ pub(crate) struct ControlParts {
     pub nrf: Option<NrfAnnouncer>,
     /// Addresses of this host while this adit is active.
     pub addresses: Option<ActiveAddresses>,
+    /// Kernel twins of interfaces.
+    pub twins: TwinStates,
     /// Sessions are kept when adit stops.
     pub keeps_at_stop: bool,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,

@@ -40,6 +40,7 @@ use crate::control_parts::{
 use crate::host_command::{PlacementNotice, placement_notice};
 use crate::log::{self, LogSettings};
 use crate::nrf::NrfAnnouncer;
+use crate::ports::kernel_twins::{self, OpenTwin, TwinStates};
 use crate::ports::open_ports::OpenPort;
 use crate::ports::{flow_offload, open_ports, steering, xdp};
 use crate::record_store::serving_lease::ServingLease;
@@ -53,7 +54,10 @@ use crate::threads::event_scheduler::{self, EventThreads};
 use crate::threads::lifecycle::Lifecycle;
 use crate::threads::packet_path::{AssembledPath, PacketPath, ThreadParts, WorkerThread, spawn};
 use crate::threads::process_nodes::ProcessNodes;
+use crate::threads::twin_thread::TwinThread;
 use crate::{http_api, record_store, snapshot, wiring};
+use adit_kernel::idle::Doorbell;
+use adit_kernel::in_namespace;
 use adit_kernel::large_pages;
 use adit_kernel::n4_socket::N4Socket;
 
@@ -89,6 +93,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let lifecycle = Lifecycle { lease: ServingLease::new(&config), ..Lifecycle::default() };
     let opening = OpeningRecords { cpus, accept_loss, lease: lifecycle.lease.clone() };
     let records = StartRecords::open(&config, &eal, wiring::preparer(&config), opening)?;
+    let twins = kernel_twins::open(&config)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
     // A process that continues a previous one did not restart, for its peers.
@@ -105,27 +110,26 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let start = StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes };
     let files =
         ConfigFiles { config: path.to_owned(), api: api.as_ref().and_then(ApiServer::access) };
-    let (control, mut parts) = assemble(&config, start, files, ports, device, &lifecycle)?;
+    let devices = OpenDevices { ports, twins, scheduler: device };
+    let (control, mut parts, twins) = assemble(&config, start, files, devices, &lifecycle)?;
     parts.iter_mut().zip(scheduled).for_each(|(parts, port)| parts.scheduled = Some(port));
     let (queries, questions) = mpsc::channel();
     let api = api.map(|api| http_api::serve(api, queries.clone())).transpose()?;
     let admin = socket_file.server().context("cannot serve the admin socket")?;
     let admin = http_api::serve(admin, queries.clone())?;
-
     recovery_time.map_or(Ok(()), RecoveryTime::wait)?;
     let path = PacketPath { eal: &eal, config: &config, clock, lifecycle: &lifecycle };
     if control.is_active() {
         lifecycle.gate.open();
     }
-    let workers = path.start(parts, workers_io, scheduler)?;
-    let control = {
-        let lifecycle = lifecycle.clone();
-        spawn("adit-control", move || {
-            let mut control = control;
-            control.run(&questions, &lifecycle.stop_control);
-            control
-        })?
-    };
+    let mut workers = path.start(parts, workers_io, scheduler)?;
+    workers.extend(twins.map(|twins| serve_twins(twins, &lifecycle)).transpose()?);
+    let stop = Arc::clone(&lifecycle.stop_control);
+    let control = spawn("adit-control", move || {
+        let mut control = control;
+        control.run(&questions, &stop);
+        control
+    })?;
     info!(model = config.datapath.model.name(), threads = workers.len(), n4 = %config.n4_listen, "running");
     let threads = Threads { control, workers, admin, api, queries };
     is_starting.store(false, Ordering::Relaxed);
@@ -133,6 +137,15 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     drop(socket_file);
     drop(eal);
     outcome
+}
+
+/// Starts the thread of the kernel twins, which ends with the packet path.
+fn serve_twins(twins: TwinThread, lifecycle: &Lifecycle) -> anyhow::Result<WorkerThread> {
+    let stop = Arc::clone(&lifecycle.stop);
+    spawn("adit-twin", move || {
+        twins.run(&stop);
+        Ok(())
+    })
 }
 
 fn log_table_pages() {
@@ -279,12 +292,15 @@ fn open_n4(
     config: &Config,
     source: &RecordSource,
 ) -> anyhow::Result<(N4Socket, Option<ActiveAddresses>)> {
+    let netns = config.n4_netns();
     if let RecordSource::Followed { .. } = source {
-        return Ok((N4Socket::unbound(config.n4_listen, config.n4.receive_buffer_bytes())?, None));
+        let bytes = config.n4.receive_buffer_bytes();
+        let unbound = || N4Socket::unbound(config.n4_listen, bytes);
+        return Ok((in_namespace(netns, unbound)??, None));
     }
     let addresses = active_addresses::wanted(config).map(ActiveAddresses::take);
     let addresses = addresses.transpose()?;
-    Ok((bind_n4(config)?, addresses))
+    Ok((in_namespace(netns, || bind_n4(config))??, addresses))
 }
 
 fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
@@ -348,18 +364,26 @@ fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node 
     node
 }
 
+/// The devices that are open when the threads are assembled.
+struct OpenDevices {
+    ports: Vec<OpenPort>,
+    twins: Vec<OpenTwin>,
+    scheduler: Option<EventDevice>,
+}
+
+/// Makes the control thread, the parts of the packet path, and the thread of the kernel twins, if
+/// there are any.
 fn assemble(
     config: &Config,
     start: StartParts,
     files: ConfigFiles,
-    mut ports: Vec<OpenPort>,
-    scheduler: Option<EventDevice>,
+    OpenDevices { mut ports, twins, scheduler }: OpenDevices,
     lifecycle: &Lifecycle,
-) -> anyhow::Result<(ControlThread, Vec<ThreadParts>)> {
+) -> anyhow::Result<(ControlThread, Vec<ThreadParts>, Option<TwinThread>)> {
     let mut random = StdRng::from_os_rng();
     let mut node = start_node(config, &start, &mut random);
     let StartParts { clock, socket, addresses, records, recovery_time_stamp, pool, nodes } = start;
-    let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
+    let macs = macs(&ports, &twins)?;
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
     let sockets = open_ports::take_sockets(&mut ports);
@@ -369,9 +393,9 @@ fn assemble(
     publisher.set_restoring(node.is_restoring());
     node.set_usage_source(publisher.usage_source());
     let path = AssembledPath::new(config, &nodes, readers, recovery_time_stamp)?;
-    let AssembledPath { parts: workers, events, commands, records: packets, .. } = path;
+    let AssembledPath { parts: mut workers, events, commands, records: packets, .. } = path;
     let AssembledPath { bells, loads, owners, .. } = path;
-    let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
+    let (twins, twin_thread) = connect_twins(config, twins, &mut workers, &bells)?;
     let port = |(id, open)| control_port(config, id, open, slot_bits.into());
     let ports = (0..).map(PortId).zip(ports).map(port).collect();
     let (store, role) = match records.source {
@@ -397,6 +421,7 @@ fn assemble(
         role,
         nrf: NrfAnnouncer::start(config)?,
         addresses,
+        twins,
         keeps_at_stop: config.store.keeps_at_stop,
         events,
         commands,
@@ -409,14 +434,41 @@ fn assemble(
         nodes,
         frequencies: CoreFrequencies::start(&config.datapath, &loads),
         loads,
-        names,
+        names: config.interfaces.iter().map(|interface| interface.name.clone()).collect(),
         ports,
         burst_pkts: config.datapath.burst_pkts,
         pool: Some(pool),
         lease: lifecycle.lease.clone(),
         liveness: lifecycle.liveness.clone(),
     };
-    Ok((ControlThread::new(parts), workers))
+    Ok((ControlThread::new(parts), workers, twin_thread))
+}
+
+/// The link-layer addresses of the ports, which the kernel twins get, too.
+fn macs(ports: &[OpenPort], twins: &[OpenTwin]) -> anyhow::Result<Vec<MacAddr>> {
+    let macs: Vec<MacAddr> = ports.iter().map(OpenPort::mac).collect();
+    kernel_twins::set_macs(twins, &macs)?;
+    Ok(macs)
+}
+
+/// Connects the workers with the kernel twins. Returns the control thread's part, and the thread
+/// that serves them, if there are any.
+fn connect_twins(
+    config: &Config,
+    twins: Vec<OpenTwin>,
+    workers: &mut [ThreadParts],
+    bells: &[Doorbell],
+) -> anyhow::Result<(TwinStates, Option<TwinThread>)> {
+    let Some(links) = kernel_twins::connect(config) else {
+        return Ok((TwinStates::default(), None));
+    };
+    for (parts, ends) in workers.iter_mut().zip(links.workers) {
+        parts.twins = Some(ends);
+    }
+    let states = TwinStates::new(&twins, links.counts);
+    let bell = bells.first().context("there is no worker")?.clone();
+    let thread = TwinThread::new(twins, states.shared(), links.to_kernel, links.from_kernel, bell);
+    Ok((states, Some(thread)))
 }
 
 /// The control thread's part of a port, after an attempt to steer packets to their owners.

@@ -6,6 +6,7 @@
 mod counters;
 mod drops;
 mod health;
+mod kernel;
 mod metrics;
 mod node;
 mod nrf;
@@ -37,6 +38,7 @@ use crate::control_parts::standstill::Standstill;
 pub(crate) use counters::{CounterGroups, counters};
 pub(crate) use drops::DropsDocument;
 pub(crate) use health::{HealthDocument, UnreadyReason};
+pub(crate) use kernel::KernelDocument;
 pub(crate) use metrics::{all_families, text_format};
 pub(crate) use node::NodeDocument;
 pub(crate) use nrf::NrfDocument;
@@ -91,6 +93,7 @@ pub(crate) fn answer(
         Topic::Node => node::page(control),
         Topic::Nrf => nrf::page(control),
         Topic::Routes => routes::page(control),
+        Topic::Kernel => kernel::page(control),
         Topic::Applications => overview::applications(control),
         Topic::Store => store::page(control),
         Topic::Taps => taps::page(control),

@@ -13,9 +13,9 @@ use crate::cli::{DocumentForm, MetricsFormat, Topic};
 use crate::foreign_text::{printable, printable_json};
 use crate::request::http_client::{self, HttpRequest, encoded};
 use crate::snapshot::{
-    ApplicationsDocument, AssociationsDocument, DropsDocument, HealthDocument, NeighborsPage,
-    NrfDocument, OffloadDocument, PathsPage, PortsDocument, QosPage, RoutesDocument, SessionsPage,
-    StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
+    ApplicationsDocument, AssociationsDocument, DropsDocument, HealthDocument, KernelDocument,
+    NeighborsPage, NrfDocument, OffloadDocument, PathsPage, PortsDocument, QosPage, RoutesDocument,
+    SessionsPage, StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
 };
 use crate::text_table::{TextColumns, TextList, counted, plain_table, terminal_width};
 
@@ -58,6 +58,7 @@ const fn tables_of(topic: Topic) -> &'static [TextList] {
         Topic::Nrf => NrfDocument::TABLES,
         Topic::Paths => PathsPage::TABLES,
         Topic::Routes => RoutesDocument::TABLES,
+        Topic::Kernel => KernelDocument::TABLES,
         Topic::Applications => ApplicationsDocument::TABLES,
         Topic::Qos => QosPage::TABLES,
         Topic::Store => StoreDocument::TABLES,

@@ -94,7 +94,8 @@ impl ConfigFile {
         document: &ConfigDocument<'_>,
         machine: MachineReader<'_>,
     ) -> Config {
-        let n4_listen = self.n4.check(document, self.standby.as_ref(), &self.node.id);
+        let n4_listen =
+            self.n4.check(document, self.standby.as_ref(), &self.node.id, &self.interfaces);
         self.gtpu.check(document, self.sessions.sessions_max);
         let cpus = thread_cpus(document, &self.datapath, &self.ports, machine);
         let datapath = self.datapath.settings(document, cpus);
@@ -108,6 +109,7 @@ impl ConfigFile {
         self.sessions.check(document, half);
         let interfaces = interfaces::check_interfaces(document, &mut self.interfaces, &self.ports);
         interfaces::check_offload(document, &self.ports, &interfaces);
+        interfaces::check_n4(document, n4_listen.ip(), &self.ports, &interfaces);
         provisioning::check_ue_pools(document, &self.ue_pools, &interfaces);
         provisioning::check_policies(document, &self.forwarding_policies, &interfaces);
         let applications = provisioning::check_applications(document, &self.applications);

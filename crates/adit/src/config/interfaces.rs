@@ -9,6 +9,9 @@ use adit_types::{DomainId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, PortId, TcpMss
 use super::comparison::{NOW, OnReload};
 use super::declare::section;
 use super::fields::{IpNet, NETWORK_INSTANCE, name, network_instance};
+use super::kernel_twins::{
+    TwinKeys, TwinOwner, TwinProtocol, TwinSettings, check_twin, netns_name, twin_name,
+};
 use super::keys::IntoKey as _;
 use super::kinds::{Flag, integer, text, words};
 use super::ports::{PortSettings, XdpMode};
@@ -68,6 +71,23 @@ section! {
         /// interface serves any name, there is a single domain.
         network_instance: Option<String>, text(NETWORK_INSTANCE).check(network_instance)
             .optional("any") => ["", "\"internet\""];
+        /// The name of a TAP device that adit creates: its kernel twin, with the addresses, MTU,
+        /// link-layer address and carrier of the interface. The kernel and its programs (SSH, BGP,
+        /// BFD, N4 of adit itself) get what arrives for these addresses and is no GTP-U, and send
+        /// through the port. ARP and neighbor discovery stay adit's. If the network namespace has
+        /// no default route, one through the interface's [[route]] with prefix 0.0.0.0/0 or ::/0
+        /// is added, with metric 4096; other routes are the kernel's. The device ends with adit.
+        kernel: Option<String>, text("the name of a new network device").check(twin_name)
+            .optional("no twin") => ["", "# \"n6\""];
+        /// The named network namespace (ip netns) of the twin. Ports with net_af_packet and
+        /// kernel:packet need one: the kernel of adit's own namespace gets their packets, too.
+        kernel_netns: Option<String>, text("the name of a network namespace").check(netns_name)
+            .optional("that of adit") => [];
+        /// Protocols whose frames to groups on the link reach the twin as well: "ospf", "isis",
+        /// "pim", "vrrp", "lacp", "lldp".
+        kernel_protocols: Vec<TwinProtocol>,
+            text("a protocol: \"ospf\", \"isis\", \"pim\", \"vrrp\", \"lacp\" or \"lldp\"")
+            .list("none") => [];
     }
 }
 
@@ -106,6 +126,8 @@ pub(crate) struct InterfaceSettings {
     /// How to set the MSS of TCP. For n6 only; n6 interfaces of one routing domain have the same
     /// value.
     pub tcp_mss: TcpMss,
+    /// Its kernel twin, if it has one.
+    pub twin: Option<TwinSettings>,
 }
 
 impl InterfaceSettings {
@@ -114,6 +136,12 @@ impl InterfaceSettings {
         let v4 = self.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
         let v6 = self.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
         v4.into_iter().chain(v6)
+    }
+
+    /// This interface with its twin, if it has one.
+    fn twin_owner(&self) -> Option<TwinOwner<'_>> {
+        let addresses = self.links().map(|link| link.addr).collect();
+        Some(TwinOwner { interface: &self.name, twin: self.twin.as_ref()?, addresses })
     }
 
     /// True if this interface serves `wanted`. `None` as `wanted` fits every interface.
@@ -217,6 +245,9 @@ pub(super) fn check_interfaces(
             let what = "is for interfaces with role = \"n6\"";
             document.refuse(&path, &["local_switching", "tcp_mss"], what);
         }
+        let on_port = ports.get(usize::from(port.0));
+        let owners: Vec<_> = interfaces.iter().filter_map(InterfaceSettings::twin_owner).collect();
+        let twin = check_twin(document, &path, &section.twin_keys(), on_port, &owners);
         interfaces.push(InterfaceSettings {
             name: section.name.clone(),
             role: section.role,
@@ -228,6 +259,7 @@ pub(super) fn check_interfaces(
             network_instance: section.network_instance.clone(),
             local_switching: section.local_switching,
             tcp_mss: section.tcp_mss,
+            twin,
         });
     }
     check_domains(document, &interfaces);
@@ -239,6 +271,31 @@ pub(super) fn check_interfaces(
         }
     }
     interfaces
+}
+
+/// Adds a problem if N4 listens at an address of a port that adit has alone. Where the port is a
+/// network device of the host, which may have the address, too, `adit check` looks at the host.
+pub(super) fn check_n4(
+    document: &ConfigDocument<'_>,
+    n4: IpAddr,
+    ports: &[PortSettings],
+    interfaces: &[InterfaceSettings],
+) {
+    let owns = |known: &&InterfaceSettings| known.links().any(|link| link.addr == n4);
+    let mut owners = interfaces.iter().filter(owns).peekable();
+    let Some(first) = owners.peek().map(|known| known.name.clone()) else { return };
+    let device = |known: &InterfaceSettings| ports.get(usize::from(known.port.0));
+    let is_heard = |known: &InterfaceSettings| {
+        let of_host = device(known).is_some_and(|port| port.device.network_device().is_some());
+        known.is_kernel || known.twin.is_some() || of_host
+    };
+    if !owners.any(is_heard) {
+        let what = format!(
+            "{n4} is the address of interface \"{first}\", whose port adit has alone, so the kernel would never get a \
+             message to it; write kernel = \"NAME\" under this interface, or take an address of the host"
+        );
+        document.problem("n4.listen", what);
+    }
 }
 
 /// The port of an interface.
@@ -260,6 +317,16 @@ fn port_id(
 type InterfaceAddresses = (Option<(Ipv4Addr, u8)>, Option<(Ipv6Addr, u8)>);
 
 impl InterfaceSection {
+    /// The keys of its kernel twin.
+    fn twin_keys(&self) -> TwinKeys<'_> {
+        TwinKeys {
+            name: self.kernel.as_ref(),
+            netns: self.kernel_netns.as_ref(),
+            protocols: &self.kernel_protocols,
+            addresses: &self.addresses,
+        }
+    }
+
     /// Its addresses. Those of GTP-U interfaces must differ, since an F-TEID must identify one
     /// interface.
     fn check_addresses(

@@ -18,6 +18,7 @@ mod file;
 mod file_error;
 mod interfaces;
 mod kernel_ports;
+mod kernel_twins;
 mod keys;
 mod kinds;
 mod log;
@@ -66,6 +67,7 @@ pub(crate) use file_error::{ConfigFileError, mistakes};
 pub(crate) use interfaces::{
     InterfaceSettings, RouteSettings, domains, domains_of, switched_domains,
 };
+pub(crate) use kernel_twins::TwinSettings;
 pub(crate) use n4::{NodeIdSetting, SmfSetSettings};
 pub(crate) use nrf::NrfSettings;
 pub(crate) use peer_names::ConfiguredPeer;
@@ -105,6 +107,17 @@ pub(crate) struct Config {
     pub nrf: Option<NrfSettings>,
     /// The address of N4.
     pub n4_listen: SocketAddr,
+}
+
+impl Config {
+    /// The named network namespace of the twin whose address N4 listens at. `None`: that of adit.
+    pub(crate) fn n4_netns(&self) -> Option<&str> {
+        let n4 = self.n4_listen.ip();
+        let owns = |known: &&InterfaceSettings| known.links().any(|link| link.addr == n4);
+        let twin = |known: &InterfaceSettings| known.twin.is_some();
+        let owner = self.interfaces.iter().filter(owns).find(|known| twin(known))?;
+        owner.twin.as_ref()?.netns.as_deref()
+    }
 }
 
 impl Deref for Config {

@@ -10,6 +10,7 @@ use adit_types::limits::SESSIONS_MAX;
 
 use super::comparison::{LISTENING, NOW, OnReload, RULES};
 use super::declare::section;
+use super::interfaces::InterfaceSection;
 use super::keys::{IntoKey as _, Table};
 use super::kinds::{Flag, integer, millis, seconds, text, words};
 use super::peer_names::{ConfiguredPeer, is_fqdn};
@@ -182,12 +183,15 @@ impl N4Settings {
         document: &ConfigDocument<'_>,
         standby: Option<&StandbySection>,
         node_id: &NodeIdSetting,
+        interfaces: &[InterfaceSection],
     ) -> SocketAddr {
         let listen = match &self.listen {
             N4Endpoint::Address(address) => *address,
             N4Endpoint::Device { name, port } => {
                 let moved = standby.and_then(|standby| standby.address_of(name));
-                let address = moved.or_else(|| address_of_device(name, node_id));
+                let address = moved
+                    .or_else(|| address_of_twin(name, node_id, interfaces))
+                    .or_else(|| address_of_device(name, node_id));
                 let Some(address) = address else {
                     let what = format!(
                         "names the network device \"{name}\", which this machine does not have, or which has no address; \
@@ -222,9 +226,24 @@ impl N4Settings {
     }
 }
 
+/// The address of the kernel twin of an interface, which exists once adit runs.
+fn address_of_twin(
+    name: &str,
+    node_id: &NodeIdSetting,
+    interfaces: &[InterfaceSection],
+) -> Option<IpAddr> {
+    let is_it = |of: &&InterfaceSection| of.kernel.as_deref() == Some(name);
+    let addresses = interfaces.iter().filter(is_it).flat_map(|of| &of.addresses);
+    chosen_address(&addresses.map(|net| net.addr).collect::<Vec<_>>(), node_id)
+}
+
 /// The address of a network device of this machine.
 fn address_of_device(name: &str, node_id: &NodeIdSetting) -> Option<IpAddr> {
-    let addresses = device_addresses(name);
+    chosen_address(&device_addresses(name), node_id)
+}
+
+/// The address of the node's identity, or the first one, IPv4 before IPv6.
+fn chosen_address(addresses: &[IpAddr], node_id: &NodeIdSetting) -> Option<IpAddr> {
     let wanted = match *node_id {
         NodeIdSetting::Ipv4(addr) => Some(addr.into()),
         NodeIdSetting::Ipv6(addr) => Some(addr.into()),

@@ -22,6 +22,7 @@ use crate::cli::Topic;
 use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode, ThreadSettings};
 use crate::control_parts::{ConfigFiles, ServingRole};
+use crate::ports::kernel_twins::TwinStates;
 use crate::threads::lifecycle::Lifecycle;
 use crate::threads::liveness::Liveness;
 use crate::threads::packet_path::spawn;
@@ -113,6 +114,7 @@ fn control(plant: Plant) -> ControlThread {
         role: ServingRole::Active,
         nrf: None,
         addresses: None,
+        twins: TwinStates::default(),
         keeps_at_stop: false,
         events: Vec::new(),
         commands: Vec::new(),

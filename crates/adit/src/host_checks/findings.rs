@@ -142,9 +142,18 @@ impl HostChecks<'_> {
 
     fn routes(&mut self) {
         let n4 = self.config.n4_listen.ip();
-        if !n4.is_unspecified() && !n4.is_loopback() && self.host.network.owner(n4).is_none() {
+        // Devices that are created when adit starts.
+        let is_own = self.config.interfaces.iter().any(|known| {
+            let is_created = known.is_kernel || known.twin.is_some();
+            is_created && known.links().any(|link| link.addr == n4)
+        });
+        let is_of_host = n4.is_loopback() || self.host.network.owner(n4).is_some();
+        if !n4.is_unspecified() && !is_of_host && !is_own {
             let found = format!("no network device has {n4} of n4.listen");
-            self.fault("routes", found, format!("run ip address add {n4}/24 dev DEVICE"));
+            let remedy = format!(
+                "run ip address add {n4}/24 dev DEVICE, or take the address of an interface with kernel = \"NAME\""
+            );
+            self.fault("routes", found, remedy);
         }
         let config = self.config;
         for (index, interface) in config.interfaces.iter().enumerate() {

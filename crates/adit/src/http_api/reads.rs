@@ -16,8 +16,9 @@ use crate::admin::{AdminQuestion, SessionFilter, SessionFilterText};
 use crate::cli::Topic;
 use crate::snapshot::{
     ApplicationsDocument, AssociationsDocument, CounterGroups, DropsDocument, HealthDocument,
-    NeighborsPage, NodeDocument, NrfDocument, OffloadDocument, PathsPage, PortsDocument, QosPage,
-    RoutesDocument, SessionsPage, StoreDocument, TapsDocument, TrafficPage, WorkersDocument,
+    KernelDocument, NeighborsPage, NodeDocument, NrfDocument, OffloadDocument, PathsPage,
+    PortsDocument, QosPage, RoutesDocument, SessionsPage, StoreDocument, TapsDocument, TrafficPage,
+    WorkersDocument,
 };
 
 /// Rows of a page unless the client says otherwise.
@@ -141,6 +142,8 @@ documents! {
     offload: "/v1/offload", "packets", Offload, OffloadDocument;
     /// Logical interfaces, routes, and pools of UE addresses.
     routes: "/v1/routes", "network", Routes, RoutesDocument;
+    /// Kernel twins of interfaces: frames to and from the kernel, by class.
+    kernel: "/v1/kernel", "network", Kernel, KernelDocument;
     /// Applications, configured and from PFDs.
     applications: "/v1/applications", "sessions", Applications, ApplicationsDocument;
     /// The store that keeps sessions.

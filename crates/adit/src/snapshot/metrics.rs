@@ -65,6 +65,7 @@ pub(super) fn page(
             families.extend(features::of_store(control));
             families.extend(features::of_nrf(control));
             families.extend(features::of_offload(control));
+            families.extend(features::of_twins(control));
             Box::new(move || {
                 families.extend(system::of_process());
                 families

@@ -7,3 +7,4 @@ pub(crate) mod liveness;
 pub(crate) mod load;
 pub(crate) mod packet_path;
 pub(crate) mod process_nodes;
+pub(crate) mod twin_thread;

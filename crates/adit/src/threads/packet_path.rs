@@ -6,15 +6,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use adit_datapath::{
-    EventWorker, Handoff, OwnerChanges, PathThread, Receiver, ReceiverConfig, RxTx, RxTxConfig,
-    SharedFlows, TapPort, Worker, WorkerConfig, connect,
+    EventWorker, Handoff, KernelTwins, OwnerChanges, PathThread, Receiver, ReceiverConfig, RxTx,
+    RxTxConfig, SharedFlows, TapPort, Worker, WorkerConfig, connect,
 };
 use adit_dpdk::{Eal, EventScheduler, Mbuf, SchedulerPort};
 use adit_kernel::idle::{Doorbell, IdlePolicy, Sleeper};
 use adit_rules::{TapItem, WorkerCommand, WorkerEvent};
 use adit_tables::TablesReader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, TAP_RING_LEN};
-use adit_types::{Role, WorkerId};
+use adit_types::{PortId, Role, WorkerId};
 use adit_wire::rss::Toeplitz;
 use anyhow::{Context, bail};
 use tracing::{info, warn};
@@ -66,6 +66,24 @@ impl PacketPath<'_> {
         Ok(threads)
     }
 
+    /// The configuration of a worker.
+    fn worker_config(
+        &self,
+        id: WorkerId,
+        ports: Vec<PortId>,
+        recovery_time_stamp: u32,
+    ) -> WorkerConfig {
+        let config = self.config;
+        WorkerConfig {
+            id,
+            ports,
+            burst: config.datapath.burst_pkts,
+            buffer_pkts_max: config.buffer_pkts_per_worker(),
+            shaped_pkts_max: config.shaped_pkts_per_worker(),
+            recovery_time_stamp: Some(recovery_time_stamp),
+        }
+    }
+
     /// Starts a thread of the packet path.
     fn start_thread(
         &self,
@@ -112,15 +130,12 @@ impl PacketPath<'_> {
             });
         };
         let taps = TapPort { records, clock: Box::new(move || clock.now()) };
-        let worker_config = WorkerConfig {
-            id,
-            ports,
-            burst,
-            buffer_pkts_max: config.buffer_pkts_per_worker(),
-            shaped_pkts_max: config.shaped_pkts_per_worker(),
-            recovery_time_stamp: Some(parts.recovery_time_stamp),
+        let worker_config = self.worker_config(id, ports, parts.recovery_time_stamp);
+        let twins = parts.twins;
+        let worker = move || {
+            let worker = Worker::new(worker_config, reader, events, commands);
+            worker.with_taps(taps).with_kernel(twins)
         };
-        let worker = move || Worker::new(worker_config, reader, events, commands).with_taps(taps);
         if let Some((port, flows)) = scheduled {
             let is_alone = config.datapath.workers.len() == 1;
             return spawn(&format!("adit-worker-{id}"), move || {
@@ -156,6 +171,8 @@ pub(crate) struct ThreadParts {
     pub scheduled: Option<(SchedulerPort, SharedFlows)>,
     /// The thread that starts it prefers memory of a node.
     pub has_shared_node: bool,
+    /// A worker's rings to kernel twins, if there are any.
+    pub twins: Option<KernelTwins>,
 }
 
 pub(crate) struct ControlRings {
@@ -222,6 +239,7 @@ impl AssembledPath {
                 load: load.clone(),
                 scheduled: None,
                 has_shared_node: nodes.memory().is_some(),
+                twins: None,
             });
             loads.push(load);
         }

@@ -210,6 +210,7 @@ fn agrees_with_show(dir: &Path) {
         ("associations", "/v1/associations"),
         ("drops", "/v1/drops"),
         ("routes", "/v1/routes"),
+        ("kernel", "/v1/kernel"),
         ("applications", "/v1/applications"),
         ("store", "/v1/store"),
         ("nrf", "/v1/nrf"),

@@ -13,6 +13,7 @@ use adit_types::{BitRate, Direction, SliceId};
 
 use super::{count, counter, gauge};
 use crate::nrf::NrfAnnouncer;
+use crate::ports::kernel_twins::{TwinClassFigures, TwinFigures};
 use crate::snapshot::ControlView;
 
 const DIRECTIONS: [(Direction, &str); 2] =
@@ -26,6 +27,7 @@ pub(super) fn without_figures() -> Vec<MetricFamily> {
         lease_families(true, false, 0).into(),
         StoreFigures::default().families(),
         offload_families(OffloadReport::default()),
+        twin_families(&[], |_| String::new()),
         nrf_families(&NrfState::default()),
     ];
     parts.into_iter().flatten().collect()
@@ -291,6 +293,61 @@ impl StoreFigures {
             ),
         ]
     }
+}
+
+/// Frames to and from kernel twins.
+pub(super) fn of_twins(control: &ControlView<'_>) -> Vec<MetricFamily> {
+    let names = &control.parts.names;
+    let name = |of: &TwinFigures| names.get(usize::from(of.interface.0)).cloned();
+    twin_families(&control.parts.twins.figures(), |of| name(of).unwrap_or_default())
+}
+
+fn twin_families(
+    twins: &[TwinFigures],
+    name: impl Fn(&TwinFigures) -> String,
+) -> Vec<MetricFamily> {
+    let by_class = |value: fn(&TwinClassFigures) -> u64| {
+        let samples = twins.iter().flat_map(|twin| {
+            let interface = name(twin);
+            twin.classes.iter().map(move |of| MetricSample {
+                labels: vec![
+                    ("interface", interface.clone()),
+                    ("class", of.class.name().to_owned()),
+                ],
+                value: value(of),
+            })
+        });
+        MetricValues::Counter(samples.collect())
+    };
+    let by_twin = |value: fn(&TwinFigures) -> u64| {
+        let samples = twins.iter().map(|twin| MetricSample {
+            labels: vec![("interface", name(twin))],
+            value: value(twin),
+        });
+        MetricValues::Counter(samples.collect())
+    };
+    vec![
+        MetricFamily::new(
+            "adit_kernel_twin_packets",
+            "Frames that went to the kernel twin of an interface, by class.",
+            by_class(|of| of.pkts),
+        ),
+        MetricFamily::new(
+            "adit_kernel_twin_dropped_packets",
+            "Frames that the kernel twin did not get: the ring of their class was full, or their class beyond its rate.",
+            by_class(|of| of.ring_full + of.rate_limited),
+        ),
+        MetricFamily::new(
+            "adit_kernel_twin_sent_packets",
+            "Frames of the kernel twin that a worker took to send.",
+            by_twin(|of| of.from_pkts),
+        ),
+        MetricFamily::new(
+            "adit_kernel_twin_refused_packets",
+            "Frames of the kernel twin that are too long, tagged or without a header.",
+            by_twin(|of| of.from_refused),
+        ),
+    ]
 }
 
 /// Offloads that forward packets in front of the workers.
