@@ -25,9 +25,9 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
 /// Environment variables of the runs inside the daemon's namespace: the MTU of adit's ports for its
 /// peers, or `bridge`, its devices and the folder of their sockets.
-const PART: &str = "ADIT_TEST_PART";
-const DEVICES: &str = "ADIT_TEST_DEVICES";
-const FOLDER: &str = "ADIT_TEST_FOLDER";
+pub(crate) const PART: &str = "ADIT_TEST_PART";
+pub(crate) const DEVICES: &str = "ADIT_TEST_DEVICES";
+pub(crate) const FOLDER: &str = "ADIT_TEST_FOLDER";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const MTU: usize = 9000;
@@ -160,7 +160,7 @@ fn jumbo_packets_pass_net_virtio_user() {
 /// The devices of adit and of a bridge, number `number` of each, with a socket in `dir`.
 type LinkDevices = fn(&Path, usize) -> [String; 2];
 
-fn memif(dir: &Path, number: usize) -> [String; 2] {
+pub(crate) fn memif(dir: &Path, number: usize) -> [String; 2] {
     let socket = dir.join(format!("link{number}"));
     ["client", "server"].map(|role| {
         format!("net_memif{number},role={role},socket={},socket-abstract=no", socket.display())
@@ -249,7 +249,7 @@ fn frame_beyond_a_packet_buffer_is_dropped_as_the_fault_of_the_port() {
 }
 
 /// Moves frames between each of [`DEVICES`] and a veth device.
-fn run_bridge() {
+pub(crate) fn run_bridge() {
     let [devices, folder] = [DEVICES, FOLDER].map(|name| std::env::var(name).unwrap());
     let config = EalConfig {
         hugepages: HugepageMode::Never,
@@ -311,8 +311,12 @@ pub(crate) fn payload(len: usize) -> Vec<u8> {
 impl KernelPeers {
     /// Establishes the session.
     pub(crate) fn establish(mtu: usize) -> Self {
-        let LoadSession { ue, teid } =
-            LoadSession::establish(&mut TestSmf::associated(), 5).unwrap();
+        Self::establish_by(&mut TestSmf::associated(), mtu)
+    }
+
+    /// Establishes the session by an SMF with an association.
+    pub(crate) fn establish_by(smf: &mut TestSmf, mtu: usize) -> Self {
+        let LoadSession { ue, teid } = LoadSession::establish(smf, 5).unwrap();
         let bind = |addr: SocketAddr| {
             let socket = UdpSocket::bind(addr).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -325,7 +329,12 @@ impl KernelPeers {
 
     /// The same. Waits until packets pass both ways.
     fn new(mtu: usize) -> Self {
-        let peers = Self::establish(mtu);
+        Self::establish(mtu).passing()
+    }
+
+    /// Waits until packets pass both ways.
+    pub(crate) fn passing(self) -> Self {
+        let peers = self;
         let end = Instant::now() + Duration::from_secs(20);
         for way in [Self::send_up, Self::send_down] {
             way(&peers, 100);
@@ -415,7 +424,7 @@ impl KernelPeers {
         }
     }
 
-    fn expect_both_ways(&self, len: usize) {
+    pub(crate) fn expect_both_ways(&self, len: usize) {
         self.send_up(len);
         assert!(self.receive_up() == Some(payload(len)), "uplink, {len} octets");
         self.send_down(len);

@@ -4,6 +4,7 @@
 
 mod associated_smf;
 mod jumbo;
+mod kernel_twin;
 mod load;
 mod n4_floods;
 mod outages;
