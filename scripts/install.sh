@@ -8,7 +8,7 @@ demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
 lab="dpdk-dev redis-server ethtool"
 bench="binutils valgrind"
 package="dpkg-dev mmdebstrap libcap2-bin python3-venv e2fsprogs fdisk qemu-utils"
-test="$package lintian umoci tshark binutils-aarch64-linux-gnu qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus docker-compose"
+test="$package lintian umoci tshark binutils-aarch64-linux-gnu qemu-user redis-server openssl qemu-system-x86 busybox-static cpio chromium prometheus docker-compose frr bird2"
 
 # For the test of the dashboard in a browser; they may have come from elsewhere.
 command -v node >/dev/null 2>&1 || test="$test nodejs"

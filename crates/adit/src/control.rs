@@ -34,6 +34,8 @@ use crate::control_parts::port_links::LinkStates;
 use crate::control_parts::standstill::{self, Standstill};
 use crate::control_parts::{ControlParts, ServingRole};
 use crate::foreign_text::printable;
+use crate::kernel_routes::announcements::AnnouncingPlane;
+use crate::kernel_routes::follower::RouteFollower;
 use crate::log;
 use crate::snapshot::store_warnings;
 use crate::snapshot::{self, ControlView};
@@ -168,6 +170,10 @@ impl ControlThread {
             self.turn(questions);
             self.check_store();
         }
+        // Routers send packets elsewhere before workers stop.
+        if let Some(announcements) = &mut self.parts.announcements {
+            announcements.withdraw();
+        }
         let is_active = self.is_active();
         // The other adit of a pair, or the one that has the records now, goes on as the same
         // instance.
@@ -186,6 +192,8 @@ impl ControlThread {
         }
         self.log_events();
         self.parts.frequencies = None;
+        self.parts.kernel_routes = None;
+        self.parts.announcements = None;
         // An adit that takes over waits for neither, and is alone.
         self.parts.lease.end();
         self.parts.addresses = None;
@@ -261,6 +269,7 @@ impl ControlThread {
     fn turn(&mut self, questions: &Receiver<AdminQuery>) {
         let now = self.parts.clock.now();
         self.update_node_clock(now);
+        self.follow_kernel();
         match self.is_active() {
             true => self.turn_of_active(now),
             false => self.turn_of_standby(now),
@@ -282,6 +291,29 @@ impl ControlThread {
         }
         self.note_turn(now);
         self.sleep(now);
+    }
+
+    /// Follows the kernel's routes, and announces own prefixes while this adit serves.
+    fn follow_kernel(&mut self) {
+        let is_serving = self.is_serving();
+        let ControlParts { kernel_routes, announcements, publisher, clock, .. } = &mut self.parts;
+        if let Some(routes) = kernel_routes {
+            routes.turn(*clock, publisher);
+        }
+        if let Some(announcements) = announcements {
+            announcements.set_serving(is_serving);
+        }
+    }
+
+    /// Returns true if this adit wants packets: workers run all sessions, and nobody has begun to
+    /// drain it.
+    fn is_serving(&self) -> bool {
+        let ControlParts { role, node, .. } = &self.parts;
+        matches!(role, ServingRole::Active)
+            && self.paused.is_none()
+            && self.standstill.count() == 0
+            && !node.is_restoring()
+            && !node.is_draining()
     }
 
     /// Adds the busy time of this iteration, and publishes the liveness that other threads check.
@@ -531,10 +563,13 @@ impl ControlThread {
     /// Publishes changes, and returns to the node those that all workers run.
     fn publish(&mut self, now: Nanos) {
         let may_publish = self.may_publish();
-        let ControlParts { node, publisher, commands, bells, clock, .. } = &mut self.parts;
+        let ControlParts { node, publisher, commands, bells, clock, announcements, .. } =
+            &mut self.parts;
         let former = publisher.unobserved();
         if may_publish {
-            node.apply_changes(publisher, |command| {
+            let announcements = announcements.as_mut();
+            let mut plane = AnnouncingPlane { publisher, announcements };
+            node.apply_changes(&mut plane, |command| {
                 for (ring, bell) in commands.iter_mut().zip(&*bells) {
                     self.commands_lost += u64::from(ring.push(command).is_err());
                     bell.ring();
@@ -617,7 +652,8 @@ impl ControlThread {
         if self.parts.node.has_transmit() && !is_paused {
             return;
         }
-        if matches!(self.parts.role, ServingRole::Restoring { .. }) {
+        let is_restoring = matches!(self.parts.role, ServingRole::Restoring { .. });
+        if is_restoring || self.parts.kernel_routes.as_ref().is_some_and(RouteFollower::is_busy) {
             return std::thread::yield_now();
         }
         let mut longest = if self.is_active() { SLEEP_MAX } else { STANDBY_SLEEP_MAX };

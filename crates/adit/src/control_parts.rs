@@ -29,6 +29,8 @@ use crate::config::{self, Config};
 use crate::control_parts::active_addresses::ActiveAddresses;
 use crate::control_parts::core_frequencies::CoreFrequencies;
 use crate::control_parts::peer_names::PeerNames;
+use crate::kernel_routes::announcements::OwnPrefixes;
+use crate::kernel_routes::follower::RouteFollower;
 use crate::nrf::NrfAnnouncer;
 use crate::ports::kernel_twins::TwinStates;
 use crate::ports::steering::PortSteering;
@@ -68,6 +70,10 @@ pub(crate) struct ControlParts {
     pub role: ServingRole,
     /// The client that registers this adit at an NRF, if one is configured.
     pub nrf: Option<NrfAnnouncer>,
+    /// The kernel's routes, if some interface follows them.
+    pub kernel_routes: Option<RouteFollower>,
+    /// Prefixes that the kernel gets as routes, if some interface announces.
+    pub announcements: Option<OwnPrefixes>,
     /// Addresses of this host while this adit is active.
     pub addresses: Option<ActiveAddresses>,
     /// Kernel twins of interfaces.

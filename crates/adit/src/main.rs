@@ -17,6 +17,7 @@ mod host_command;
 mod http_api;
 mod init;
 mod ip_net;
+mod kernel_routes;
 mod log;
 mod nrf;
 mod ports;

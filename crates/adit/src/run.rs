@@ -16,6 +16,7 @@ use adit_dpdk::{Eal, EventDevice, Mempool};
 use adit_n4::Node;
 use adit_operate::api::ApiServer;
 use adit_rules::DataPlane;
+use adit_shared_store::store_thread::StoreLink;
 use adit_types::{MacAddr, PortId, Role};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
@@ -38,11 +39,15 @@ use crate::control_parts::{
     ConfigFiles, ControlParts, ControlPort, ControlPortDevice, ServingRole, StandbyParts,
 };
 use crate::host_command::{PlacementNotice, placement_notice};
+use crate::kernel_routes::announcements::OwnPrefixes;
+use crate::kernel_routes::follower::RouteFollower;
+use crate::kernel_routes::settings::{announcing, followed};
 use crate::log::{self, LogSettings};
 use crate::nrf::NrfAnnouncer;
 use crate::ports::kernel_twins::{self, OpenTwin, TwinStates};
 use crate::ports::open_ports::OpenPort;
 use crate::ports::{flow_offload, open_ports, steering, xdp};
+use crate::record_store::any_store::AnyStoreFigures;
 use crate::record_store::serving_lease::ServingLease;
 use crate::record_store::{OpeningRecords, RecordSource, StartRecords};
 use crate::run::recovery_time::RecoveryTime;
@@ -389,25 +394,18 @@ fn assemble(
     let sockets = open_ports::take_sockets(&mut ports);
     let xdp = xdp::start(config, &tables, &sockets, clock)?;
     let offload = xdp.or_else(|| flow_offload::start(config, &tables, &ports));
-    let (publisher, readers) = adit_tables::build_with_offload(tables, offload)?;
+    let (mut publisher, readers) = adit_tables::build_with_offload(tables, offload)?;
     publisher.set_restoring(node.is_restoring());
     node.set_usage_source(publisher.usage_source());
+    let kernel_routes = RouteFollower::start(&followed(config), clock, &mut publisher)?;
+    let announcements = OwnPrefixes::start(announcing(config))?;
     let path = AssembledPath::new(config, &nodes, readers, recovery_time_stamp)?;
     let AssembledPath { parts: mut workers, events, commands, records: packets, .. } = path;
     let AssembledPath { bells, loads, owners, .. } = path;
     let (twins, twin_thread) = connect_twins(config, twins, &mut workers, &bells)?;
     let port = |(id, open)| control_port(config, id, open, slot_bits.into());
     let ports = (0..).map(PortId).zip(ports).map(port).collect();
-    let (store, role) = match records.source {
-        RecordSource::None => (None, ServingRole::Active),
-        RecordSource::Own { link, former: None } => (Some(link), ServingRole::Active),
-        RecordSource::Own { link, former: Some(former) } => {
-            (Some(link), ServingRole::Restoring { former: former.records, since: None })
-        }
-        RecordSource::Followed { store, .. } => {
-            (None, ServingRole::Standby(Box::new(StandbyParts::start(*store, lifecycle)?)))
-        }
-    };
+    let (store, role) = store_and_role(records.source, lifecycle)?;
     let parts = ControlParts {
         config: Arc::new(config.clone()),
         files,
@@ -420,6 +418,8 @@ fn assemble(
         store,
         role,
         nrf: NrfAnnouncer::start(config)?,
+        kernel_routes,
+        announcements,
         addresses,
         twins,
         keeps_at_stop: config.store.keeps_at_stop,
@@ -469,6 +469,23 @@ fn connect_twins(
     let bell = bells.first().context("there is no worker")?.clone();
     let thread = TwinThread::new(twins, states.shared(), links.to_kernel, links.from_kernel, bell);
     Ok((states, Some(thread)))
+}
+
+/// Returns the store of the node's records, which a standby has not yet, and the role of this adit.
+fn store_and_role(
+    source: RecordSource,
+    lifecycle: &Lifecycle,
+) -> anyhow::Result<(Option<StoreLink<AnyStoreFigures>>, ServingRole)> {
+    Ok(match source {
+        RecordSource::None => (None, ServingRole::Active),
+        RecordSource::Own { link, former: None } => (Some(link), ServingRole::Active),
+        RecordSource::Own { link, former: Some(former) } => {
+            (Some(link), ServingRole::Restoring { former: former.records, since: None })
+        }
+        RecordSource::Followed { store, .. } => {
+            (None, ServingRole::Standby(Box::new(StandbyParts::start(*store, lifecycle)?)))
+        }
+    })
 }
 
 /// The control thread's part of a port, after an attempt to steer packets to their owners.

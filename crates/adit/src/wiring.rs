@@ -194,7 +194,7 @@ const fn v4(prefix: IpPrefix) -> Option<Ipv4Prefix> {
     }
 }
 
-fn prefix(net: IpNet) -> Option<IpPrefix> {
+pub(crate) fn prefix(net: IpNet) -> Option<IpPrefix> {
     match net.addr {
         IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len).map(IpPrefix::V4),
         IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len).map(IpPrefix::V6),

@@ -18,6 +18,7 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use adit_types::IpPrefix;
 use netlink_packet_core::{DecodeError, NLM_F_APPEND, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
@@ -93,6 +94,8 @@ struct Dump {
     part: usize,
     /// Keys that changes have named since the dump began.
     changed: HashSet<KernelRouteKey>,
+    /// The route before.
+    last: Option<KernelRouteKey>,
 }
 
 /// A subscription to the routes of a table, in the network namespace in which it was opened.
@@ -166,7 +169,7 @@ impl RouteMonitor {
         events.push(KernelRouteEvent::DumpBegins);
         self.needs_dump = false;
         self.shadowed.clear();
-        self.dump = Some(Dump { part: 0, changed: HashSet::new() });
+        self.dump = Some(Dump { part: 0, changed: HashSet::new(), last: None });
         self.request_part(DUMP[0])
     }
 
@@ -259,20 +262,22 @@ impl RouteMonitor {
     ) -> Result<(), DecodeError> {
         let Some(route) = self.followed(payload)? else { return Ok(()) };
         let key = route.key;
-        if is_requested {
-            let is_changed = |dump: &Dump| dump.changed.contains(&key);
-            if !self.dump.as_ref().is_some_and(is_changed) {
-                events.push(message::present(route));
+        let is_v4 = matches!(key.prefix, IpPrefix::V4(_));
+        let (is_changed, is_behind) = match &mut self.dump {
+            Some(dump) if is_requested => {
+                (dump.changed.contains(&key), dump.last.replace(key) == Some(key))
             }
-            return Ok(());
-        }
-        self.note_change(key);
-        // An appended IPv4 route is behind the first one with its key, which the kernel uses.
-        if flags & NLM_F_APPEND != 0 && matches!(key.prefix, adit_types::IpPrefix::V4(_)) {
+            _ => {
+                self.note_change(key);
+                (false, flags & NLM_F_APPEND != 0)
+            }
+        };
+        // The kernel uses the first IPv4 route with a key.
+        if is_v4 && is_behind {
             self.shadowed.insert(key);
-            return Ok(());
+        } else if !is_changed {
+            events.push(message::present(route));
         }
-        events.push(message::present(route));
         Ok(())
     }
 

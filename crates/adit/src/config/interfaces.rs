@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use adit_kernel::KernelDevice;
 use adit_types::limits::{INTERFACES_MAX, ROUTES_MAX};
 use adit_types::{DomainId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, PortId, TcpMss, VlanId};
 
@@ -88,7 +89,37 @@ section! {
         kernel_protocols: Vec<TwinProtocol>,
             text("a protocol: \"ospf\", \"isis\", \"pim\", \"vrrp\", \"lacp\" or \"lldp\"")
             .list("none") => [];
+        /// "kernel": adit follows the routes of the kernel's main table that lead through this
+        /// interface's device, as routing daemons write them: docs/routing.md. A [[route]] to the
+        /// same prefix wins unless its metric is higher. "static": [[route]] alone.
+        routes: RouteOrigin, words(&[("static", RouteOrigin::Static), ("kernel", RouteOrigin::Kernel)])
+            .or(RouteOrigin::Static) => ["", "# \"kernel\""];
+        /// Prefixes that the kernel's main table gets as routes of protocol 97 while adit serves,
+        /// so that a routing daemon exports them. "pool": pools of the network instance, networks
+        /// behind its UEs (framed routes), and addresses of adit without a link (/32, /128).
+        /// "session": the address of each UE instead of the pools. "none": nothing.
+        announce: AnnounceMode, words(&[("none", AnnounceMode::None), ("pool", AnnounceMode::Pool),
+            ("session", AnnounceMode::Session)]).or(AnnounceMode::None) => ["", "# \"pool\""];
     }
+}
+
+/// Where the routes through an interface come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RouteOrigin {
+    /// The file alone.
+    Static,
+    /// The kernel, and the file.
+    Kernel,
+}
+
+/// Which prefixes the kernel gets as routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnnounceMode {
+    None,
+    /// Pools, networks behind UEs, addresses without a link.
+    Pool,
+    /// The address of each UE, networks behind UEs, addresses without a link.
+    Session,
 }
 
 section! {
@@ -103,6 +134,9 @@ section! {
         /// A station on the link. Not for interfaces behind which the kernel routes.
         next_hop: Option<IpAddr>, text("an IP address").optional("none") => ["\"10.0.6.1\"",
             "\"2001:db8:6::1\""];
+        /// Preference against a route of the kernel to the same prefix (routes = "kernel"): the
+        /// lower metric wins, and this route if both are equal.
+        metric: u32, integer(0..=u32::MAX).or(0) => ["# 0", ""];
     }
 }
 
@@ -128,9 +162,22 @@ pub(crate) struct InterfaceSettings {
     pub tcp_mss: TcpMss,
     /// Its kernel twin, if it has one.
     pub twin: Option<TwinSettings>,
+    /// Where its routes come from.
+    pub routes: RouteOrigin,
+    /// Which prefixes the kernel gets as routes beside its device.
+    pub announce: AnnounceMode,
+    /// The network device of its packet sockets, if these are all frames of the device.
+    pub packet_device: Option<String>,
 }
 
 impl InterfaceSettings {
+    /// The kernel's device of this interface and the network namespace of that device (`None`: that
+    /// of adit), if the kernel has one.
+    pub(crate) fn kernel_device(&self) -> Option<(&str, Option<&str>)> {
+        let twin = self.twin.as_ref().map(|twin| (twin.name.as_str(), twin.netns.as_deref()));
+        twin.or(self.packet_device.as_deref().map(|name| (name, None)))
+    }
+
     /// The links of its addresses.
     pub(crate) fn links(&self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
@@ -207,6 +254,8 @@ pub(crate) struct RouteSettings {
     pub prefix: IpNet,
     /// A station on the link; the unspecified address if the kernel routes.
     pub next_hop: IpAddr,
+    /// Preference against routes of the kernel: the lower metric wins.
+    pub metric: u32,
 }
 
 /// Checks all interfaces.
@@ -248,6 +297,10 @@ pub(super) fn check_interfaces(
         let on_port = ports.get(usize::from(port.0));
         let owners: Vec<_> = interfaces.iter().filter_map(InterfaceSettings::twin_owner).collect();
         let twin = check_twin(document, &path, &section.twin_keys(), on_port, &owners);
+        let packet_device = match device {
+            Some(KernelDevice::Packet { iface }) if section.vlan == 0 => Some(iface.clone()),
+            _ => None,
+        };
         interfaces.push(InterfaceSettings {
             name: section.name.clone(),
             role: section.role,
@@ -260,7 +313,11 @@ pub(super) fn check_interfaces(
             local_switching: section.local_switching,
             tcp_mss: section.tcp_mss,
             twin,
+            routes: section.routes,
+            announce: section.announce,
+            packet_device,
         });
+        check_kernel_routes(&problem, interfaces.last());
     }
     check_domains(document, &interfaces);
     check_roles(document, &interfaces);
@@ -295,6 +352,20 @@ pub(super) fn check_n4(
              message to it; write kernel = \"NAME\" under this interface, or take an address of the host"
         );
         document.problem("n4.listen", what);
+    }
+}
+
+/// Routes of the kernel need a device that the kernel has.
+fn check_kernel_routes(problem: &dyn Fn(&str, &str), interface: Option<&InterfaceSettings>) {
+    let Some(interface) = interface.filter(|known| known.kernel_device().is_none()) else { return };
+    let wanted = [
+        ("routes", interface.routes != RouteOrigin::Static),
+        ("announce", interface.announce != AnnounceMode::None),
+    ];
+    for (key, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+        let what = "needs a device that the kernel has: give the interface a kernel twin (kernel = \"NAME\"), or its \
+                    port device = \"kernel:packet,iface=NAME\" without a VLAN";
+        problem(key, what);
     }
 }
 
@@ -426,7 +497,7 @@ impl RouteSection {
         before: &[RouteSettings],
     ) -> Option<RouteSettings> {
         let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
-        let Self { interface: wanted, prefix, next_hop } = self;
+        let Self { interface: wanted, prefix, next_hop, metric } = self;
         let found = interfaces.iter().position(|known| known.name == *wanted);
         if found.is_none() {
             let names: Vec<_> = interfaces.iter().map(|i| format!("\"{}\"", i.name)).collect();
@@ -459,7 +530,7 @@ impl RouteSection {
             let what = format!("{prefix} already has a route in this network instance");
             problem("prefix", &what);
         }
-        Some(RouteSettings { interface: index, prefix: *prefix, next_hop })
+        Some(RouteSettings { interface: index, prefix: *prefix, next_hop, metric: *metric })
     }
 }
 
@@ -511,7 +582,7 @@ fn default_routes(
         for addr in v4.into_iter().chain(v6) {
             let prefix = IpNet { addr, len: 0 };
             if !is_taken(routes, prefix, index) {
-                routes.push(RouteSettings { interface: index, prefix, next_hop: addr });
+                routes.push(RouteSettings { interface: index, prefix, next_hop: addr, metric: 0 });
             }
         }
     }

@@ -65,7 +65,8 @@ pub(crate) use datapath::{DatapathSettings, ModelSettings, PollMode, ThreadSetti
 pub(crate) use described::{AbsentKey, KeyInfo, SectionInfo, Takes};
 pub(crate) use file_error::{ConfigFileError, mistakes};
 pub(crate) use interfaces::{
-    InterfaceSettings, RouteSettings, domains, domains_of, switched_domains,
+    AnnounceMode, InterfaceSettings, RouteOrigin, RouteSettings, domains, domains_of,
+    switched_domains,
 };
 pub(crate) use kernel_twins::TwinSettings;
 pub(crate) use n4::{NodeIdSetting, SmfSetSettings};

@@ -536,8 +536,7 @@ fn local_switching_is_on_unless_the_interfaces_or_a_policy_say_otherwise() {
     assert!(config.interfaces.iter().all(|known| known.local_switching));
     assert_eq!(config.forwarding_policies[0].local_switching, None);
     assert_eq!(switched_domains(&config), [DomainId(0)]);
-    let off = "network_instance = \"internet\"\nlocal_switching = false\n\n# Routes beyond";
-    let off = EXAMPLE.replacen("network_instance = \"internet\"\n\n# Routes beyond", off, 1);
+    let off = EXAMPLE.replacen("role = \"n6\"", "role = \"n6\"\nlocal_switching = false", 1);
     let config = Config::parse(&off).unwrap();
     assert!(!config.interfaces[1].local_switching);
     assert_eq!(switched_domains(&config), []);
@@ -733,4 +732,17 @@ fn flow_offload_is_for_ports_of_dpdk_without_xdp() {
     assert!(problems[0].what.contains("none of them has an n6 interface"), "{problems:?}");
     let problems = with([""; 2], "\n[flow_offload]\nfrom_pps = 5\n").unwrap_err();
     assert!(problems[0].what.contains("no port has it"), "{problems:?}");
+}
+
+#[test]
+fn routes_of_the_kernel_need_a_device_that_the_kernel_has() {
+    let wanted = "role = \"n6\"\nroutes = \"kernel\"\nannounce = \"session\"";
+    let config = Config::parse(&EXAMPLE.replacen("role = \"n6\"", wanted, 1)).unwrap();
+    let n6 = &config.interfaces[1];
+    assert_eq!((n6.routes, n6.announce), (RouteOrigin::Kernel, AnnounceMode::Session));
+    assert_eq!(n6.kernel_device(), Some(("n6", None)));
+    // Packet sockets have the frames of all VLANs; the kernel's device has those without a tag.
+    let problems = changed("role = \"n6\"", &format!("{wanted}\nvlan = 6"));
+    assert_eq!(paths(&problems), ["interface[1].routes", "interface[1].announce"]);
+    assert!(problems[0].what.contains("kernel twin"), "{}", problems[0].what);
 }

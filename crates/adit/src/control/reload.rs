@@ -12,6 +12,7 @@ use super::ControlThread;
 use crate::admin::reload::{ReloadDocument, ReloadRefusal, read};
 use crate::admin::{AdminAnswer, AnswerSink};
 use crate::config::{ChangeEffect, Config, ConfigChange, KeyRefusal, RunningParts, compare};
+use crate::kernel_routes::settings;
 use crate::log::log_filter;
 use crate::{http_api, wiring};
 
@@ -132,6 +133,12 @@ impl ControlThread {
             if let Err(why) = levels.map_or_else(log_filter::reset, log_filter::set) {
                 warn!(why, "the levels of the log stay");
             }
+        }
+        if let Some(routes) = &mut parts.kernel_routes {
+            routes.reconfigure(settings::followed(&config), &mut parts.publisher);
+        }
+        if let Some(announcements) = &mut parts.announcements {
+            announcements.reconfigure(settings::announcing(&config));
         }
         parts.config = Arc::new(config);
         for ConfigChange { key, change, .. } in &changes {

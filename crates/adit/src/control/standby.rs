@@ -13,7 +13,8 @@ use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
 use crate::admin::AdminAnswer;
 use crate::control_parts::active_addresses::{self, ActiveAddresses};
 use crate::control_parts::standstill::Standstill;
-use crate::control_parts::{ServingRole, StandbyParts};
+use crate::control_parts::{ControlParts, ServingRole, StandbyParts};
+use crate::kernel_routes::announcements::AnnouncingPlane;
 use crate::record_store::replication::active_store;
 use crate::record_store::standby_thread::StandbyNews;
 
@@ -31,7 +32,9 @@ impl ControlThread {
         self.follow(now);
         self.parts.node.handle_timeout(now);
         // The active adit has sent the End Markers of these changes.
-        self.parts.node.apply_changes(&mut self.parts.publisher, |_| {});
+        let ControlParts { node, publisher, announcements, .. } = &mut self.parts;
+        let announcements = announcements.as_mut();
+        node.apply_changes(&mut AnnouncingPlane { publisher, announcements }, |_| {});
         self.parts.publisher.turn(now);
         self.parts.node.conclude_changes(now, &mut self.parts.publisher, OBSERVED_PER_TURN);
         self.log_events();

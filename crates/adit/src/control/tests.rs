@@ -113,6 +113,8 @@ fn control(plant: Plant) -> ControlThread {
         store: None,
         role: ServingRole::Active,
         nrf: None,
+        kernel_routes: None,
+        announcements: None,
         addresses: None,
         twins: TwinStates::default(),
         keeps_at_stop: false,

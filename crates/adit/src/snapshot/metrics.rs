@@ -64,6 +64,7 @@ pub(super) fn page(
             families.extend(features::of_pools(control));
             families.extend(features::of_store(control));
             families.extend(features::of_nrf(control));
+            families.extend(features::of_routes(control));
             families.extend(features::of_offload(control));
             families.extend(features::of_twins(control));
             Box::new(move || {

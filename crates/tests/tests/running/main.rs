@@ -12,6 +12,7 @@ mod path_mtu;
 mod ports;
 mod reload;
 mod replicas;
+mod routing;
 #[path = "../../../n4/tests/n4/smf.rs"]
 mod smf;
 mod store_loss;

@@ -98,10 +98,13 @@ impl ConfigComparison {
             false => ChangeEffect::Routes,
         };
         let name = |of: &RouteSettings| {
-            let RouteSettings { interface: _, prefix, next_hop: _ } = of;
+            let RouteSettings { interface: _, prefix, next_hop: _, metric: _ } = of;
             format!("{prefix} through {}", interface(of).map_or("an interface", |of| &of.name))
         };
-        let value = |of: &RouteSettings| format!("next hop {}", of.next_hop);
+        let value = |of: &RouteSettings| match of.metric {
+            0 => format!("next hop {}", of.next_hop),
+            metric => format!("next hop {}, metric {metric}", of.next_hop),
+        };
         self.keyed(ChangedList { key: "route", effect, old, new }, name, value);
     }
 

@@ -29,6 +29,7 @@ pub(super) fn without_figures() -> Vec<MetricFamily> {
         offload_families(OffloadReport::default()),
         twin_families(&[], |_| String::new()),
         nrf_families(&NrfState::default()),
+        RouteFigures::default().families(),
     ];
     parts.into_iter().flatten().collect()
 }
@@ -116,6 +117,97 @@ impl RateFigures {
                 "adit_qos_guaranteed_max_bytes_per_second",
                 "Guaranteed bit rates that are admitted at most; absent without a limit.",
                 MetricValues::Gauge(self.guaranteed_max),
+            ),
+        ]
+    }
+}
+
+/// Routes of the kernel and announcements, of all namespaces together.
+#[derive(Debug, Default)]
+pub(super) struct RouteFigures {
+    routes: u64,
+    unused: u64,
+    changes: u64,
+    overruns: u64,
+    dumps: u64,
+    slowest: f64,
+    announced: u64,
+    announcement_changes: u64,
+    refused: u64,
+}
+
+/// Returns the figures of routes; none without routes of the kernel and announcements.
+pub(super) fn of_routes(control: &ControlView<'_>) -> Vec<MetricFamily> {
+    let parts = control.parts;
+    if parts.kernel_routes.is_none() && parts.announcements.is_none() {
+        return Vec::new();
+    }
+    let mut figures = RouteFigures::default();
+    if let Some(kernel) = &parts.kernel_routes {
+        for base in kernel.bases() {
+            figures.routes += count(base.len());
+            figures.unused += base.unused().iter().map(|of| of.count).sum::<u64>();
+        }
+        for namespace in kernel.namespaces() {
+            figures.overruns += namespace.monitor.overruns;
+            figures.dumps += namespace.monitor.dumps;
+        }
+        figures.changes = kernel.changes();
+        figures.slowest = kernel.latency()[1].to_duration().as_secs_f64();
+    }
+    if let Some(announcements) = &parts.announcements {
+        let of_kernel = announcements.figures();
+        figures.announced = of_kernel.announced;
+        figures.announcement_changes = of_kernel.changes;
+        figures.refused = of_kernel.refused;
+    }
+    figures.families()
+}
+
+impl RouteFigures {
+    fn families(self) -> Vec<MetricFamily> {
+        vec![
+            gauge(
+                "adit_kernel_routes",
+                "Routes of the kernel through the interfaces with routes = \"kernel\".",
+                self.routes,
+            ),
+            gauge(
+                "adit_kernel_routes_unused",
+                "Messages since the last dump about routes of the kernel that are not used; adit show routes says why.",
+                self.unused,
+            ),
+            counter(
+                "adit_kernel_route_changes",
+                "Changes of routes of the kernel that took effect.",
+                self.changes,
+            ),
+            counter(
+                "adit_kernel_route_overruns",
+                "Times that the kernel dropped messages about routes, after which all are read again.",
+                self.overruns,
+            ),
+            counter("adit_kernel_route_dumps", "Times that all routes were read.", self.dumps),
+            MetricFamily::new(
+                "adit_kernel_route_slowest",
+                "Longest time from a message of the kernel to its effect.",
+                MetricValues::gauge(self.slowest),
+            )
+            .in_unit(MetricUnit::Seconds),
+            gauge(
+                "adit_announced_prefixes",
+                "Prefixes that the kernel has as routes of adit.",
+                self.announced,
+            ),
+            counter(
+                "adit_announcement_changes",
+                "OwnPrefixes and withdrawals that the kernel carried out.",
+                self.announcement_changes,
+            ),
+            counter(
+                "adit_announcements_refused",
+                "OwnPrefixes and withdrawals that the kernel refused; adit show routes names the last.",
+                self.refused,
             ),
         ]
     }
