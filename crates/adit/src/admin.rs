@@ -1,4 +1,4 @@
-//! The questions and acts that the HTTP interface passes to the control thread, and its answers.
+//! Commands that the HTTP interface passes to the control thread, and the control thread's answers.
 //!
 //! The control thread gathers an answer page by page, so that its iteration does not grow with the
 //! number of sessions. The thread of the interface converts each page to JSON.
@@ -15,7 +15,7 @@ pub(crate) use crate::request::admin_act::AdminAct;
 pub(crate) use crate::request::session_filter::{SessionFilter, SessionFilterText};
 use crate::tap::{TapQuestion, TapStream};
 
-/// Niceness of threads that serve clients, which share a core with the control thread.
+/// Niceness of threads that serve HTTP clients, so that they yield to the control thread.
 pub(crate) const NICENESS: i32 = 10;
 
 /// A request of a client.
@@ -23,32 +23,33 @@ pub(crate) const NICENESS: i32 = 10;
 pub(crate) enum AdminCommand {
     Show(AdminQuestion),
     Act(AdminAct),
-    /// Packets are traced or captured.
+    /// Starts a trace or a capture of packets.
     Tap(TapQuestion),
 }
 
-/// The question of a client.
+/// A client's request for the document of a topic of `adit show`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AdminQuestion {
     pub topic: Topic,
-    /// Only this session, by its UP SEID or an address of its UE. Only for the topic `qos`.
+    /// Restricts the answer to one session, by its UP SEID or a UE address. For the topic `qos`
+    /// only.
     pub session: Option<String>,
-    /// Only sessions that match. Only for the topic `sessions`.
+    /// Restricts the answer to matching sessions. For the topic `sessions` only.
     pub filter: SessionFilterText,
-    /// Rows of one page at most, if fewer than usual. Only for topics with pages.
+    /// Maximum of rows per page, if below the topic's own. Only for topics with pages.
     pub rows_max: Option<usize>,
-    /// Only for the topic `metrics`.
+    /// Used by the topic `metrics` alone.
     pub format: MetricsFormat,
 }
 
 impl AdminQuestion {
-    /// Everything about a topic.
+    /// Requests the whole document of a topic.
     pub(crate) fn about(topic: Topic) -> Self {
         let (filter, format) = (SessionFilterText::default(), MetricsFormat::default());
         Self { topic, session: None, filter, rows_max: None, format }
     }
 
-    /// Rows of a page whose usual number is `usual`.
+    /// Returns the maximum of rows per page: `usual`, or fewer if the client wants fewer.
     pub(crate) fn rows_of_page(&self, usual: usize) -> usize {
         self.rows_max.unwrap_or(usual).clamp(1, usual)
     }
@@ -62,25 +63,25 @@ pub(crate) struct PageCursor {
     pub from: PagePosition,
 }
 
-/// A position in a list. Entries may appear and disappear between two pages.
+/// A position in a list. It stays valid while entries appear and disappear between two pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum PagePosition {
     #[default]
     Start,
-    /// At the session or next hop with this index.
+    /// Begins at the session or next hop with this index.
     Index(u32),
-    /// After this address.
+    /// Begins after this address.
     Behind(IpAddr),
-    /// Only the session with this index.
+    /// Has only the session with this index.
     Only(u32),
 }
 
 /// A conversion of gathered values to JSON that runs on the client's thread.
 pub(crate) type Deferred<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// A part of an answer.
+/// One page of an answer.
 pub(crate) struct AnswerPage {
-    /// The list of the rows; `None` for a page without rows.
+    /// The list of the document that `rows` belong to; `None` for a page without rows.
     pub list: Option<&'static str>,
     pub rows: Deferred<Vec<Value>>,
     /// Members of the document other than lists.
@@ -90,13 +91,13 @@ pub(crate) struct AnswerPage {
 }
 
 impl AdminAnswer {
-    /// A document without lists.
+    /// Makes a document without lists.
     pub(crate) fn document(members: Map<String, Value>) -> Self {
         let (rows, members) = (Box::new(Vec::new), Box::new(|| members));
         Self::Page(AnswerPage { list: None, rows, members, next: None })
     }
 
-    /// The answer to an act. `outcome`: what happened.
+    /// Makes the answer to an act. `outcome`: what happened.
     pub(crate) fn done(outcome: &str) -> Self {
         let outcome = ("outcome".to_owned(), Value::from(outcome));
         Self::document(Map::from_iter([outcome]))
@@ -108,15 +109,15 @@ pub(crate) enum AdminAnswer {
     Page(AnswerPage),
     /// Packets, until the tap ends.
     Stream(TapStream),
-    /// Why the control thread refuses.
+    /// Why the control thread refuses the command.
     Refused(String),
-    /// Why it refuses a configuration, and the keys.
+    /// Why the control thread refuses a configuration, and the keys at fault.
     RefusedKeys(String, Vec<KeyRefusal>),
-    /// Nothing has this name.
+    /// The object that the command names does not exist.
     Unknown(String),
 }
 
-/// Takes the control thread's answer.
+/// Called with the control thread's answer.
 pub(crate) type AnswerSink = Box<dyn FnOnce(AdminAnswer) + Send>;
 
 /// A command for the control thread, with the receiver of the answer.

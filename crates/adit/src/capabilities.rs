@@ -1,5 +1,4 @@
-//! Capabilities of Linux: those that a configuration needs, and those that the file of the program
-//! grants.
+//! Linux capabilities: those that a configuration needs, and those that the program's file grants.
 
 use adit_dpdk::Device;
 use adit_kernel::KernelDevice;
@@ -7,19 +6,19 @@ use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
 
 use crate::config::{Config, PortDevice};
 
-/// Takes all capabilities that this process may have. The file of the program may grant some
-/// without their effective bit (`setcap …=p`, as in the image): with that bit the kernel would not
-/// start the program in a container that withholds one of them.
+/// Makes all permitted capabilities of this process effective. The program's file may grant some
+/// without their effective bit (`setcap …=p`, as in the image): if it set that bit, the kernel
+/// would not start the program in a container that withholds one of them.
 pub(crate) fn use_permitted() {
     let Ok(sets) = capabilities(None) else { return };
     if sets.effective != sets.permitted {
-        // A process may always do this. A port that lacks a capability names it.
+        // The kernel never refuses this. A port that still lacks a capability reports it.
         let _ = set_capabilities(None, CapabilitySets { effective: sets.permitted, ..sets });
     }
 }
 
-/// The capabilities that ports and addresses of this configuration need. docs/install.md has those
-/// that a single setting needs, and what needs root.
+/// Returns the capabilities that the configured ports and addresses need. docs/install.md lists
+/// those that a single setting needs, and what needs root.
 pub(crate) fn needed(config: &Config) -> Vec<&'static str> {
     let mut needed: Vec<_> =
         config.ports.iter().flat_map(|port| of_port(&port.device)).copied().collect();

@@ -23,10 +23,10 @@ use crate::ports::steering;
 use crate::threads::process_nodes::ProcessNodes;
 use crate::{capabilities, wiring};
 
-/// Prints `document`, or checks the file at `path`.
+/// Prints `document` if there is one; else checks the file at `path` and prints derived values.
 ///
 /// # Errors
-/// Every mistake in the file.
+/// The file has mistakes; the message lists all of them.
 pub(crate) fn run(path: &Path, json: bool, document: Option<KeyDocument>) -> anyhow::Result<()> {
     match document {
         Some(document) => print!("{}", config_documents::text(document)),
@@ -38,7 +38,8 @@ pub(crate) fn run(path: &Path, json: bool, document: Option<KeyDocument>) -> any
 fn check(path: &Path, json: bool) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     let mut derived = derived(&config);
-    // The file may be for another host, or this one may hide its facts.
+    // Findings are no mistakes of the file, which may be meant for another host. There are none if
+    // this host's facts cannot be read, as in some containers.
     let findings = CheckedHost::read().map(|host| findings(&config, &host)).unwrap_or_default();
     if json {
         derived["host"] = serde_json::to_value(&findings)?;
@@ -106,8 +107,8 @@ fn derived(config: &Config) -> Value {
     })
 }
 
-/// Names the rules of placement by which the CPUs of the threads are chosen, and those that they
-/// break on this machine.
+/// Describes how the CPUs of the threads were chosen, and which placement rules they break on this
+/// machine.
 fn placement(config: &Config) -> String {
     let PlacementNotice { chosen, broken } = placement_notice(config);
     let broken = match broken.is_empty() {
@@ -163,7 +164,8 @@ fn api(config: &Config) -> String {
     format!("{scheme}://{listen}/, {who}")
 }
 
-/// Describes the differences that another adit with the same records makes.
+/// Describes the pair of adits that share the records: which of this host's addresses the active
+/// one has, and how it behaves when isolated. Empty without `[standby]`.
 fn standby(config: &Config) -> String {
     let (Some(standby), StoreKind::Shared(shared)) = (&config.standby, &config.store.kind) else {
         return String::new();
@@ -204,7 +206,7 @@ fn standby(config: &Config) -> String {
     )
 }
 
-/// Describes what each thread does, and where.
+/// Describes each thread: its core, and what it does.
 fn threads(config: &Config) -> Vec<String> {
     let main = format!("core {}: control (N4, sessions, publication)", config.datapath.main_core);
     let does = |role| match (role, &config.datapath.model) {
@@ -239,7 +241,7 @@ fn threads(config: &Config) -> Vec<String> {
     std::iter::once(main).chain(of_packet_path).chain(scheduler).collect()
 }
 
-/// Describes the queues of an event scheduler, in the order of packets.
+/// Describes the queues of an event scheduler, in the order in which packets pass them.
 fn event_queues(config: &Config) -> String {
     let ModelSettings::EventDriven(settings) = &config.datapath.model else {
         return String::new();
@@ -267,7 +269,7 @@ const fn schedule_name(schedule: ScheduleType) -> &'static str {
     }
 }
 
-/// Describes which ports have the XDP program.
+/// Describes which ports run the XDP program.
 fn xdp(config: &Config) -> String {
     let ports = || config.ports.iter().filter(|port| port.xdp != XdpMode::Off);
     let names: Vec<_> = ports().map(|port| port.name.as_str()).collect();
@@ -284,7 +286,7 @@ fn xdp(config: &Config) -> String {
     }
 }
 
-/// Describes which sessions get flow rules of cards.
+/// Describes which sessions get flow rules in network cards.
 fn flow_offload(config: &Config) -> String {
     let ports = config.ports.iter().filter(|port| port.flow_offload);
     let ports: Vec<_> = ports.map(|port| port.name.as_str()).collect();
@@ -299,7 +301,7 @@ fn flow_offload(config: &Config) -> String {
     }
 }
 
-/// Describes what ports of the kernel require and create.
+/// Describes, for each kernel port, the network device that it requires or creates.
 fn kernel_ports(config: &Config) -> Vec<String> {
     let ports = (0..).map(PortId).zip(&config.ports);
     let kernel = ports.filter_map(|(id, port)| Some((id, port, port.device.kernel()?)));

@@ -54,14 +54,14 @@ pub(crate) struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// The path of the socket.
+    /// Returns the path of the socket: the one that `--config` names, else the one of `--socket`.
     pub(crate) fn path(&self) -> &Path {
         self.configured.as_deref().unwrap_or(&self.path)
     }
 }
 
-/// The admin socket that a configuration file names. The rest of the file may be wrong: adit does
-/// not run it.
+/// Returns the admin socket that a configuration file names. Mistakes elsewhere in the file do not
+/// matter: it is read for this key alone.
 fn configured_socket(file: &str) -> Result<PathBuf, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
@@ -118,7 +118,7 @@ pub(crate) enum AditCommand {
     /// Explain a Cause, a reason of a drop, a counter or a metric: its meaning, and where to look
     /// next.
     Explain {
-        /// Its name as adit shows it, or the number of a Cause; without one, all names.
+        /// Name as adit shows it, or the number of a Cause. Default: all names.
         #[arg(value_name = "CAUSE|DROP|COUNTER")]
         name: Option<String>,
     },
@@ -190,7 +190,7 @@ pub(crate) enum AditCommand {
         /// The shell.
         shell: Shell,
     },
-    /// Print the manual page, or write those of all commands.
+    /// Print the manual page, or write the pages of all commands.
     Man {
         /// Write a page per command into this folder.
         #[arg(long, value_name = "FOLDER")]
@@ -213,7 +213,7 @@ pub(crate) struct ShowArguments {
     /// With `metrics`: format of the text.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "openmetrics")]
     pub format: MetricsFormat,
-    /// Show it again and again, every so many seconds, until Ctrl-C.
+    /// Show the state again and again, at this interval in seconds, until Ctrl-C.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
           default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub watch: Option<u64>,
@@ -294,12 +294,12 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// The name of the topic.
+    /// Returns the topic's name on the command line.
     pub(crate) fn word(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The path of its document.
+    /// Returns the HTTP path of the topic's document.
     pub(crate) fn path(self) -> String {
         match self {
             Self::Metrics => "/metrics".to_owned(),
@@ -313,7 +313,7 @@ impl Topic {
         matches!(self, Self::Sessions | Self::Traffic | Self::Neighbours | Self::Paths)
     }
 
-    /// True if its document comes in pages.
+    /// True if clients fetch the topic's document in pages.
     pub(crate) const fn has_pages(self) -> bool {
         self.is_paged() || matches!(self, Self::Qos)
     }

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use adit_types::Nanos;
 
-/// Seconds from 1900-01-01 to 1970-01-01. Spec: RFC 5905 §6.
+/// Seconds from the epoch of NTP (1900-01-01) to that of Unix (1970-01-01). Spec: RFC 5905 §6.
 pub(crate) const NTP_UNIX_OFFSET_S: u64 = 2_208_988_800;
 
 /// Fraction bits of the scale. 40 bits keep the error below 10 ns per hour at common frequencies.
@@ -19,13 +19,13 @@ pub(crate) struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// A clock on a counter with `tsc_hz` ticks per second.
+    /// Starts a clock on a counter with `tsc_hz` ticks per second.
     #[must_use]
     pub(crate) fn new(tsc_hz: u64) -> Self {
         Self { base: adit_dpdk::tsc(), scale: scale(tsc_hz) }
     }
 
-    /// A clock that shows `at` now.
+    /// Starts a clock that shows `at` now, which continues the clock of a previous process.
     #[must_use]
     pub(crate) fn resumed(tsc_hz: u64, at: Nanos) -> Self {
         let ticks = u128::from(at.0) * u128::from(tsc_hz) / 1_000_000_000;
@@ -33,15 +33,16 @@ impl ProcessClock {
         Self { base: adit_dpdk::tsc().wrapping_sub(ticks), scale: scale(tsc_hz) }
     }
 
-    /// Time since the clock's start.
+    /// Returns the time since the clock's start.
     #[inline]
     #[must_use]
     pub(crate) fn now(&self) -> Nanos {
         self.at(adit_dpdk::tsc())
     }
 
-    /// The time of day at zero of this clock. The result changes over time by the drift between the
-    /// two clocks. Unit: nanoseconds since 1900-01-01 00:00 UTC.
+    /// Returns the time of day at which this clock showed zero; `None` if it is unknown. The result
+    /// changes over time by the drift between the two clocks. Unit: nanoseconds since 1900-01-01
+    /// 00:00 UTC.
     #[must_use]
     pub(crate) fn time_of_day_at_zero(&self) -> Option<u64> {
         time_of_day()?.checked_sub(self.now().0)
@@ -55,7 +56,7 @@ impl ProcessClock {
     }
 }
 
-/// Unit: nanoseconds since 1900-01-01 00:00 UTC.
+/// Returns the time of day; `None` before 1970. Unit: nanoseconds since 1900-01-01 00:00 UTC.
 pub(crate) fn time_of_day() -> Option<u64> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     Some(u64::try_from(unix.as_nanos()).ok()? + NTP_UNIX_OFFSET_S * 1_000_000_000)

@@ -1,7 +1,7 @@
 //! The control thread: N4 socket, PFCP node, publication, neighbors, and answers for `adit show`.
 //!
 //! One loop, no locks. On a standby it follows the active adit until it takes over ([`standby`]).
-//! Everything it owns is sans-I/O; this file moves octets and time.
+//! This file does the I/O: the parts that it owns get datagrams and the time from it.
 
 mod acts;
 mod node_events;
@@ -46,35 +46,36 @@ use crate::threads::load::ThreadLoad;
 use self::pause::UsedAddress;
 use self::silence::SilenceWatch;
 
-/// Datagrams handled in one iteration before workers' events and timers get theirs.
+/// Maximum of datagrams handled in one iteration, so that workers' events and timers are served.
 const DATAGRAMS_PER_TURN: usize = 64;
 
-/// Events taken from one worker in one iteration.
+/// Maximum of events taken from one worker in one iteration.
 const EVENTS_PER_TURN: usize = 256;
 
-/// Changes concluded in one iteration that all workers have observed.
+/// Maximum of changes concluded in one iteration, which all workers have observed by then.
 const OBSERVED_PER_TURN: usize = 512;
 
-/// Datagrams sent in one iteration.
+/// Maximum of datagrams sent in one iteration.
 const SENT_PER_TURN: usize = 512;
 
-/// Longest sleep. It bounds the delay of workers' events and of `adit show`.
+/// Longest sleep of an active adit's control thread. It bounds the delay of workers' events and of
+/// queries of `adit show`, which do not wake the thread.
 const SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
-/// How long the control thread yields instead of sleeping while a change is not observed. Longer
-/// than a burst takes.
+/// How long the control thread only yields while a published change is not observed; then it
+/// sleeps. Longer than a worker's burst takes.
 const YIELD_MAX: Nanos = Nanos::from_micros(200);
 
-/// Its shortest sleep after that.
+/// Shortest sleep while a change is still not observed after [`YIELD_MAX`].
 const SLEEP_MIN: Nanos = Nanos::from_micros(20);
 
-/// Longest wait for the store to take the last records when adit stops.
+/// Longest wait, when adit stops, for the store to take the last records.
 const KEEP_MAX: Nanos = Nanos::from_secs(5);
 
-/// How long sessions are restored in one iteration.
+/// How long sessions are restored per iteration, exceeded by one batch at most.
 const RESTORED_PER_TURN: Nanos = Nanos::from_millis(2);
 
-/// Longest sleep of a standby without news.
+/// Longest sleep of a standby's control thread while no records arrive.
 const STANDBY_SLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 /// Longest wait for CP functions to release their associations when adit stops.
@@ -85,7 +86,7 @@ const RELEASE_MAX: Nanos = Nanos::from_secs(1);
 pub(crate) enum ControlEnd {
     /// Another adit requested the lease: it gets all sessions.
     Handover,
-    /// adit must not go on.
+    /// adit must not go on, for this reason.
     Failed(String),
 }
 
@@ -93,38 +94,38 @@ pub(crate) enum ControlEnd {
 pub(crate) struct ControlThread {
     parts: ControlParts,
     neighbors: NeighborCache,
-    /// Datagrams that the socket refused. A retransmission, the peer's or ours, repairs the loss.
+    /// How many datagrams the socket refused. Retransmissions, the peer's or ours, repair this.
     datagrams_unsent: u64,
-    /// Commands lost because the ring was full.
+    /// How many commands to workers were lost because a ring was full.
     commands_lost: u64,
-    /// When the time of day is read next.
+    /// When the system's time of day is read next.
     next_time_of_day: Nanos,
     standstill: Standstill,
     links: LinkStates,
     publication: PublicationLatency,
     /// Time that iterations took, without sleeps.
     busy: Nanos,
-    /// Set when the thread has to end on its own: the reason.
+    /// Set to the reason if the thread has to end by itself.
     end: Option<ControlEnd>,
     /// The state of the store that was last passed to the node.
     store_state: StoreState,
-    /// Losses of the store's records after which they were handed out again.
+    /// The store's count of losses when all records were last handed to it again.
     store_losses: u64,
-    /// The store has been notified that the node has all of its records.
+    /// True once the store was notified that the node has restored all records.
     has_all_records: bool,
-    /// Warnings that were logged.
+    /// Present warnings about the store, which are logged already.
     store_warnings: Vec<String>,
-    /// Stations that use own addresses.
+    /// Other stations that use addresses of this adit.
     conflicts: AddressConflicts,
-    /// Another adit may be active: since when this one does not serve.
+    /// Set while this adit does not serve because another one may be active: since when, and why.
     paused: Option<pause::Pause>,
-    /// A reload that waits for its gateways.
+    /// A reload that waits until its new gateways are resolved.
     reload: Option<reload::PendingReload>,
-    /// By worker, whether it is to have no sessions.
+    /// By worker: true if an operator has drained it, so that it owns no sessions.
     drained: Vec<bool>,
-    /// Sessions that get other owners.
+    /// A change of sessions' owners that is in progress.
     owners: Option<workers::PendingOwners>,
-    /// Since when workers have yet to observe a change, or observed the last one.
+    /// Since when the thread waits in vain for workers to observe a change; `None` if it does not.
     unobserved_since: Option<Nanos>,
     silence: SilenceWatch,
 }
@@ -162,9 +163,9 @@ impl ControlThread {
         }
     }
 
-    /// Runs until `stop`, or until it ends by itself. Then keeps the sessions for the next process
-    /// or for the adit that takes over, or requests the peers to release their associations and
-    /// waits for them for [`RELEASE_MAX`] at most.
+    /// Runs until `stop` is set, or until the thread ends by itself. Then it either keeps the
+    /// sessions for the next process or the adit that takes over, or requests the peers to release
+    /// their associations and waits at most [`RELEASE_MAX`] for them.
     pub(crate) fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) && self.end.is_none() {
             self.turn(questions);
@@ -175,8 +176,8 @@ impl ControlThread {
             announcements.withdraw();
         }
         let is_active = self.is_active();
-        // The other adit of a pair, or the one that has the records now, goes on as the same
-        // instance.
+        // Another adit goes on as the same NF instance: the other one of the pair, or the one that
+        // has taken the lease of the records.
         let has_successor = self.parts.config.standby.is_some() || self.is_fenced();
         if let Some(nrf) = &self.parts.nrf {
             nrf.begin_end(has_successor);
@@ -194,7 +195,8 @@ impl ControlThread {
         self.parts.frequencies = None;
         self.parts.kernel_routes = None;
         self.parts.announcements = None;
-        // An adit that takes over waits for neither, and is alone.
+        // Given up before the wait for the NRF: an adit that takes over can begin at once, and is
+        // then the only one that serves and has the addresses.
         self.parts.lease.end();
         self.parts.addresses = None;
         self.parts.store = None;
@@ -203,12 +205,12 @@ impl ControlThread {
         }
     }
 
-    /// Why it ended by itself.
+    /// Returns why the thread ended by itself; `None` if it was stopped.
     pub(crate) fn take_end(&mut self) -> Option<ControlEnd> {
         self.end.take()
     }
 
-    /// Records the usage of sessions until now, and waits until the store has it.
+    /// Records the usage of all sessions, and waits for the store, at most [`KEEP_MAX`].
     fn flush_usage(&mut self, questions: &Receiver<AdminQuery>) {
         let deadline = self.parts.clock.now() + KEEP_MAX;
         self.parts.node.record_all_usage(self.parts.clock.now());
@@ -238,7 +240,8 @@ impl ControlThread {
     }
 
     /// Passes the present state to the client of the NRF. An adit that does not serve sends
-    /// nothing: another one may serve as the same instance, and heartbeats would undo its drain.
+    /// nothing: another one may serve as the same instance, and this one's heartbeats would undo
+    /// the other's drain.
     fn announce_to_nrf(&mut self) {
         let ControlParts { nrf: Some(nrf), node, config, role, .. } = &mut self.parts else {
             return;
@@ -249,7 +252,7 @@ impl ControlThread {
         }
     }
 
-    /// The state that `adit show` reads.
+    /// Returns the state that `adit show` reads.
     pub(crate) fn view(&self) -> ControlView<'_> {
         ControlView {
             parts: &self.parts,
@@ -274,7 +277,7 @@ impl ControlThread {
             true => self.turn_of_active(now),
             false => self.turn_of_standby(now),
         }
-        // One page in an iteration: further clients wait, the control planes do not.
+        // One query per iteration: further clients wait, so that PFCP does not.
         if let Ok(AdminQuery { command, cursor, answer }) = questions.try_recv() {
             match command {
                 AdminCommand::Show(question) => {
@@ -316,7 +319,7 @@ impl ControlThread {
             && !node.is_draining()
     }
 
-    /// Adds the busy time of this iteration, and publishes the liveness that other threads check.
+    /// Adds this iteration to the busy time, and publishes the liveness that other threads check.
     fn note_turn(&mut self, now: Nanos) {
         self.busy += self.parts.clock.now().since(now);
         self.parts.liveness.note_turn(LivenessReading {
@@ -433,7 +436,7 @@ impl ControlThread {
         }
     }
 
-    /// Restores records of a previous process for a part of an iteration.
+    /// Restores records of a previous process, for a limited time per iteration.
     fn restore(&mut self, now: Nanos) {
         let ControlParts { node, role, clock, publisher, .. } = &mut self.parts;
         let ServingRole::Restoring { former, since } = role else { return };
@@ -443,7 +446,7 @@ impl ControlThread {
                 Ok(Some(batch)) if batch.is_empty() => break,
                 Ok(Some(mut batch)) => {
                     for record in &mut batch {
-                        // An event says which ones cannot be restored.
+                        // The node reports a record that it cannot restore as an event.
                         let _ = node.restore_record(now, record);
                     }
                     former.give_back(batch);
@@ -459,7 +462,7 @@ impl ControlThread {
                 return;
             }
         }
-        // The first answer follows when workers run all sessions.
+        // The node answers peers only after workers run all restored sessions.
         if node.pending_len() == 0 && publisher.unobserved() == 0 {
             node.end_restoration(now);
             publisher.set_restoring(false);
@@ -472,7 +475,7 @@ impl ControlThread {
     /// Hands changed records to the store, and notifies the node of durable ones.
     fn exchange_records(&mut self, now: Nanos) {
         let ControlParts { node, store: Some(store), .. } = &mut self.parts else { return };
-        // Another process answers from here on.
+        // Another process has the records now, and answers.
         if store.is_lost() {
             return;
         }
@@ -484,7 +487,8 @@ impl ControlThread {
         if let Some(last) = last {
             store.wait_for(last);
         }
-        // Before that a store that has lost records must keep the rest.
+        // Losses count only after the restoration: until then a store that has lost records must
+        // keep the rest, which are not restored yet.
         let losses = if node.is_restoring() { self.store_losses } else { store.losses() };
         if losses != self.store_losses {
             self.store_losses = losses;
@@ -514,8 +518,8 @@ impl ControlThread {
         node.handle_durable(now, store.durable());
     }
 
-    /// Ends if the store is gone, without which this process must not go on, or if another adit
-    /// requests to be active.
+    /// Sets the end of the thread if the store is lost, because this process must not serve without
+    /// it, or if another adit requests to be active.
     fn check_store(&mut self) {
         let Some(store) = &self.parts.store else { return };
         if store.is_lost() {
@@ -536,7 +540,7 @@ impl ControlThread {
         self.parts.store.as_ref().is_some_and(StoreLink::is_lost)
     }
 
-    /// Logs workers that take no step, and passes their number to the node.
+    /// Logs workers that have stopped taking steps, and passes their count to the node.
     fn watch_workers(&mut self, now: Nanos) {
         let changes = self.standstill.check(now, &mut self.parts.publisher);
         if !changes.is_empty() {
@@ -560,7 +564,7 @@ impl ControlThread {
         used.iter().for_each(|used| self.handle_conflict(now, used));
     }
 
-    /// Publishes changes, and returns to the node those that all workers run.
+    /// Publishes changes, and concludes in the node those that all workers have observed.
     fn publish(&mut self, now: Nanos) {
         let may_publish = self.may_publish();
         let ControlParts { node, publisher, commands, bells, clock, announcements, .. } =
@@ -587,7 +591,8 @@ impl ControlThread {
         }
     }
 
-    /// A gateway or peer may have gone, or have got another address, without a word.
+    /// Probes the neighbors on interfaces that send without receiving: a gateway or peer may be
+    /// gone, or may have changed its link-layer address without an announcement.
     fn ask_silent_neighbors(&mut self, now: Nanos) {
         let publisher = &self.parts.publisher;
         let silent = self.silence.check(now, || {
@@ -614,7 +619,7 @@ impl ControlThread {
         }
     }
 
-    /// The first worker sends for all: every worker has a transmit queue on every port.
+    /// Sends a command to the first worker: every worker has a transmit queue on every port.
     fn send_command(&mut self, command: WorkerCommand) {
         let sent = self.parts.commands.first_mut().is_some_and(|ring| ring.push(command).is_ok());
         self.commands_lost += u64::from(!sent);
@@ -673,7 +678,7 @@ impl ControlThread {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
         let ControlParts { socket, store, role, .. } = &self.parts;
         let socket = PollFd::new(socket, PollFlags::IN);
-        // An interruption acts as a timeout.
+        // An interruption by a signal acts as a timeout.
         match (store, role) {
             (Some(store), _) => {
                 let mut sources = [socket, PollFd::new(store, PollFlags::IN)];
@@ -693,7 +698,7 @@ impl ControlThread {
     }
 }
 
-/// How long the control thread sleeps when a change was not observed for `waited`; `None` to yield.
+/// Returns how long the thread sleeps if no change was observed for `waited`; `None` to yield.
 fn sleep_while_unobserved(waited: Nanos) -> Option<Nanos> {
     (waited >= YIELD_MAX).then(|| Nanos(waited.0 / 8).clamp(SLEEP_MIN, SLEEP_MAX))
 }

@@ -46,16 +46,15 @@ use crate::threads::process_nodes::ProcessNodes;
 
 /// The files that a reload reads again.
 pub(crate) struct ConfigFiles {
-    /// The file of the configuration.
+    /// Path of the configuration file.
     pub config: PathBuf,
-    /// The contents of the HTTP interface's files, if there is one.
+    /// Contents of the HTTP interface's files; `None` without `[api]`.
     pub api: Option<ApiAccess>,
 }
 
 /// Everything that the control thread owns.
 pub(crate) struct ControlParts {
     pub config: Arc<Config>,
-    /// The files that a reload reads again.
     pub files: ConfigFiles,
     /// When this process began.
     pub started: Instant,
@@ -63,9 +62,9 @@ pub(crate) struct ControlParts {
     pub node: Node,
     pub publisher: Publisher,
     pub socket: N4Socket,
-    /// The addresses of the names in `n4.connect`, if there are any.
+    /// Resolves the host names in `n4.connect`; `None` if there are none.
     pub peer_names: Option<PeerNames>,
-    /// The store of the node's records; none on a standby.
+    /// The store of the node's records; `None` on a standby, and if no records are kept.
     pub store: Option<StoreLink<AnyStoreFigures>>,
     pub role: ServingRole,
     /// The client that registers this adit at an NRF, if one is configured.
@@ -74,46 +73,46 @@ pub(crate) struct ControlParts {
     pub kernel_routes: Option<RouteFollower>,
     /// Prefixes that the kernel gets as routes, if some interface announces.
     pub announcements: Option<OwnPrefixes>,
-    /// Addresses of this host while this adit is active.
+    /// The addresses of `[standby]`, which this host has while this adit is active.
     pub addresses: Option<ActiveAddresses>,
     /// Kernel twins of interfaces.
     pub twins: TwinStates,
-    /// Sessions are kept when adit stops.
+    /// True if sessions are kept when adit stops.
     pub keeps_at_stop: bool,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
-    /// The owners of sessions.
+    /// Changes which worker owns which session.
     pub owners: OwnerChanges<Mbuf>,
     /// Traces and captures.
     pub taps: TapHub,
     /// The doorbell of each thread of the packet path.
     pub bells: Vec<Doorbell>,
-    /// The execution model.
+    /// Name of the execution model.
     pub model: &'static str,
-    /// The event scheduler of the event-driven model.
+    /// The event scheduler, in the event-driven model.
     pub scheduler: Option<EventDevice>,
-    /// The role and the CPU of each of them.
+    /// The role and the CPU of each thread of the packet path.
     pub threads: Vec<config::ThreadSettings>,
-    /// Their nodes.
+    /// The NUMA nodes of the process.
     pub nodes: ProcessNodes,
-    /// Their loads.
+    /// The load of each thread of the packet path.
     pub loads: Vec<ThreadLoad>,
-    /// The frequencies of their cores, if they change.
+    /// The core frequencies of these threads; `None` if adit does not change them.
     pub frequencies: Option<CoreFrequencies>,
     /// Names of the interfaces, by `InterfaceId`.
     pub names: Vec<String>,
     pub ports: Vec<ControlPort>,
-    /// Packets in a burst at most.
+    /// Maximum of packets in a burst.
     pub burst_pkts: usize,
     /// The packet buffers.
     pub pool: Option<Mempool>,
-    /// Until when this adit may serve.
+    /// The end of the time in which this adit may serve.
     pub lease: ServingLease,
-    /// State of this thread that other threads read.
+    /// State of the control thread that other threads read.
     pub liveness: Liveness,
 }
 
-/// The role of this adit among those that share the records of its node.
+/// The role of this adit among the adits that share the records of a node.
 pub(crate) enum ServingRole {
     /// Another adit is active, and this one follows its records. Becomes `Active` when it takes
     /// over.
@@ -135,7 +134,7 @@ impl ServingRole {
         !matches!(self, Self::Standby(_))
     }
 
-    /// The state of a standby that has the store. The role is `Active` from then on.
+    /// Makes a standby that has the store `Active`, and returns its state as a standby.
     pub(crate) fn take_ready(&mut self) -> Option<Box<StandbyParts>> {
         match core::mem::replace(self, Self::Active) {
             Self::Standby(standby) if standby.store.is_some() => Some(standby),
@@ -146,7 +145,7 @@ impl ServingRole {
         }
     }
 
-    /// The state of a standby, if this is one.
+    /// Returns the state of a standby; `None` if this adit is none.
     pub(crate) const fn standby(&self) -> Option<&StandbyParts> {
         match self {
             Self::Standby(standby) => Some(standby),
@@ -159,13 +158,13 @@ impl ServingRole {
 #[derive(Debug)]
 pub(crate) struct StandbyParts {
     pub link: StandbyLink,
-    /// The store, and the other adit.
+    /// The shared store, and the other adit of the pair.
     pub pair: PairStore,
-    /// Its gate lets the packet path begin.
+    /// The gate in it lets the packet path begin.
     pub lifecycle: Lifecycle,
-    /// Since when this process has the lease, while the followed records take effect.
+    /// When this process got the lease. The followed records take effect from then on.
     pub taken: Option<Instant>,
-    /// The store with the lease, once this was so.
+    /// The store with the lease, after the followed records have taken effect.
     pub store: Option<Box<SharedStoreClient>>,
 }
 
@@ -188,14 +187,14 @@ pub(crate) struct ControlPort {
 pub(crate) enum ControlPortDevice {
     Dpdk {
         port: Port,
-        /// Whether the port steers packets to the owners of their sessions.
+        /// By key: whether the port steers packets to the owners of their sessions.
         steering: Vec<PortSteering>,
     },
     Kernel {
-        /// Counters of the parts of the threads.
+        /// Counters of each thread's part of the port.
         parts: Vec<KernelCounters>,
         rx_queues: u16,
-        /// Whether the port steers packets to the owners of their sessions.
+        /// By key: whether the port steers packets to the owners of their sessions.
         steering: Vec<PortSteering>,
         mac: MacAddr,
     },

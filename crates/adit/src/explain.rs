@@ -13,24 +13,24 @@ use anyhow::bail;
 
 use crate::snapshot::all_families;
 
-/// Names offered instead of an unknown one.
+/// Maximum of similar names offered for an unknown one.
 const SIMILAR_MAX: usize = 8;
 
-/// Prefixes of the names of metrics, the longer ones first.
+/// Prefixes of metrics' names that a search for similar names ignores.
 const PLANES: [&str; 2] = ["adit_datapath_", "adit_n4_"];
 
-/// Something with a name.
+/// The explanation of a Cause, a drop reason, a counter or a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Explanation {
-    /// As adit shows it.
+    /// The name as adit shows it.
     name: String,
     kind: &'static str,
     meaning: String,
-    /// Where to look next, if it is a problem.
+    /// Where to look next; `None` if it is no problem.
     advice: Option<&'static str>,
 }
 
-/// Prints the explanation of `name`, or all names.
+/// Prints the explanation of `name`, or all names if it is `None`.
 ///
 /// # Errors
 /// Nothing has this name; the message offers similar ones.
@@ -77,10 +77,10 @@ fn all() -> Vec<Explanation> {
     all
 }
 
-/// The kind of metrics.
+/// The `kind` of metrics' explanations.
 const METRIC: &str = "metric";
 
-/// Every metric, in its own words.
+/// Returns an explanation of every metric: its help text.
 fn metrics() -> impl Iterator<Item = Explanation> {
     all_families().into_iter().map(|family| Explanation {
         name: family.full_name(),
@@ -90,11 +90,11 @@ fn metrics() -> impl Iterator<Item = Explanation> {
     })
 }
 
-/// The suffixes of a histogram's name in the text.
+/// Suffixes that the text format adds to a histogram's name.
 const HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// Everything that has this name. A Cause is also found by its number, a refusal's counter by its
-/// Cause, a histogram also by the names of its parts.
+/// Returns everything that has this name. A Cause is also found by its number or by the counter of
+/// refusals with it, a histogram also by the names of its series.
 fn find<'a>(all: &'a [Explanation], wanted: &str) -> Vec<&'a Explanation> {
     let wanted = wanted.to_lowercase();
     let wanted = wanted.trim_start_matches("refused_cause_").trim_start_matches("cause ");
@@ -121,7 +121,6 @@ fn render(explanation: &Explanation) -> String {
     text
 }
 
-/// The names of each kind.
 fn names(all: &[Explanation]) -> String {
     let mut text = String::new();
     let mut kind = "";
@@ -135,7 +134,7 @@ fn names(all: &[Explanation]) -> String {
     text
 }
 
-/// The answer for an unknown name.
+/// Returns the message for an unknown name, with similar names.
 fn unknown(all: &[Explanation], wanted: &str) -> String {
     let lower = wanted.to_lowercase();
     let plane = PLANES.iter().find_map(|plane| lower.strip_prefix(plane));

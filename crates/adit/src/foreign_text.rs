@@ -11,7 +11,7 @@ const fn is_obeyed(char: char) -> bool {
         | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// The text in one line that a terminal shows as it is: other characters as `\u{1b}`.
+/// Returns the text in one line, with characters that a terminal executes escaped as `\u{1b}`.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
@@ -26,8 +26,8 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// JSON in whose strings the characters that a terminal obeys are escaped. JSON itself escapes
-/// those below U+0020; all have four digits.
+/// Escapes, in the strings of `json`, characters that a terminal executes. JSON has already escaped
+/// those below U+0020; the others have at most four hexadecimal digits.
 pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
     let is_raw = |char: char| char >= ' ' && is_obeyed(char);
     if !json.contains(is_raw) {
@@ -36,7 +36,7 @@ pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
     let mut escaped = String::with_capacity(json.len());
     for char in json.chars() {
         match is_raw(char) {
-            // A string takes whatever is written.
+            // Writing to a `String` cannot fail.
             true => drop(write!(escaped, "\\u{:04x}", u32::from(char))),
             false => escaped.push(char),
         }

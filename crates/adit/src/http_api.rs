@@ -39,7 +39,7 @@ use crate::config::{ApiSettings, ApiTlsFiles, KeyRefusal};
 use crate::threads::packet_path::spawn;
 use state::ApiState;
 
-/// Paths without a token: pages that have no data of their own, and probes.
+/// Paths that need no token: pages without data of their own, and probes.
 const OPEN_PATHS: &[&str] = &[
     "/",
     "/api",
@@ -67,7 +67,7 @@ pub(crate) fn bind(settings: &ApiSettings) -> anyhow::Result<ApiServer> {
 /// Reads the files of TLS and of tokens.
 ///
 /// # Errors
-/// The key of a file that cannot be used.
+/// A file cannot be used; the refusal has the key that names it.
 pub(crate) fn credentials(settings: &ApiSettings) -> Result<ApiCredentials, KeyRefusal> {
     ApiCredentials::load(&server_config(settings)).map_err(|error| match error {
         ApiStartError::Tls { key, path, what } => refusal(&format!("api.{key}"), &path, &what),
@@ -92,8 +92,8 @@ fn server_config(settings: &ApiSettings) -> ApiServerConfig {
     }
 }
 
-/// Serves on a thread that ends with the process and has nothing to release. `queries` lead to the
-/// control thread.
+/// Starts a thread that serves the interface. It ends with the process and has nothing to release.
+/// `queries` lead to the control thread.
 ///
 /// # Errors
 /// The thread cannot start.
@@ -106,7 +106,7 @@ pub(crate) fn serve(
             info!(%address, "HTTP interface and dashboard");
             ("adit-api", API_TAPS_MAX)
         }
-        // As many as the control thread allows.
+        // The control thread limits them.
         None => ("adit-admin", Semaphore::MAX_PERMITS),
     };
     spawn(name, move || {
@@ -120,7 +120,7 @@ pub(crate) fn serve(
     })
 }
 
-/// The routes, and the task of the live stream.
+/// Returns the routes, and starts the task of the live stream.
 fn start(queries: Sender<AdminQuery>, taps_max: usize) -> Router {
     let state = ApiState::new(queries, taps_max);
     live::start(&state);

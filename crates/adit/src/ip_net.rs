@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_kernel::IpNetwork;
 use adit_types::{Ipv4Prefix, Ipv6Prefix};
 
-/// An address with a prefix length. Interface addresses have host bits set.
+/// A prefix, or the address of an interface with the length of its prefix (and host bits set).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IpNet {
     pub addr: IpAddr,
@@ -16,12 +16,12 @@ impl IpNet {
     /// All IPv4 addresses.
     pub(crate) const ANY: Self = Self { addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 };
 
-    /// One address.
+    /// Makes the prefix that consists of one address.
     pub(crate) const fn host(addr: IpAddr) -> Self {
         Self { addr, len: width(addr) }
     }
 
-    /// The address that follows the first one of its prefix by `offset`.
+    /// Returns the address at `offset` behind the first one of the prefix.
     pub(crate) fn nth(self, offset: u8) -> IpAddr {
         match self.to_prefix().addr {
             IpAddr::V4(addr) => Ipv4Addr::from_bits(addr.to_bits() | u32::from(offset)).into(),
@@ -34,7 +34,7 @@ impl IpNet {
         network(*self) == Some(self.addr)
     }
 
-    /// The prefix that contains it.
+    /// Returns the prefix that contains the address.
     pub(crate) fn to_prefix(self) -> Self {
         Self { addr: network(self).unwrap_or(self.addr), ..self }
     }
@@ -81,12 +81,12 @@ impl From<IpNet> for IpNetwork {
     }
 }
 
-/// Bits of an address.
+/// Returns how many bits an address has.
 const fn width(addr: IpAddr) -> u8 {
     if addr.is_ipv4() { 32 } else { 128 }
 }
 
-/// The first address of the prefix.
+/// Returns the first address of the prefix; `None` if the length exceeds the address.
 fn network(net: IpNet) -> Option<IpAddr> {
     Some(match net.addr {
         IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),

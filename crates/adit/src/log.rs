@@ -1,8 +1,8 @@
 //! The log: its format, its levels by room, and how many lines of one kind it gets.
 //!
-//! A line's kind is its place in the code. Whatever peers do, each kind gets [`BURST`] lines at
-//! once and one per [`REFILL`] after that; omitted lines are counted, and named in a line of its
-//! own. Lines of [`audit::TARGET`] are never left out.
+//! Lines of one kind come from one place in the code. Each kind gets [`BURST`] lines at
+//! once and then one per [`REFILL`], whatever peers do; omitted lines are counted, and
+//! a line of its own reports them. Lines of [`audit::TARGET`] are never omitted.
 
 pub(crate) mod audit;
 pub(crate) mod log_filter;
@@ -19,13 +19,13 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Events of the PFCP node that are no audit lines.
+/// Target of lines about events of the PFCP node, unless they are audit lines.
 pub(crate) const N4: &str = "adit_n4";
 
-/// Lines of one kind that may follow each other without a pause.
+/// Maximum of lines of one kind without a pause.
 const BURST: u32 = 20;
 
-/// Time in which a kind gets another line.
+/// Interval after which a kind may have another line.
 const REFILL: Duration = Duration::from_secs(1);
 
 /// Format of the log.
@@ -50,7 +50,7 @@ pub(crate) struct LogSettings {
     pub levels: Option<String>,
 }
 
-/// Starts the log of this process. `configured` are levels for a command line that names none.
+/// Starts the log of this process. `configured`: levels to use if the command line names none.
 ///
 /// # Errors
 /// The levels cannot be read, or there is a log already.
@@ -66,7 +66,7 @@ pub(crate) fn start(settings: &LogSettings, configured: Option<&str>) -> anyhow:
     log.try_init().context("the log cannot start")
 }
 
-/// The lines of one kind.
+/// The limit of the lines of one kind: a token bucket.
 #[derive(Debug)]
 struct KindLimit {
     kind: tracing::callsite::Identifier,
@@ -82,7 +82,7 @@ impl KindLimit {
         Self { kind, lines_left: BURST, since: now, left_out: 0, message: String::new() }
     }
 
-    /// True if a line may be written.
+    /// Takes a token; true if there was one, so that a line may be written.
     fn admit(&mut self, now: Instant) -> bool {
         let spans = now.duration_since(self.since).as_nanos() / REFILL.as_nanos();
         let spans = u32::try_from(spans).unwrap_or(u32::MAX);
@@ -96,10 +96,10 @@ impl KindLimit {
     }
 }
 
-/// All kinds of lines that were written so far: as many as there are places in the code.
+/// The limits of all kinds of lines written so far: at most one per place in the code.
 static KINDS: Mutex<Vec<KindLimit>> = Mutex::new(Vec::new());
 
-/// Leaves out lines of a kind that has had its share.
+/// Leaves out lines of a kind that exceeds its limit.
 struct KindFilter;
 
 impl<S> Filter<S> for KindFilter {
@@ -150,7 +150,7 @@ pub(crate) fn report_left_out() {
     }
 }
 
-/// The message of an event.
+/// Receives the message of an event.
 #[derive(Default)]
 struct MessageText(String);
 
@@ -179,7 +179,7 @@ pub(crate) mod tests {
         assert_eq!(admitted(&mut limit, start + 1000 * REFILL), 20);
     }
 
-    /// A place of no code.
+    /// A call site that is nowhere in the code.
     struct NoCallsite;
 
     static NO_CALLSITE: NoCallsite = NoCallsite;
@@ -207,7 +207,7 @@ pub(crate) mod tests {
         assert!(report.contains("\"lines\":10") && report.contains("of one kind"), "{report}");
     }
 
-    /// The lines that `acts` writes to the log, as JSON.
+    /// Returns the lines that `acts` writes to the log, as JSON.
     pub(crate) fn written_by(acts: impl FnOnce()) -> String {
         let written = std::sync::Arc::new(Mutex::new(Vec::new()));
         let sink = std::sync::Arc::clone(&written);

@@ -45,7 +45,7 @@ use admin::AdminAct;
 use cli::{AditCli, AditCommand, DrainSwitch, RequestedAct, manual};
 use client::{act_command, takeover, tap_client, top, watch};
 
-/// Sessions consist of many small allocations of a few sizes, between short-lived ones. An
+/// Sessions consist of many small allocations of a few sizes, interleaved with short-lived ones. An
 /// allocator with separate size classes avoids fragmentation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -67,8 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes SIGPIPE end the process silently, as in other tools, when the reader of our output closes
-/// it.
+/// Makes SIGPIPE end the process silently, as in other tools, when the reader closes our output.
 fn end_at_closed_pipe() {
     let always = Arc::new(AtomicBool::new(true));
     let status = 128 + SIGPIPE;

@@ -17,18 +17,18 @@ use anyhow::Context;
 use crate::config::{Config, InterfaceSettings, IpNet, NodeIdSetting, UePoolSettings};
 use crate::record_store::store_files::tls_settings;
 
-/// The DNN of interfaces that serve any. Spec: TS 29.571 §5.3.2.
+/// The DNN that stands for any DNN. Spec: TS 29.571 §5.3.2.
 const ANY_DNN: &str = "*";
 
-/// Length of the prefix of a UE at least. Spec: TS 29.510 §6.1.6.2.15.
+/// Shortest prefix of a UE. Spec: TS 29.510 §6.1.6.2.15.
 const UE_PREFIX_LEN: u8 = 64;
 
-/// The client, and what it knows.
+/// The client that registers this adit, and the profile that it announced last.
 #[derive(Debug)]
 pub(crate) struct NrfAnnouncer {
     client: NrfClient,
     instance: NfInstanceUuid,
-    /// The last configuration, and its profile.
+    /// The last configuration that was announced, and its profile.
     known: Option<KnownProfile>,
 }
 
@@ -39,7 +39,7 @@ struct KnownProfile {
 }
 
 impl NrfAnnouncer {
-    /// Starts the client; `None` without `[nrf]`. It registers once [`Self::announce`] says so.
+    /// Starts the client; `None` without `[nrf]`. It registers after the first [`Self::announce`].
     ///
     /// # Errors
     /// A file of TLS cannot be used, or the system has no thread left.
@@ -60,7 +60,7 @@ impl NrfAnnouncer {
         Ok(Some(Self { client, instance, known: None }))
     }
 
-    /// Passes on the present state of an adit that serves.
+    /// Passes the present state to the client. Only an adit that serves calls this.
     pub(crate) fn announce(&mut self, config: &Arc<Config>, node: &Node) {
         let known = self.known.take().filter(|known| Arc::ptr_eq(&known.config, config));
         let known = known.unwrap_or_else(|| KnownProfile {
@@ -75,17 +75,17 @@ impl NrfAnnouncer {
         });
     }
 
-    /// Sends nothing until the next [`Self::announce`]. The registration stays.
+    /// Stops the client's messages until the next [`Self::announce`]. The registration stays.
     pub(crate) fn withdraw(&self) {
         self.client.announce(Announcement::default());
     }
 
-    /// Begins the shutdown: without a successor adit also deregisters.
+    /// Begins the shutdown, in which the client deregisters unless this adit has a successor.
     pub(crate) fn begin_end(&self, has_successor: bool) {
         self.client.begin_end(client_end(has_successor));
     }
 
-    /// Waits for the end, two seconds after it began at most.
+    /// Waits until the client has ended, at most two seconds from the begin of the shutdown.
     pub(crate) fn end(self, has_successor: bool) {
         self.client.end(client_end(has_successor));
     }
@@ -103,7 +103,7 @@ const fn client_end(has_successor: bool) -> ClientEnd {
     if has_successor { ClientEnd::Keep } else { ClientEnd::Deregister }
 }
 
-/// The profile of an adit with this configuration.
+/// Returns the profile of an adit with this configuration.
 fn profile(config: &Config) -> NfProfile {
     let section = config.nrf.as_ref().map(|nrf| &nrf.section);
     let slices = section.map_or(&[][..], |section| &section.s_nssais);
@@ -142,7 +142,7 @@ fn snssai(slice: SliceIdentity) -> Snssai {
     Snssai { sst: slice.sst, sd: slice.sd.map(|sd| format!("{sd:06x}")) }
 }
 
-/// The entry of a slice: all data networks, each with the pools that are for both.
+/// Returns the entry of a slice: all data networks, each with the pools that serve both.
 fn slice_item(config: &Config, slice: SliceIdentity) -> SnssaiUpfInfoItem {
     let configured = config.nrf.iter().flat_map(|nrf| nrf.section.dnns.iter().cloned());
     let mut names: Vec<Option<String>> = configured.map(Some).collect();
@@ -163,7 +163,7 @@ fn slice_item(config: &Config, slice: SliceIdentity) -> SnssaiUpfInfoItem {
     SnssaiUpfInfoItem { snssai: snssai(slice), dnns: names.into_iter().map(dnn).collect() }
 }
 
-/// A data network. Without pools its N6 interfaces say which PDU sessions it has.
+/// Returns the entry of a data network. Without pools, its N6 interfaces decide on session types.
 fn dnn_item<'a>(
     config: &Config,
     name: Option<&str>,
@@ -204,7 +204,7 @@ fn dnn_item<'a>(
     }
 }
 
-/// First and last address of a prefix; of IPv6 the first and the last /64.
+/// Returns the first and last address of a prefix; for IPv6 those of its first and last /64.
 fn range(prefix: IpNet) -> (IpAddr, IpAddr) {
     match prefix.addr {
         IpAddr::V4(addr) => {

@@ -1,5 +1,5 @@
-//! The store of records: opened first, since it determines whether this process continues a
-//! previous one.
+//! Opens the store of records. Done first at the start, since the store determines whether this
+//! process continues a previous one.
 
 pub(crate) mod any_store;
 pub(crate) mod lease;
@@ -44,23 +44,23 @@ use crate::record_store::standby_thread::FollowedStore;
 /// How long an adit that has just taken the lease may take to write its first record.
 const FIRST_RECORD_MAX: Duration = Duration::from_secs(60);
 
-/// Pause between two looks for it.
+/// Interval at which that first record is read until it exists.
 const FIRST_RECORD_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The records of this process at its start.
+/// The opened store of records, and the settings of records.
 pub(crate) struct StartRecords {
     pub source: RecordSource,
-    /// `None` if nothing is kept.
+    /// `None` if no records are kept.
     pub config: Option<RecordConfig>,
-    /// The operator accepts that records are lost.
+    /// True if the operator accepts that records are lost.
     pub accepts_loss: bool,
 }
 
-/// How the records are opened.
+/// The parameters with which the records are opened.
 pub(crate) struct OpeningRecords {
-    /// Records of a previous process are read on them, and its sessions prepared there.
+    /// CPUs that read the records of a previous process and prepare its sessions.
     pub cpus: CpuSet,
-    /// Acknowledged changes may be lost.
+    /// True if the operator accepts that acknowledged changes are lost.
     pub accept_loss: bool,
     /// Receives the state of the lease from the store.
     pub lease: ServingLease,
@@ -69,23 +69,23 @@ pub(crate) struct OpeningRecords {
 /// State that a previous process left.
 pub(crate) struct FormerProcess {
     pub node: NodeRecord,
-    /// All records of the store.
+    /// All records of the store, to be restored.
     pub records: FormerRecords<FormerRecord>,
-    /// Prepares the sessions among them.
+    /// Prepares the sessions in `records` for the node.
     pub preparer: SessionPreparer,
 }
 
 /// Where the records are.
 pub(crate) enum RecordSource {
-    /// Nowhere.
+    /// No records are kept.
     None,
-    /// In the store of this process, which is active. Its thread reads the records of the previous
-    /// process first.
+    /// In the store of this process, which is active. The store's thread first reads the records of
+    /// the previous process.
     Own { link: StoreLink<AnyStoreFigures>, former: Option<Box<FormerProcess>> },
     /// In a shared store, while another adit is active.
     Followed {
         store: Box<FollowedStore>,
-        /// The node of the active adit.
+        /// Record of the active adit's node.
         active: NodeRecord,
     },
 }
@@ -138,7 +138,7 @@ impl StartRecords {
                 let checked = store.check_records();
                 let recovered = checked.and_then(|()| recover_tail(&mut store, None, accept_loss));
                 if let Err(error) = recovered {
-                    // The other adit may take over meanwhile.
+                    // Gives up the lease, so that the other adit may take over.
                     let _ = store.release();
                     return Err(refused(error, &shown));
                 }
@@ -149,7 +149,7 @@ impl StartRecords {
         }
     }
 
-    /// Continues the records in the store of this process.
+    /// Starts the thread of this process's store, and continues the records in it.
     fn own(
         config: &Config,
         mut store: AnyStore,
@@ -178,7 +178,7 @@ impl StartRecords {
         Ok(Self { source, config: Some(record_config(&config.store)), accepts_loss: false })
     }
 
-    /// The node whose sessions this process has, or will have.
+    /// Returns the node whose sessions this process has, or will have after it takes over.
     pub(crate) fn node(&self) -> Option<NodeRecord> {
         match &self.source {
             RecordSource::None => None,
@@ -188,8 +188,8 @@ impl StartRecords {
     }
 }
 
-/// The node and the epoch of the adit that holds the lease. `None`: nobody held it, and this
-/// process has taken it.
+/// Returns the node and the epoch of the adit that holds the lease. `None` if no adit held it: then
+/// this process has taken it.
 fn active_node(
     store: &mut SharedStoreClient,
     pair: &PairStore,
@@ -223,7 +223,8 @@ fn active_node(
     }
 }
 
-/// Reads the record of the node. Its clock goes on behind all records, whatever the time of day is.
+/// Reads the record of the node. The node's clock goes on after the times of all records, even if
+/// the time of day was set back.
 fn node_of(store: &mut impl RecordStore, shown: &str) -> anyhow::Result<Option<NodeRecord>> {
     let mut read = |key| read_record(store, key).map_err(|error| refused(error, shown));
     let (node, mark) = (read(NodeRecord::KEY)?, read(CLOCK_MARK)?);
@@ -238,8 +239,8 @@ fn node_of(store: &mut impl RecordStore, shown: &str) -> anyhow::Result<Option<N
     Ok(node.map(|node| continued(node, last, time_of_day().unwrap_or_default())))
 }
 
-/// The node with its clock set to the time of day `now`, or behind the newest records, which are
-/// from about `last`.
+/// Sets the node's clock to the time of day `now`, unless the newest records are from later: then
+/// to a time after theirs, which is about `last`.
 fn continued(mut node: NodeRecord, last: Option<Nanos>, now: u64) -> NodeRecord {
     let Some(last) = last.filter(|last| now < node.clock_zero.saturating_add(last.0)) else {
         return node;
@@ -249,7 +250,7 @@ fn continued(mut node: NodeRecord, last: Option<Nanos>, now: u64) -> NodeRecord 
     node
 }
 
-/// How records are kept.
+/// Returns the node's settings of records.
 pub(crate) const fn record_config(settings: &StoreSettings) -> RecordConfig {
     RecordConfig {
         usage_interval: settings.usage_interval,
@@ -283,7 +284,7 @@ fn open_journal(path: &Path, accept_loss: bool) -> anyhow::Result<Journal<Journa
     Ok(journal)
 }
 
-/// The clock of the process: that of the previous one goes on.
+/// Starts the clock of the process, which continues that of a previous process.
 pub(crate) fn clock(tsc_hz: u64, former: Option<&NodeRecord>) -> ProcessClock {
     let passed = former.and_then(|node| time_of_day()?.checked_sub(node.clock_zero));
     match passed {

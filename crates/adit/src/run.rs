@@ -66,7 +66,7 @@ use adit_kernel::in_namespace;
 use adit_kernel::large_pages;
 use adit_kernel::n4_socket::N4Socket;
 
-/// Timeout for the workers to stop; then adit ends without them.
+/// Timeout for the workers to stop; after it adit ends without them.
 const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs the user plane described by the file at `path` until SIGTERM or SIGINT.
@@ -101,7 +101,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     let twins = kernel_twins::open(&config)?;
     let (socket, addresses) = open_n4(&config, &records.source)?;
     let former = records.node();
-    // A process that continues a previous one did not restart, for its peers.
+    // To its peers, a process that continues a previous one has not restarted.
     let recovery_time = if former.is_none() { Some(RecoveryTime::next()?) } else { None };
     let own = recovery_time.map(RecoveryTime::time_stamp);
     let recovery_time_stamp =
@@ -160,7 +160,7 @@ fn log_table_pages() {
     }
 }
 
-/// The threads of a running adit.
+/// The threads of a running adit that [`supervise`] waits for.
 pub(crate) struct Threads {
     pub control: JoinHandle<ControlThread>,
     pub workers: Vec<WorkerThread>,
@@ -168,13 +168,13 @@ pub(crate) struct Threads {
     pub admin: JoinHandle<()>,
     /// The thread of the HTTP interface at a TCP address.
     pub api: Option<JoinHandle<()>>,
-    /// The way to the control thread.
+    /// Passes queries to the control thread.
     pub queries: mpsc::Sender<AdminQuery>,
 }
 
-/// From here on signals do not kill the process by themselves: SIGTERM and SIGINT end it at once as
-/// long as the flag is set, since a store may take long to answer, or wait for the end of a lease;
-/// afterwards [`wait`] polls for them.
+/// Makes signals stop killing the process by default. While the returned flag is set, SIGTERM and
+/// SIGINT end the process at once, since a store may take long to answer, or wait for the end of a
+/// lease; afterwards [`wait`] polls for them.
 fn take_signals() -> io::Result<(Signals, Arc<AtomicBool>)> {
     let is_starting = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGINT] {
@@ -263,8 +263,8 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Logs the choice of CPUs, and the rules that it breaks. Before DPDK moves this thread to one CPU,
-/// which the machine would then seem to allow alone.
+/// Logs the choice of CPUs, and the placement rules that it breaks. Call it before DPDK moves this
+/// thread to one CPU: afterwards the machine would seem to allow that CPU alone.
 fn log_placement(config: &Config) {
     let PlacementNotice { chosen, broken } = placement_notice(config);
     if let Some(chosen) = chosen {
@@ -279,8 +279,8 @@ fn log_placement(config: &Config) {
     }
 }
 
-/// Allocates the parts that all threads share on the node of most of them: tables, sessions, packet
-/// buffers without hugepages.
+/// Makes the kernel allocate memory that all threads share (tables, sessions, packet buffers
+/// without hugepages) on the NUMA node of most threads.
 fn prefer_memory(nodes: &ProcessNodes) {
     let Some(node) = nodes.memory() else { return };
     match adit_dpdk::prefer_memory_of(Some(node)) {
@@ -291,8 +291,8 @@ fn prefer_memory(nodes: &ProcessNodes) {
     }
 }
 
-/// Opens the N4 socket. The socket of an active adit is bound after this host has the addresses of
-/// `[standby]`.
+/// Opens the N4 socket. A standby's socket stays unbound; an active adit's is bound after this host
+/// has the addresses of `[standby]`.
 fn open_n4(
     config: &Config,
     source: &RecordSource,
@@ -329,7 +329,7 @@ fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
     Ok(socket)
 }
 
-/// The state with which the control thread begins.
+/// The parts that exist before the control thread is assembled.
 struct StartParts {
     clock: ProcessClock,
     socket: N4Socket,
@@ -340,8 +340,8 @@ struct StartParts {
     nodes: ProcessNodes,
 }
 
-/// The node, which continues a previous one if the store has one, or follows that of the active
-/// adit.
+/// Makes the PFCP node. It continues the node of the previous process if the store has its record;
+/// on a standby it follows the active adit's node.
 fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node {
     let StartParts { clock, records, recovery_time_stamp, .. } = start;
     let (sequence_seed, secret_seed) = (random.random(), random.random());
@@ -488,7 +488,7 @@ fn store_and_role(
     })
 }
 
-/// The control thread's part of a port, after an attempt to steer packets to their owners.
+/// Tries to set up steering on a port, and returns the control thread's part of the port.
 fn control_port(config: &Config, id: PortId, open: OpenPort, slot_bits: u32) -> ControlPort {
     let settings = config.ports[usize::from(id.0)].clone();
     let device = match open {
@@ -510,12 +510,12 @@ fn name_of<T>(thread: &JoinHandle<T>) -> String {
     thread.thread().name().unwrap_or("without a name").to_owned()
 }
 
-/// The name of a thread that has ended.
+/// Returns the name of the thread if it has ended.
 fn ended<T>(thread: &JoinHandle<T>) -> Option<String> {
     thread.is_finished().then(|| name_of(thread))
 }
 
-/// Waits up to `limit` until all threads have ended. Returns the name of one that has not.
+/// Waits up to `limit` until all threads have ended. Returns the name of a thread that has not.
 fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<String> {
     let deadline = Instant::now() + limit;
     loop {
@@ -527,9 +527,9 @@ fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<Str
     }
 }
 
-/// Waits for a signal that ends adit or the end of a thread. Returns the name of a thread that
-/// ended by itself. `turn` is called several times a second, with whether SIGHUP came, and returns
-/// it.
+/// Waits for a signal that ends adit, or for the end of a thread, whose name it returns. Calls
+/// `turn` several times a second: the argument is true if SIGHUP came, the result names a thread
+/// that ended by itself.
 fn wait(signals: &mut Signals, mut turn: impl FnMut(bool) -> Option<String>) -> Option<String> {
     loop {
         let mut is_hung_up = false;
@@ -546,8 +546,8 @@ fn wait(signals: &mut Signals, mut turn: impl FnMut(bool) -> Option<String>) -> 
     }
 }
 
-/// Stops the control thread first, which needs the workers to release associations, then the
-/// workers. Then prints the final counters. Returns why the control thread ended, if it was by
+/// Stops the control thread first, since it needs the workers to release associations; then the
+/// workers. Then prints the final counters. Returns why the control thread ended if it ended by
 /// itself.
 fn finish(
     lifecycle: &Lifecycle,

@@ -1,4 +1,4 @@
-//! The documents of operators: what the HTTP interface answers and `adit show` prints.
+//! The documents for operators, which the HTTP interface returns and `adit show` prints.
 //!
 //! The control thread gathers typed values, one page per iteration; the interface's thread converts
 //! them to JSON. Field names are an interface: they change only with an entry in the changelog.
@@ -61,18 +61,18 @@ pub(crate) struct ControlView<'a> {
     pub commands_lost: u64,
     pub standstill: &'a Standstill,
     pub links: &'a LinkStates,
-    /// How long changes took to all workers.
+    /// How long changes took from publication until all workers observed them.
     pub publication: &'a DurationHistogram,
     /// Time that iterations of the control thread took, without sleeps.
     pub busy: Nanos,
-    /// By worker, whether it is to have no sessions.
+    /// By worker: true if an operator has drained it, so that it owns no sessions.
     pub drained: &'a [bool],
     pub conflicts: &'a AddressConflicts,
-    /// Why this adit serves nobody although no other one is known to be active.
+    /// Why this adit pauses although no other one is known to be active; `None` if it serves.
     pub paused: Option<&'a str>,
 }
 
-/// The next page of the answer to a question. Cost: independent of the number of sessions.
+/// Returns the page of the answer at `cursor`. Cost: independent of the number of sessions.
 pub(crate) fn answer(
     control: &ControlView<'_>,
     question: &AdminQuestion,
@@ -103,7 +103,7 @@ pub(crate) fn answer(
     AdminAnswer::Page(page)
 }
 
-/// A document in one page. `document` runs on the client's thread.
+/// Makes a document of one page. `document` runs on the client's thread.
 fn whole<G, D>(gathered: G, document: impl FnOnce(G) -> D + Send + 'static) -> AnswerPage
 where
     G: Send + 'static,
@@ -113,8 +113,8 @@ where
     AnswerPage { list: None, rows: Box::new(Vec::new), members, next: None }
 }
 
-/// A page of a document with one list. `document` makes a row from gathered values, on the client's
-/// thread.
+/// Makes a page of a document with one list. `document` makes a row from gathered values; it runs
+/// on the client's thread.
 fn list<G, D>(
     list: &'static str,
     gathered: Vec<G>,
@@ -143,7 +143,7 @@ fn members(document: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// The index at which a page starts.
+/// Returns the index at which a page starts.
 const fn index(from: PagePosition) -> u32 {
     match from {
         PagePosition::Index(index) | PagePosition::Only(index) => index,

@@ -1,5 +1,5 @@
-//! Files of sockets: the admin socket, the HTTP interface for operators of this host, whose file
-//! only its owner can read and write; and those that killed processes leave behind.
+//! Files of Unix sockets: the admin socket, an HTTP interface for operators of this host, whose
+//! file only its owner can read and write; and removal of files that killed processes leave behind.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use adit_operate::api::ApiServer;
 use anyhow::{Context, bail};
 
-/// How long a process that was killed may still listen.
+/// How long the socket of a killed process may still accept connections.
 const DYING_PROCESS_MAX: Duration = Duration::from_secs(3);
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The listening socket. Drop removes its file.
+/// The listening admin socket. Dropping it removes its file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     listener: UnixListener,
@@ -46,7 +46,7 @@ impl SocketFile {
         Ok(Self { listener, path: path.to_owned(), inode })
     }
 
-    /// The interface at the socket.
+    /// Returns the server of the HTTP interface at the socket.
     ///
     /// # Errors
     /// The process is out of file descriptors.
@@ -63,11 +63,11 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes the socket at `path` if no process listens there. `name`: the key or argument that names
-/// it.
+/// Removes the socket at `path` if no process listens there. `name`: the key or argument that set
+/// `path`, for messages.
 ///
 /// # Errors
-/// There is anything else at `path`, which stays unchanged.
+/// Anything else is at `path`; it stays unchanged.
 pub(crate) fn remove_dead_socket(path: &Path, name: &str) -> anyhow::Result<()> {
     remove_dead_until(Instant::now() + DYING_PROCESS_MAX, path, name)
 }
@@ -97,7 +97,7 @@ fn remove_dead_until(end: Instant, path: &Path, name: &str) -> anyhow::Result<()
                 format!("cannot remove the dead socket {}; remove it", path.display())
             }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        // A process that was killed listens until the kernel has taken its memory.
+        // The socket of a killed process listens until the kernel has freed the process's memory.
         Ok(_) if Instant::now() < end => {
             std::thread::sleep(RETRY_INTERVAL);
             remove_dead_until(end, path, name)
@@ -146,7 +146,7 @@ mod tests {
         drop(datagrams);
     }
 
-    /// As a process does that was killed, for as long as the kernel takes its memory.
+    /// A killed process holds its socket until the kernel has freed its memory; here a thread does.
     #[test]
     fn socket_of_a_process_that_is_dying_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();

@@ -12,13 +12,14 @@ pub(crate) struct TextList {
     pub columns: &'static [&'static str],
 }
 
-/// Declares the tables of a document beside its type: its lists, and members of their rows. A
-/// column has the unit that ends its name. A narrow terminal leaves out the last ones.
+/// Declares the tables of a document beside its type: for each list, the members of its rows that
+/// become columns. A member's name ends with its unit. A narrow terminal leaves out the last
+/// columns.
 macro_rules! tables {
     ($document:ty { $($list:ident $(as $name:literal)?: $row:ty [$($column:ident),+ $(,)?]),+ $(,)? }) => {
         impl $document {
             pub(crate) const TABLES: &'static [$crate::text_table::TextList] = {
-                // All of them are members.
+                // Lists and columns that are no members do not compile.
                 $(let _ = |document: &$document, row: &$row| {
                     let _ = &document.$list;
                     $(let _ = &row.$column;)+
@@ -33,7 +34,7 @@ macro_rules! tables {
 }
 pub(crate) use tables;
 
-/// Declares a page of a list that grows with sessions or peers, and its table.
+/// Declares the page of a list that grows with sessions or peers, and its table.
 macro_rules! page {
     ($(#[$doc:meta])* $page:ident { $list:ident $(as $name:literal)?: $row:ty [$($column:ident),+ $(,)?] $(,)? }) => {
         $(#[$doc])*
@@ -51,17 +52,17 @@ macro_rules! page {
 }
 pub(crate) use page;
 
-/// Columns of sentences: their text is continued on further lines.
+/// Columns that contain sentences, which are wrapped to further lines.
 const SENTENCES: [&str; 3] = ["text", "reason", "detail"];
 
-/// Width that the text of such a column gets at least. Unit: characters.
+/// Minimum width of text in [`SENTENCES`]. Unit: characters.
 const SENTENCE_WIDTH_MIN: u16 = 24;
 
-/// Space on both sides of a column. Unit: characters.
+/// Space on both sides of a column together. Unit: characters.
 const PADDING: u16 = 2;
 
-/// Width of the terminal; `None` if standard output is no terminal, or a serial console, which has
-/// no width. Unit: characters.
+/// Returns the width of the terminal; `None` if standard output is no terminal, or is a serial
+/// console, which has no width. Unit: characters.
 pub(crate) fn terminal_width() -> Option<u16> {
     let size = std::io::stdout().is_terminal().then(ratatui::crossterm::terminal::size);
     size?.ok().map(|(columns, _)| columns).filter(|columns| *columns > 1)
@@ -75,18 +76,19 @@ pub(crate) struct TextColumns {
     pub shown: Vec<&'static str>,
     /// Names of the columns for which there is no room.
     pub left_out: Vec<&'static str>,
-    /// Widths of those that are shown, so that further rows stand below the first ones.
+    /// Widths of the shown columns after the first rows, so that later rows align with them.
     widths: Option<Vec<u16>>,
 }
 
 impl TextColumns {
-    /// Shows all columns until the first rows are known. `width`: that of the terminal.
+    /// Shows all columns until the first rows are known. `width`: of the terminal; `None`: no
+    /// limit.
     pub(crate) fn new(columns: &[&'static str], width: Option<u16>) -> Self {
         Self { width, shown: columns.to_vec(), left_out: Vec::new(), widths: None }
     }
 
-    /// The table of rows, each with the cells of `shown` or of all columns; the first one has the
-    /// header.
+    /// Renders rows as a table, with a header at the first call. Each row has a cell for each
+    /// column in `shown`, which is all columns before the first call.
     pub(crate) fn table(&mut self, mut rows: Vec<Vec<String>>) -> String {
         let is_first = self.widths.is_none();
         if is_first {
@@ -111,7 +113,7 @@ impl TextColumns {
         text
     }
 
-    /// Which columns fit: sentences always, others while there is room.
+    /// Returns, by column, whether it fits: sentences always do, others while there is room.
     fn fitting(&self, rows: &[Vec<String>]) -> Vec<bool> {
         let Some(room) = self.width else { return vec![true; self.shown.len()] };
         let cell_width = |text: &str| u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
@@ -127,7 +129,7 @@ impl TextColumns {
         let mut left = room.saturating_sub(sentences.map(|(width, _)| width).sum());
         let mut is_full = false;
         let kept = natural.iter().enumerate().map(|(at, &(width, is_sentence))| {
-            // The first column says what the row is about.
+            // The first column always stays: it names the row's subject.
             is_full |= at > 0 && !is_sentence && width > left;
             let is_kept = is_sentence || !is_full;
             left = left.saturating_sub(if is_kept && !is_sentence { width } else { 0 });
@@ -143,7 +145,7 @@ fn retain(cells: &mut Vec<String>, kept: &[bool]) {
     cells.retain(|_| kept.next().copied().unwrap_or(true));
 }
 
-/// A table without lines between its rows, at most `width` wide.
+/// Makes a table without lines between its rows, at most `width` wide.
 pub(crate) fn plain_table(width: Option<u16>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
@@ -154,7 +156,7 @@ pub(crate) fn plain_table(width: Option<u16>) -> Table {
     table
 }
 
-/// A number of things by their plural name, such as `3 idle states` or `1 session`.
+/// Returns a count with the name of the counted things, such as `3 idle states` or `1 session`.
 pub(crate) fn counted(count: usize, plural: &str) -> String {
     let name = plural.replace('_', " ");
     match name.strip_suffix('s') {

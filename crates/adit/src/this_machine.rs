@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use adit_machine::placement::MachineTopology;
 use adit_topology::{TopologyError, read_live};
 
-/// The machine as this process first read it. Later its main thread is on one CPU, and so would all
-/// of its process seem to be: DPDK moves it to `datapath.main_core`.
+/// The machine as this process first read it. A later reading would show a single CPU of the
+/// process: DPDK pins the main thread to `datapath.main_core`.
 static THIS_MACHINE: OnceLock<MachineTopology> = OnceLock::new();
 
-/// Reads the machine once.
+/// Returns the machine, which the first call reads.
 ///
 /// # Errors
 /// hwloc cannot read it.

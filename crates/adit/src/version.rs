@@ -1,9 +1,9 @@
-//! Which adit this is.
+//! Version and revision of this program.
 
-/// The revision of the sources, as git names it; `unknown` if the build did not learn it.
+/// The revision of the sources, as git names it; `unknown` if the build could not read it.
 pub(crate) const REVISION: &str = env!("ADIT_REVISION");
 
-/// `adit --version`, behind the name.
+/// Output of `adit --version` after the program's name.
 pub(crate) const VERSION_LINE: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (revision ", env!("ADIT_REVISION"), ")");
 

@@ -19,7 +19,7 @@ use crate::config::{self, Config, IpNet, ModelSettings, NodeIdSetting};
 use crate::record_store::record_config;
 use crate::tap::TapLimits;
 
-/// Configuration of the EAL, with memory of a NUMA node.
+/// Returns the configuration of the EAL, with memory on a NUMA node.
 pub(crate) fn eal(config: &Config, memory_node: Option<u32>) -> EalConfig {
     EalConfig {
         hugepages: config.dpdk.hugepages,
@@ -32,24 +32,24 @@ pub(crate) fn eal(config: &Config, memory_node: Option<u32>) -> EalConfig {
     }
 }
 
-/// The devices of ports, and that of replication.
+/// Returns the DPDK devices of the ports and of replication.
 fn dpdk_devices(config: &Config) -> impl Iterator<Item = &Device> {
     let ports = config.ports.iter().filter_map(|port| port.device.dpdk());
     ports.chain(config.store.replication_device())
 }
 
-/// Configuration of the session store, of workers on one node.
+/// Returns the configuration of the session store, for workers on one NUMA node.
 fn store(config: &Config, seed: u64) -> StoreConfig {
     let (sessions_max, provisioning) = (config.sessions.sessions_max, provisioning(config));
     StoreConfig { sessions_max, provisioning, seed, owner_nodes: OwnerNodes::default() }
 }
 
-/// Prepares sessions of a previous process for a node with this configuration.
+/// Returns a preparer of a previous process's sessions for a node with this configuration.
 pub(crate) fn preparer(config: &Config) -> SessionPreparer {
     SessionPreparer::new(provisioning(config))
 }
 
-/// Objects that rules refer to by name.
+/// Returns the objects that rules refer to by name.
 fn provisioning(config: &Config) -> Provisioning {
     let domains = config::domains(&config.interfaces);
     let interface = |(interface, domain): (&config::InterfaceSettings, DomainId)| LocalInterface {
@@ -100,7 +100,7 @@ fn provisioning(config: &Config) -> Provisioning {
     }
 }
 
-/// The links of GTP-U interfaces, and the routes through them.
+/// Returns the on-link prefixes of GTP-U interfaces, and the routes through these interfaces.
 fn tunnel_routes(config: &Config) -> TunnelRoutes {
     let interfaces = || (0..).map(InterfaceId).zip(&config.interfaces);
     let links = interfaces()
@@ -111,7 +111,7 @@ fn tunnel_routes(config: &Config) -> TunnelRoutes {
     TunnelRoutes::new(links.chain(routes).filter(|(_, id)| is_gtpu(*id)).collect())
 }
 
-/// Configuration of the lookup tables; `macs` are the ports' addresses, by `PortId`.
+/// Returns the configuration of the lookup tables. `macs`: the ports' addresses, by `PortId`.
 pub(crate) fn tables(
     config: &Config,
     macs: &[MacAddr],
@@ -138,7 +138,7 @@ pub(crate) fn tables(
     }
 }
 
-/// The interfaces as the packet path has them.
+/// Returns the interfaces in the form of the packet path.
 fn interfaces(config: &Config, mac_of: impl Fn(PortId) -> MacAddr) -> Vec<Interface> {
     let domains = config::domains(&config.interfaces);
     let interface =
@@ -150,7 +150,7 @@ fn interfaces(config: &Config, mac_of: impl Fn(PortId) -> MacAddr) -> Vec<Interf
             vlan: interface.vlan,
             mac: mac_of(interface.port),
             mtu_bytes: match config.ports[usize::from(interface.port.0)].device.kernel() {
-                // The kernel fragments.
+                // A UDP socket gets whole packets: the kernel fragments.
                 Some(KernelDevice::Udp) => u16::MAX,
                 _ => config.ports[usize::from(interface.port.0)].mtu_bytes,
             },
@@ -164,8 +164,8 @@ fn interfaces(config: &Config, mac_of: impl Fn(PortId) -> MacAddr) -> Vec<Interf
     (0..).zip(&config.interfaces).zip(domains).map(interface).collect()
 }
 
-/// The routes and interfaces of a configuration for tables that have `known` interfaces, on the
-/// same ports.
+/// Returns the routes and interfaces of a configuration for running tables. `known`: the interfaces
+/// that the tables have, on the same ports.
 pub(crate) fn routes_config(config: &Config, known: &[Interface]) -> RoutesConfig {
     let mac_of = |port| {
         let on_port = known.iter().find(|of| of.port == port);
@@ -178,7 +178,6 @@ pub(crate) fn routes_config(config: &Config, known: &[Interface]) -> RoutesConfi
     }
 }
 
-/// Routes of the lookup tables.
 fn routes(config: &Config) -> Vec<Route> {
     let route = |route: &crate::config::RouteSettings| {
         let interface = u8::try_from(route.interface).map(InterfaceId).ok()?;
@@ -213,7 +212,7 @@ fn peer_prefix(net: IpNet) -> Option<PeerPrefix> {
     }
 }
 
-/// Which packets traces and captures cannot see.
+/// Returns which packets traces and captures cannot see.
 pub(crate) fn tap_limits(config: &Config) -> TapLimits {
     use DropReason::{HandoffFull, SchedulerFull, SignalingFull};
     match &config.datapath.model {
@@ -230,13 +229,13 @@ pub(crate) fn tap_limits(config: &Config) -> TapLimits {
     }
 }
 
-/// The settings that a running node gets in place of its configuration.
+/// Returns the configuration of a running node after a reload. Seeds and the Recovery Time Stamp
+/// stay as `known` has them.
 pub(crate) fn node_after_reload(config: &Config, known: &NodeConfig) -> NodeConfig {
     let records = known.records.map(|_| record_config(&config.store));
     node(config, known.seed, known.store.seed, known.recovery_time_stamp, records)
 }
 
-/// Configuration of the PFCP node.
 pub(crate) fn node(
     config: &Config,
     sequence_seed: u32,

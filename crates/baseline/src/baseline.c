@@ -16,7 +16,7 @@
 #define XCR0 3
 #define OSXSAVE (1u << 27)
 
-/* As for a usage error: the machine is at fault, and another attempt will not help. */
+/* The exit status of usage errors: as with these, another attempt will not help. */
 #define EXIT_STATUS 2
 
 static const struct {

@@ -1,19 +1,19 @@
-//! Refuses a processor below the instruction set that this build uses, with a sentence instead of
-//! an illegal instruction.
+//! Refuses a processor that lacks instructions which this build uses: with a message, instead of an
+//! illegal instruction.
 //!
-//! A program that links this crate (`use adit_baseline as _;`) has the check among its first
-//! initializers: before `main`, before those of DPDK, and before any Rust code. It reads CPUID and
-//! XCR0 and, when something is missing, names it on standard error and ends the process with
-//! status 2. `is_x86_feature_detected!` cannot check: it is constant for the extensions that the
-//! build assumes.
+//! In a program that links this crate (`use adit_baseline as _;`) the check is one of the first
+//! initializers: it runs before `main`, before the initializers of DPDK, and before any Rust code.
+//! It reads CPUID and XCR0. If an extension is missing, it names it on standard error and ends the
+//! process with status 2. `is_x86_feature_detected!` cannot check this: it is constant for
+//! extensions that the build assumes.
 //!
-//! On other architectures than x86-64 there is nothing to check.
+//! On architectures other than x86-64 it checks nothing.
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use core::ffi::c_char;
 
-    /// As in `baseline.c`.
+    /// Indexes of the words, as in `baseline.c`.
     const WORDS: usize = 5;
     const XCR0: usize = 3;
 
@@ -23,7 +23,7 @@ mod tests {
         fn adit_baseline_read(words: *mut u32);
     }
 
-    /// How many extensions a machine with these words lacks, and their names.
+    /// Returns how many extensions a machine with these words lacks, and their names.
     fn missing(words: &[u32; WORDS]) -> (usize, String) {
         let mut out = [0_u8; 512];
         // SAFETY: `WORDS` words to read and `out.len()` octets to write.

@@ -42,7 +42,7 @@ struct g_pdu {
 	struct packed { uint8_t len, type, qfi, next; } container;
 } packed;
 
-#define IP_HEADERS_LEN (sizeof(struct ipv4) + 8 + 8) /* that the length of GTP-U does not count */
+#define IP_HEADERS_LEN (sizeof(struct ipv4) + 8 + 8) /* that the GTP-U length leaves out */
 #define TUNNEL_LEN (sizeof(struct g_pdu) - sizeof(struct ethernet))
 
 /* The layouts below are those of c_floor.rs. A packet is laid out as the bench's buffers are. */
@@ -67,7 +67,7 @@ struct hop {
 	uint32_t sum;
 };
 
-/* One direction. Key `first + n` has entry n of `index`, which is a power of two long. Line 0 fits none. */
+/* One direction. Entry n of `index` (2^k long) is the line of key `first + n`. Line 0 fits none. */
 struct floor {
 	uint64_t example[8]; /* The first octets of a usual frame. */
 	const uint32_t *index;
@@ -99,7 +99,7 @@ enum { UPLINK, DOWNLINK };
 
 static inline bool fits(const struct floor *floor, const void *frame, int direction)
 {
-	/* Two words hold all that is constant in downlink. */
+	/* In downlink the first two words hold all constant bits. */
 	int words = direction == UPLINK ? 8 : 2;
 	uint64_t different = 0;
 	for (int i = 0; i < words; i++) {
@@ -118,7 +118,7 @@ static inline bool is_checksum_valid(const struct ipv4 *ip)
 	return ((uint64_t)words[0] + words[1] + words[2] + words[3] + words[4]) % 0xffff == 0;
 }
 
-/* An IPv4 packet that may be forwarded, in `len` octets. */
+/* True if the IPv4 packet in `len` octets may be forwarded. */
 static inline bool is_forwardable(const struct ipv4 *ip, size_t len)
 {
 	return BE16(ip->total_len) >= sizeof(*ip) && BE16(ip->total_len) <= len && ip->ttl > 1;

@@ -1,7 +1,8 @@
-//! The C floor: the usual packet forwarded by plain C without the features of a UPF (`c_floor.c`).
+//! The C floor: the cost of forwarding the usual packet in plain C without the features of a UPF
+//! (`c_floor.c`): a lower bound for any UPF.
 //!
-//! It forwards packets of the bench's sessions, with a line of its own per session and direction,
-//! and sends the same octets as Adit. Its buffers have the size and layout of the bench's.
+//! It has one cache line per session and direction, and sends the same octets as Adit. Its buffers
+//! have the size and layout of the bench's buffers.
 #![allow(unsafe_code, reason = "calls C, see above")]
 
 use adit_pktio::RxChecksum;
@@ -19,17 +20,17 @@ use super::network::{self, BenchIpVersion, BenchSession};
 use super::packet::{BenchPacket, TUNNEL_HEADERS_LEN as HEADERS_LEN};
 use super::sessions::BenchProfile;
 
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header. Unit: octets.
 const LINK_LEN: usize = 14;
-/// Offset of the QFI in these headers.
+/// Offset of the QFI in the headers of a G-PDU.
 const QFI_AT: usize = HEADERS_LEN - 2;
-/// Octets of an ordinary page.
+/// Length of an ordinary page. Unit: octets.
 const PAGE_LEN: usize = 4096;
 const MTU: u32 = 1500;
-/// Sessions are at 1 and above: no packet fits the line at 0.
+/// Index entry without a session: no packet fits line 0, and sessions have lines from 1 on.
 const NO_LINE: u32 = 0;
 
-/// As in `c_floor.c`.
+/// `struct packet` of `c_floor.c`.
 #[repr(C)]
 struct CPacket {
     start: usize,
@@ -38,7 +39,7 @@ struct CPacket {
     room: [u8; BUF_BYTES],
 }
 
-/// As in `c_floor.c`.
+/// `struct line` of `c_floor.c`.
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct CLine {
@@ -50,7 +51,7 @@ struct CLine {
     qfi: u8,
 }
 
-/// As in `c_floor.c`.
+/// `struct hop` of `c_floor.c`.
 #[derive(Clone)]
 #[repr(C)]
 struct CHop {
@@ -61,7 +62,7 @@ struct CHop {
 
 const _: () = assert!(size_of::<CLine>() == 64 && size_of::<CHop>() == 64);
 
-/// As `struct floor` in `c_floor.c`.
+/// `struct floor` of `c_floor.c`.
 #[repr(C)]
 struct CDirection {
     example: [u64; 8],
@@ -73,7 +74,7 @@ struct CDirection {
     mtu: u32,
 }
 
-// SAFETY: as defined in `c_floor.c`.
+// SAFETY: the signatures are those of the definitions in `c_floor.c`.
 unsafe extern "C" {
     fn adit_floor_uplink(
         floor: *const CDirection,
@@ -103,17 +104,17 @@ pub(crate) struct CFloor {
 }
 
 impl CFloor {
-    /// True if the C floor handles such sessions and packets. It ignores rates and filters.
+    /// True if the C floor can forward packets of this profile. It ignores rates and filters.
     pub(crate) fn covers(profile: &BenchProfile) -> bool {
         profile.family() == BenchIpVersion::V4
             && !(profile.given_keys || profile.n9 || profile.n3_v6 || profile.is_tagged)
             && profile.qfi
     }
 
-    /// The floor for the packets of `plan`.
+    /// Builds the tables of the floor for the packets of `plan`.
     ///
     /// # Errors
-    /// No session, or no such packet can be written.
+    /// There is no session, two sessions share an index entry, or a packet cannot be written.
     pub(crate) fn new(sessions: &[BenchSession], plan: &WorkerBenchConfig) -> anyhow::Result<Self> {
         let is_uplink = plan.packet.is_uplink();
         let len = sessions.len().next_power_of_two();
@@ -168,7 +169,7 @@ impl CFloor {
         })
     }
 
-    /// Writes and forwards a burst of packets of random sessions. Returns the cycles.
+    /// Writes a burst of random sessions and forwards it. Returns the cycles of forwarding.
     ///
     /// # Errors
     /// A packet was not forwarded.
@@ -194,13 +195,13 @@ impl CFloor {
         Ok(())
     }
 
-    /// Forwards the first `count` packets. Returns the cycles, and the number of packets in `sent`.
+    /// Forwards the first `count` packets. Returns the cycles, and how many are in `sent`.
     fn forward(&mut self, count: usize, sent: &mut [*mut CPacket; BURST_MAX]) -> (u64, usize) {
         let direction = CDirection {
             example: self.example,
             index: self.index.as_ptr(),
             first: self.first,
-            // As long as the index, which is below 2^32.
+            // Fits: `new` has converted the same value.
             index_mask: u32::try_from(self.index.len() - 1).unwrap_or(u32::MAX),
             lines: self.lines.as_mut_ptr(),
             hops: self.hops.as_ptr(),
@@ -225,7 +226,7 @@ impl CFloor {
 
 const NOBODY: CLine = CLine { pkts: 0, octets: 0, teid: [0; 4], ue: [255; 4], hop: 0, qfi: 0 };
 
-/// An empty vector for `count` elements, on large pages if the kernel has them, as Adit's tables.
+/// Makes an empty vector for `count` elements, on large pages if possible, as Adit's tables are.
 fn with_large_pages<T>(count: usize) -> Vec<T> {
     let mut elements = Vec::with_capacity(count);
     let room: &mut [std::mem::MaybeUninit<T>] = elements.spare_capacity_mut();
@@ -236,13 +237,13 @@ fn with_large_pages<T>(count: usize) -> Vec<T> {
         let pages = start.wrapping_add(skipped).cast();
         // SAFETY: pages of the vector; the advice does not change their contents.
         let advised = unsafe { madvise(pages, len, Advice::LinuxHugepage) };
-        // Without large pages the floor is slower.
+        // If the kernel refuses, the floor is slower.
         let _ = advised;
     }
     elements
 }
 
-/// The Ethernet header towards the data network; the rest is not used.
+/// Makes the hop to the data network, of which only the Ethernet header is used.
 fn network_hop() -> CHop {
     let mut headers = [0; HEADERS_LEN];
     headers[..6].copy_from_slice(&network::DN_MAC.0);
@@ -251,7 +252,7 @@ fn network_hop() -> CHop {
     CHop { headers, unused: 0, sum: 0 }
 }
 
-/// Headers towards gNB `number`, with zeros in the fields that depend on packet and session.
+/// Makes the hop to gNB `number`, with zero in the fields that depend on packet and session.
 fn gnb_hop(number: u16) -> anyhow::Result<CHop> {
     let mut headers = super::packet::headers_to_gnb(number)?;
     for at in [16, 17, 24, 25, 38, 39, 44, 45, QFI_AT] {
@@ -284,7 +285,7 @@ mod tests {
         }
     }
 
-    /// The frames that both send of the same burst: Adit, and the C floor.
+    /// Returns the frames that Adit and the C floor send for the same packets.
     fn sent(profile: BenchProfile, packet: BenchPacket, edit: fn(&mut [u8])) -> [Vec<Vec<u8>>; 2] {
         let mut node = establish(profile, SESSIONS).unwrap();
         let mut floor = CFloor::new(&node.sessions, &plan(packet)).unwrap();
@@ -337,7 +338,7 @@ mod tests {
 
     #[test]
     fn floor_updates_checksums_as_adit_does() {
-        // The TTL is an octet of the address. The checksum changes by as much, RFC 1624 §3.
+        // Sets the TTL to an octet of the address, and updates the checksum. Spec: RFC 1624 §3.
         let set_ttl = |frame: &mut [u8]| {
             let at = frame.len() - usize::from(network::INNER_LEN);
             let sum = u16::from_be_bytes([frame[at + 10], frame[at + 11]]);

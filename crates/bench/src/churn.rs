@@ -2,9 +2,9 @@
 //! modified.
 //!
 //! A worker on one core forwards in both directions at a constant rate, while the control thread on
-//! another core establishes or modifies sessions through the node. Packets that the worker has not
-//! yet received wait in a receive ring of common length; further ones are lost. Time is the
-//! worker's CPU time, so that time stolen on a shared machine is left out.
+//! another core establishes or modifies sessions through the node. Packets wait for the worker in a
+//! receive ring of usual length; packets that find it full are lost. Time is the worker's CPU time,
+//! which leaves out time stolen on a shared machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ const LOAD_PERCENT: u64 = 80;
 /// Maximum number of sessions established per second, in the phase that establishes.
 const ESTABLISHMENTS_PER_S_MAX: u64 = 300_000;
 
-/// Maximum number of steps with recorded cycles per phase.
+/// Maximum number of steps per phase of which the cycles are recorded.
 const SAMPLES_MAX: usize = 1 << 21;
 
 /// Options of the bench.
@@ -50,7 +50,7 @@ pub(crate) struct ChurnArguments {
     seconds: u32,
 }
 
-/// Measures.
+/// Measures the lost packets of each phase.
 ///
 /// # Errors
 /// A request is refused or a packet is dropped.
@@ -91,7 +91,7 @@ pub(crate) fn run(plan: &ChurnArguments) -> anyhow::Result<Value> {
     Ok(report::of("churn", &rows))
 }
 
-/// Modifies sessions at the configured rate. Returns their number.
+/// Modifies sessions at the configured rate. Returns how many modifications it made.
 fn modify(
     plan: &ChurnArguments,
     control: &mut BenchControlPlane,
@@ -131,8 +131,8 @@ struct ChurnPhase {
 }
 
 impl ChurnWorker {
-    /// Forwards at `pace` packets per second, or at full speed, while `changes` runs. `changes`
-    /// returns the number of its changes.
+    /// Forwards at `pace` packets per second, or at full speed, while `changes` runs and returns
+    /// how many changes it made.
     fn run(
         &mut self,
         control: &mut BenchControlPlane,
@@ -201,7 +201,7 @@ impl ChurnWorker {
 }
 
 impl ChurnPhase {
-    /// Rate of a phase at full speed.
+    /// Returns the forwarded packets per second of a phase at full speed.
     fn pkts_per_s(&self) -> u64 {
         rate(u32::try_from(self.forwarded).unwrap_or(u32::MAX), self.elapsed)
     }

@@ -105,7 +105,7 @@ impl BenchCli {
     /// Runs the bench, and prints and writes its document.
     ///
     /// # Errors
-    /// Those of the bench; the file cannot be written.
+    /// The bench fails; the file cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let document = self.command.run()?;
         if let Some(path) = &self.output.out {
@@ -152,7 +152,7 @@ impl BenchCommand {
     }
 }
 
-/// The bench of a command line without the name of the program.
+/// Parses a command line without the name of the program. Returns the bench that it names.
 fn parsed(line: &str) -> anyhow::Result<BenchCommand> {
     Ok(BenchCli::try_parse_from(["adit-bench"].into_iter().chain(line.split(' ')))?.command)
 }

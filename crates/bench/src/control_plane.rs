@@ -12,13 +12,13 @@ use anyhow::{Context, bail, ensure};
 use super::network::BenchSession;
 use super::smf;
 
-/// Requests whose changes the store gets at once.
+/// Number of requests whose records go to the store together.
 const REQUESTS_PER_GROUP: u32 = 64;
 
-/// Answers that wait for the store before the next request.
+/// Maximum number of answers that wait for the store before the next request.
 const UNDURABLE_MAX: usize = 4096;
 
-/// How records are kept.
+/// Configuration of the records in benches with a store.
 const RECORDS: RecordConfig =
     RecordConfig { usage_interval: Nanos::from_secs(3600), serves_without_store: false };
 
@@ -39,11 +39,11 @@ pub(crate) struct BenchSessionIds {
 pub(crate) struct BenchControlPlane {
     /// The PFCP node.
     pub node: Node,
-    /// The publisher of its rules.
+    /// The publisher of the node's rules.
     pub publisher: Publisher,
     /// Readers of the workers, until the workers take them.
     pub readers: Vec<TablesReader>,
-    /// By the number of the session.
+    /// Identifiers of the sessions, by session number.
     pub sessions: Vec<BenchSessionIds>,
     requests: u32,
     accepted: u32,
@@ -52,7 +52,7 @@ pub(crate) struct BenchControlPlane {
 }
 
 impl BenchControlPlane {
-    /// An associated node for `sessions_max` sessions, numbered from zero.
+    /// Makes an associated node for the sessions 0 to `sessions_max - 1`.
     ///
     /// # Errors
     /// The association is refused.
@@ -60,10 +60,10 @@ impl BenchControlPlane {
         Self::make(sessions_max, workers, None)?.associated()
     }
 
-    /// As [`Self::new`], with a store, and without workers.
+    /// Makes an associated node with a store, without workers.
     ///
     /// # Errors
-    /// As for [`BenchControlPlane::new`].
+    /// See [`Self::new`].
     pub(crate) fn with_store(
         sessions_max: u32,
         store: StoreLink<JournalFigures>,
@@ -74,10 +74,10 @@ impl BenchControlPlane {
         control.associated()
     }
 
-    /// A node that restores its records, without workers.
+    /// Makes a node that restores its records, without association and workers.
     ///
     /// # Errors
-    /// The memory for its tables is missing.
+    /// There is no memory for its tables.
     pub(crate) fn unassociated(sessions_max: u32) -> anyhow::Result<Self> {
         Self::make(sessions_max, 0, Some(RECORDS))
     }
@@ -101,10 +101,10 @@ impl BenchControlPlane {
         })
     }
 
-    /// Sets the association up.
+    /// Sets up the association.
     ///
     /// # Errors
-    /// It is refused.
+    /// The association is refused.
     pub(crate) fn associated(self) -> anyhow::Result<Self> {
         let mut control = self;
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
@@ -114,7 +114,7 @@ impl BenchControlPlane {
         Ok(control)
     }
 
-    /// Establishes `count` sessions from number `first`.
+    /// Establishes `count` sessions, from session `first` on.
     ///
     /// # Errors
     /// A request is refused.
@@ -128,7 +128,7 @@ impl BenchControlPlane {
         self.settle()
     }
 
-    /// Moves `count` sessions from number `first` to another gNB TEID.
+    /// Moves `count` sessions, from session `first` on, to other gNB TEIDs.
     ///
     /// # Errors
     /// A request is refused.
@@ -139,10 +139,10 @@ impl BenchControlPlane {
         self.settle()
     }
 
-    /// As [`Self::modify`] for one session, without waiting for the workers.
+    /// Moves one session to another gNB TEID, without waiting for the workers.
     ///
     /// # Errors
-    /// As for [`BenchControlPlane::modify`].
+    /// See [`Self::modify`].
     pub(crate) fn modify_one(&mut self, number: u32) -> anyhow::Result<()> {
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let known = self.known(number)?;
@@ -153,7 +153,7 @@ impl BenchControlPlane {
         self.request(&buf[..len])
     }
 
-    /// Deletes `count` sessions from number `first`.
+    /// Deletes `count` sessions, from session `first` on.
     ///
     /// # Errors
     /// A request is refused.
@@ -178,7 +178,7 @@ impl BenchControlPlane {
         self.begin(datagram);
         let now = self.now();
         self.exchange(now)?;
-        // As many requests as a turn of adit takes share a group.
+        // As in a turn of adit, several requests share a group.
         if self.requests.is_multiple_of(REQUESTS_PER_GROUP) {
             self.exchange_records(now);
         }
@@ -201,7 +201,7 @@ impl BenchControlPlane {
         self.node.handle_timeout(now);
     }
 
-    /// The sequence number of the next request.
+    /// Returns the sequence number of the next request.
     pub(crate) const fn next_sequence(&self) -> u32 {
         smf::sequence(self.requests)
     }
@@ -246,12 +246,12 @@ impl BenchControlPlane {
         self.node.handle_durable(now, store.durable());
     }
 
-    /// The report of the store.
+    /// Returns the report of the store; `None` without a store.
     pub(crate) fn store_report(&self) -> Option<StoreReport<JournalFigures>> {
         self.store.as_ref().map(StoreLink::report)
     }
 
-    /// Twenty microseconds of virtual time per request, so that answered requests expire.
+    /// Returns the virtual time, 20 µs per request, so that cached answers expire.
     pub(crate) const fn now(&self) -> Nanos {
         Nanos(1 + 20_000 * self.requests as u64)
     }
@@ -294,7 +294,7 @@ impl BenchControlPlane {
         }
     }
 
-    /// One turn of the control thread with one datagram.
+    /// Runs a turn of the control thread with a datagram; `sent` gets the datagrams of the turn.
     pub(crate) fn turn(&mut self, now: Nanos, datagram: &[u8], mut sent: impl FnMut(&[u8])) {
         let Self { node, publisher, .. } = self;
         let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
@@ -308,7 +308,7 @@ impl BenchControlPlane {
     }
 }
 
-/// The Cause of a refused establishment; `None` if it was accepted.
+/// Returns the Cause of a refused establishment; `None` if it was accepted.
 pub(crate) fn refusal(response: &[u8]) -> Option<Cause> {
     let raw = PfcpDatagram::new(response).next()?.ok()?;
     match Message::decode(&raw) {
@@ -319,7 +319,7 @@ pub(crate) fn refusal(response: &[u8]) -> Option<Cause> {
     }
 }
 
-/// Events per second.
+/// Returns the events per second.
 pub(crate) fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
     let per_s = f64::from(count) / elapsed.as_secs_f64().max(1e-9);
     #[allow(
@@ -331,7 +331,7 @@ pub(crate) fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
     rounded
 }
 
-/// The data that packets of session `number` need.
+/// Returns the data of session `number` that its packets need.
 pub(crate) fn bench_session(number: u32, known: BenchSessionIds) -> BenchSession {
     BenchSession {
         teid: known.uplink_teid,

@@ -34,7 +34,7 @@ pub(crate) enum BenchDirections {
 }
 
 impl BenchDirections {
-    /// True if packets like this one are measured.
+    /// True if packets like `packet` are measured.
     fn has(self, packet: BenchPacket) -> bool {
         match self {
             Self::Both => true,
@@ -72,7 +72,7 @@ pub(crate) struct DatapathArguments {
 }
 
 impl DatapathArguments {
-    /// The measurement of some packets with `count` sessions.
+    /// Returns the plan to measure `packet` with `count` sessions.
     fn plan(&self, packet: BenchPacket, count: usize, burst: usize) -> WorkerBenchConfig {
         WorkerBenchConfig {
             packet,
@@ -91,7 +91,7 @@ impl DatapathArguments {
         }
     }
 
-    /// All packets that the worker of the first case processes, the warm-up included.
+    /// Returns how many packets the worker of the first case processes, the warm-up included.
     pub(crate) fn processed_pkts(&self) -> usize {
         let [count, burst] = [&self.sessions, &self.burst].map(|list| list[0]);
         let (steps, warm_up) = steps(&self.plan(BenchPacket::UPLINK, count, burst));
@@ -121,7 +121,7 @@ pub(crate) fn run(options: &DatapathArguments) -> anyhow::Result<Value> {
     Ok(report::of("datapath", &rows))
 }
 
-/// The rows of the worker and of its floors, which take turns.
+/// Measures the worker and its floors in turns. Returns a row of each.
 fn measure_case(
     count: usize,
     profile: &BenchProfile,
@@ -130,14 +130,14 @@ fn measure_case(
 ) -> anyhow::Result<Vec<Value>> {
     let sessions = resident.sessions.clone();
     let active = active_sessions(&sessions, plan)?;
-    // Where packets wait, such a step may send some.
+    // If packets wait for rates, a step that receives none may send some: it is not empty.
     let empty = match plan.outcome {
         ExpectedOutcome::Forwarded => Some(measure_empty(resident)?.median),
         _ => None,
     };
     let mut floor = Floor::new(plan);
     let mut run_floor = || floor.run(active, plan);
-    // `c_floor`: the C floor of the same packets.
+    // `c_floor`: the figures of the C floor for the same packets.
     let row = |what, figures: &Figures, c_floor: Option<&Figures>| {
         let mut row = row(what, count, profile, plan, figures);
         let empty = empty.filter(|_| what == "worker");

@@ -20,7 +20,7 @@ use super::report;
 use super::sessions::{self, BenchProfile, Populated};
 use crate::size::BenchSize;
 
-/// The worker that owns all sessions, the second one. The first one receives their packets.
+/// The second worker, which owns all sessions. The first worker receives their packets.
 const OWNER: WorkerId = WorkerId(1);
 
 /// Measures both directions with the sessions of `size`.
@@ -61,7 +61,7 @@ fn row(what: &str, plan: &WorkerBenchConfig, figures: &Figures) -> Value {
     }))
 }
 
-/// Two workers of the same tables.
+/// Two workers that read the same tables.
 struct WorkerPair {
     _publisher: adit_tables::Publisher,
     receiver: WorkerBench,
@@ -71,7 +71,7 @@ struct WorkerPair {
 }
 
 impl WorkerPair {
-    /// Establishes `count` sessions.
+    /// Establishes `count` sessions, and keeps those that [`OWNER`] owns.
     fn new(profile: BenchProfile, count: usize) -> anyhow::Result<Self> {
         let Populated { store, publisher, readers, mut sessions } =
             sessions::populate(profile, count, 2)?;
@@ -89,7 +89,7 @@ impl WorkerPair {
         Ok(Self { receiver, owner, _publisher: publisher, sessions })
     }
 
-    /// Cycles of the receiver, and of the owner.
+    /// Returns the cycles of the receiver and of the owner.
     fn measure(&mut self, plan: &WorkerBenchConfig) -> anyhow::Result<[Figures; 2]> {
         let Self { receiver, owner, sessions, .. } = self;
         let mut cycles = [Vec::new(), Vec::new()];

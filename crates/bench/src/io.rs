@@ -31,7 +31,7 @@ impl BenchBuf {
         buf.set_rx_checksum(RxChecksum::Good);
     }
 
-    /// Sets what the port says of the IPv4 checksum.
+    /// Sets the state of the IPv4 checksum that the port reports.
     pub(crate) fn set_rx_checksum(&mut self, checksum: RxChecksum) {
         self.get_mut().set_rx_checksum(checksum);
     }
@@ -115,10 +115,10 @@ impl PacketBuf for BenchBuf {
     }
 }
 
-/// Maximum number of further bursts that a step sends: packets that a worker releases.
+/// Maximum number of bursts that a step sends after the first, when it releases waiting packets.
 const MORE_BURSTS_MAX: usize = 64;
 
-/// Bursts of fewer packets are moved packet by packet, others as a whole, which costs as much as
+/// Smaller bursts are moved packet by packet; others are swapped, which costs as much as moving
 /// five packets.
 const SWAPPED_PKTS_MIN: usize = 5;
 
@@ -145,14 +145,14 @@ pub(crate) struct BenchIo {
 }
 
 impl BenchIo {
-    /// Ports with packets arriving at `rx_port`, before the first step.
+    /// Makes ports of which `rx_port` receives, before the first step.
     pub(crate) fn new(rx_port: PortId) -> Self {
         let more = Vec::with_capacity(MORE_BURSTS_MAX);
         let (ready, sent, macs) = (Burst::new(), Burst::new(), network::MACS);
         Self { rx_port, ready, sent, more, macs, checksum: RxChecksum::Good }
     }
 
-    /// Number of sent packets.
+    /// Returns the number of sent packets.
     pub(crate) fn sent_pkts(&self) -> usize {
         self.sent.len() + self.more.iter().map(|burst| burst.len()).sum::<usize>()
     }

@@ -1,6 +1,6 @@
 //! `adit-bench kinds`: cycles of each kind of packet, and of each stage.
 //!
-//! A packet dropped at a stage has run the stages before it. So the rows from `s1_parse` to
+//! A packet that is dropped at a stage has run the stages before it. So the rows from `s1_parse` to
 //! `s6_apply` are cumulative: each has the cost of a packet that ends there. `all stages` is a
 //! packet forwarded without the fast path.
 

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use adit_baseline as _;
 use clap::Parser;
 
-/// As in `adit`, whose costs are measured.
+/// The allocator of `adit`, since parts of `adit` are measured.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

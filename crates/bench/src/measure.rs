@@ -21,19 +21,18 @@ use super::packet::BenchPacket;
 use super::report::{self, quantile, rounded};
 use super::sessions::{self, BenchProfile, Populated};
 
-/// Warm-up of caches and branch predictors: one packet for this many measured packets …
+/// The warm-up of caches and branch predictors takes one packet for this many measured packets.
 const WARM_UP_SHARE: usize = 10;
-/// … and at least this many per session with traffic, which touches the pages of nearly all
-/// sessions.
+/// Minimum warm-up packets per session with traffic; they touch the pages of nearly all sessions.
 const WARM_UP_PER_SESSION: usize = 4;
 
-/// Turns of cases that are measured together.
+/// Number of turns if several cases are measured together.
 const TURNS: usize = 3;
-/// Packets per session with traffic before each turn but the first: other traffic has displaced the
-/// state of sessions from the caches.
+/// Warm-up packets per session with traffic before each further turn, since the other cases have
+/// displaced the state of sessions from the caches.
 const REFRESH_PER_SESSION: usize = 2;
 
-/// Time since the start of a bench, for all its threads.
+/// A clock of the time since the start of a bench, for all threads of the bench.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BenchClock(Instant);
 
@@ -47,7 +46,7 @@ impl BenchClock {
     }
 }
 
-/// Steps without packets of one measurement.
+/// Number of steps in a measurement of steps without packets.
 const EMPTY_STEPS: usize = 10_000;
 
 /// Maximum number of packets that a worker buffers for FARs.
@@ -62,8 +61,8 @@ pub(crate) enum ExpectedOutcome {
     Dropped(DropReason),
     /// Buffered by a FAR.
     Buffered,
-    /// Sent, dropped by a rate, or queued for one. Virtual time advances by
-    /// [`network::BURST_TIME`].
+    /// Sent, dropped by a rate, or queued for one. Virtual time advances by [`network::BURST_TIME`]
+    /// for each 32 packets.
     Shaped,
 }
 
@@ -72,9 +71,9 @@ pub(crate) enum ExpectedOutcome {
 pub(crate) struct WorkerBenchConfig {
     /// The packets.
     pub packet: BenchPacket,
-    /// Their required outcome.
+    /// Required outcome of each packet.
     pub outcome: ExpectedOutcome,
-    /// The state of their IPv4 header checksums that ports report.
+    /// State of the packets' IPv4 header checksums that the ports report.
     pub checksum: RxChecksum,
     /// Number of sessions with traffic: the first ones, in random order.
     pub active: usize,
@@ -85,7 +84,7 @@ pub(crate) struct WorkerBenchConfig {
 }
 
 impl WorkerBenchConfig {
-    /// Number of warm-up packets.
+    /// Returns the number of warm-up packets.
     pub(crate) fn warm_up(&self) -> usize {
         (self.packets / WARM_UP_SHARE).max(WARM_UP_PER_SESSION * self.active)
     }
@@ -123,7 +122,7 @@ impl Figures {
 /// Queue capacity of a worker in benches without queued packets.
 pub(crate) const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
 
-/// A worker. Nobody reads its events or sends it commands.
+/// Makes a worker whose events nobody reads and which gets no commands.
 pub(crate) fn worker<Io: PacketIo>(
     reader: TablesReader,
     ports: Vec<PortId>,
@@ -154,7 +153,7 @@ pub(crate) struct WorkerBench {
 }
 
 impl WorkerBench {
-    /// A worker that reads the tables of `reader`.
+    /// Makes a worker that reads the tables of `reader`.
     pub(crate) fn new(reader: TablesReader, shaped_pkts_max: usize) -> Self {
         Self::of(worker(reader, PORTS.to_vec(), BURST_MAX, shaped_pkts_max))
     }
@@ -164,7 +163,7 @@ impl WorkerBench {
         Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
     }
 
-    /// Writes a packet of each of some sessions for the next step.
+    /// Writes one packet of each session for the next step.
     pub(crate) fn prepare_each(
         &mut self,
         packet: BenchPacket,
@@ -176,7 +175,7 @@ impl WorkerBench {
         sessions.iter().try_for_each(|session| put(io, packet, *session, random))
     }
 
-    /// Writes one burst of random sessions for the next step.
+    /// Writes one burst of packets of random sessions for the next step.
     pub(crate) fn prepare(
         &mut self,
         packet: BenchPacket,
@@ -188,7 +187,7 @@ impl WorkerBench {
         fill(&mut self.io, packet, burst, sessions, &mut self.random)
     }
 
-    /// The frames that a step on these frames sends.
+    /// Returns the frames that a step sends after it has received `frames`.
     #[cfg(test)]
     pub(crate) fn forward(
         &mut self,
@@ -215,8 +214,8 @@ impl WorkerBench {
         Ok((cycles, sent))
     }
 
-    /// As [`Self::run`], for packets of which another worker may receive some. Returns the cycles,
-    /// and the numbers of received and of sent packets.
+    /// Runs one step that may receive any number of the prepared packets. Returns the cycles, and
+    /// the numbers of received and of sent packets.
     pub(crate) fn run_any(&mut self) -> (u64, [usize; 2]) {
         self.step += 1;
         let now = Nanos(self.step * self.step_time.0);
@@ -268,14 +267,14 @@ fn put(
     Ok(())
 }
 
-/// The measured function: processes one burst and returns its cycles.
+/// A measured function: processes one burst and returns the cycles.
 pub(crate) type BenchBurst<'b> = &'b mut dyn FnMut() -> anyhow::Result<u64>;
 
 /// Measures several ways to process the packets of `plan` in turns, so that changes of the
 /// machine's speed affect all of them.
 ///
 /// # Errors
-/// Those of the bursts.
+/// A burst fails.
 pub(crate) fn in_turns<const N: usize>(
     plan: &WorkerBenchConfig,
     mut bursts: [BenchBurst<'_>; N],
@@ -310,7 +309,7 @@ pub(crate) fn measure(
     Ok(figures)
 }
 
-/// Measures the worker, and in the same turns whatever `measure` measures.
+/// Measures the worker's bursts with `measure`, and checks the outcome of the packets.
 ///
 /// # Errors
 /// A packet had an unexpected outcome.
@@ -342,10 +341,10 @@ pub(crate) fn measure_with<T>(
     Ok(result)
 }
 
-/// Measures steps that receive no packet, each of which counts as one.
+/// Measures steps that receive no packet. The figures are cycles per step.
 ///
 /// # Errors
-/// None without packets.
+/// Never: a step without packets does not fail.
 pub(crate) fn measure_empty(resident: &mut BenchNode) -> anyhow::Result<Figures> {
     let bench = &mut resident.bench;
     bench.io.clear_sent();
@@ -354,10 +353,10 @@ pub(crate) fn measure_empty(resident: &mut BenchNode) -> anyhow::Result<Figures>
     Ok(Figures::of(&mut cycles, 1))
 }
 
-/// The sessions with traffic.
+/// Returns the sessions with traffic.
 ///
 /// # Errors
-/// None: there are at least as many as are active.
+/// Never: no more sessions are active than exist.
 pub(crate) fn active_sessions<'s>(
     sessions: &'s [BenchSession],
     plan: &WorkerBenchConfig,
@@ -365,7 +364,8 @@ pub(crate) fn active_sessions<'s>(
     sessions.get(..plan.active.min(sessions.len())).context("active sessions")
 }
 
-/// Numbers of measured and of warm-up steps. Limited by the capacity if the outcome is `Buffered`.
+/// Returns the numbers of measured and of warm-up steps. For [`ExpectedOutcome::Buffered`], the
+/// buffer's capacity limits them.
 pub(crate) fn steps(plan: &WorkerBenchConfig) -> (usize, usize) {
     if plan.outcome == ExpectedOutcome::Buffered {
         return (BUFFER_PKTS_MAX / plan.burst.max(1), 0);
@@ -384,7 +384,7 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: ExpectedOutcome) 
     }
 }
 
-/// The floor: receives, reads, writes and sends the same packets once, without a worker.
+/// The floor: receives packets, swaps their MAC addresses and sends them, without a worker.
 pub(crate) struct Floor {
     io: BenchIo,
     random: SmallRng,
@@ -392,7 +392,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The floor of packets that arrive where those of `plan` do.
+    /// Makes a floor whose packets arrive on the same port as those of `plan`.
     pub(crate) fn new(plan: &WorkerBenchConfig) -> Self {
         let io = BenchIo::new(plan.packet.rx_port());
         Self { io, random: SmallRng::seed_from_u64(1), burst: Burst::new() }
@@ -401,7 +401,7 @@ impl Floor {
     /// Processes one burst and returns its cycles.
     ///
     /// # Errors
-    /// None for the packets of this bench.
+    /// Never for the packets of this bench.
     pub(crate) fn run(
         &mut self,
         sessions: &[BenchSession],

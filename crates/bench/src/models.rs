@@ -24,9 +24,9 @@ use super::report::{self, ratio, rounded};
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
-/// Buffers of the pool.
+/// Number of buffers of the pool.
 const MBUFS: u32 = 8191;
-/// Most packets that wait for their rates.
+/// Maximum number of packets that wait for their rates.
 const SHAPED_PKTS_MAX: usize = 4096;
 
 /// Measures uplink and downlink in each model, and the cost of a ring and of a queue; or, with
@@ -60,10 +60,10 @@ pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<Value> {
     Ok(report::of("models", &rows))
 }
 
-/// DPDK with a pool of buffers.
+/// Starts DPDK with a pool of buffers.
 ///
 /// # Errors
-/// It does not start.
+/// DPDK does not start.
 pub(crate) fn start() -> anyhow::Result<(Eal, Mempool)> {
     let eal = Eal::init(&EalConfig {
         hugepages: HugepageMode::Never,
@@ -101,7 +101,7 @@ fn row(model: &str, packet: BenchPacket, burst: usize, cycles: &PartCycles, pkts
 struct MbufIo {
     pool: Mempool,
     rx_port: PortId,
-    /// The last burst arrives first.
+    /// Packets that arrive next, the last ones first.
     ready: Vec<Mbuf>,
     /// True to prefetch the frames at their arrival, as a queue of a NIC does.
     prefetches: bool,
@@ -172,15 +172,15 @@ fn timed<T>(cycles: &mut u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The sum of `cycles` if none of the measurements had been interrupted: the slowest hundredth
-/// takes as many as the others. Sorts `cycles`.
+/// Returns the sum of `cycles` as without interruptions: the slowest hundredth counts as if it were
+/// like the others. Sorts `cycles`.
 fn steady(cycles: &mut [u64]) -> u64 {
     cycles.sort_unstable();
     let kept = cycles.len() - cycles.len() / 100;
     cycles[..kept].iter().sum::<u64>() * cycles.len() as u64 / kept.max(1) as u64
 }
 
-/// Measured steps, and steps before them.
+/// Returns the number of measured steps, and of the warm-up steps before them.
 fn steps(size: &BenchSize) -> (usize, usize) {
     let steps = size.packets.div_ceil(size.burst);
     (steps, (4 * size.sessions).div_ceil(size.burst))

@@ -3,9 +3,10 @@
 //! Measures the decoding of a typical establishment with all its rules; establishments,
 //! modifications and deletions through the whole node in this process (decoding, session change,
 //! publication, response); establishments over a loopback socket with a window of outstanding
-//! requests, as from an SMF; and the longest turns while PFDs change, while a reload gives all
-//! sessions their rules again, while another SMF of a set takes over all sessions, and while their
-//! association ends. During such a turn other peers wait for their heartbeats.
+//! requests, as from an SMF; and the longest turns of the control thread while PFDs change, while a
+//! reload compiles the rules of all sessions anew, while another SMF of a set takes over all
+//! sessions, and while their association ends. During such a turn other peers wait for their
+//! heartbeats.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
@@ -32,7 +33,7 @@ use adit_kernel::n4_socket::RECEIVE_BUFFER_KIB;
 /// Number of measured decodings.
 const DECODINGS: u32 = 1_000_000;
 
-/// Requests that the client keeps outstanding.
+/// Number of requests that the client keeps outstanding.
 const WINDOW: u32 = 200;
 
 /// Timeout for a response over the loopback socket.
@@ -50,7 +51,7 @@ pub(crate) struct N4Arguments {
     /// Compare establishments with this store and without, and restore them.
     #[arg(long, value_name = "KIND", value_enum)]
     pub store: Option<BenchStore>,
-    /// Folder of the journal, on the disk to be measured; without a journal before.
+    /// Folder of the journal, on the disk to be measured; it must not have a journal yet.
     #[arg(long, value_name = "PATH", default_value = "adit-bench-journal")]
     pub folder: PathBuf,
     /// How the standby is reached, and answers.
@@ -66,7 +67,7 @@ pub(crate) struct N4Arguments {
 pub(crate) enum BenchStore {
     /// A journal in a folder.
     Journal,
-    /// A standby, whose word suffices, in front of a store in memory.
+    /// A standby, whose acknowledgment is enough for an answer, in front of a store in memory.
     Standby,
 }
 
@@ -129,8 +130,8 @@ pub(crate) fn run(arguments: &N4Arguments) -> anyhow::Result<Value> {
     }))
 }
 
-/// Reloads a configuration with another burst of rates, by which all sessions get their rules
-/// again. Returns the duration and the longest turn. Unit: milliseconds.
+/// Reloads a configuration with another burst of rates, so that the rules of all sessions are
+/// compiled anew. Returns the duration and the longest turn. Unit: milliseconds.
 fn reload(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     let mut config = control.node.config().clone();
     config.store.provisioning.qos.burst = Nanos::from_millis(200);
@@ -176,15 +177,15 @@ fn hand_over(control: &mut BenchControlPlane) -> anyhow::Result<(f64, f64)> {
     Ok(took)
 }
 
-/// Runs `run` and returns the rate of its `count` events.
+/// Runs `run` and returns the rate of the `count` events in it.
 fn timed(count: u32, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     let started = Instant::now();
     run()?;
     Ok(rate(count, started.elapsed()))
 }
 
-/// Measures the decoding of one request with all its rules. Returns nanoseconds and the request's
-/// length.
+/// Measures the decoding of one request with all its rules. Returns the nanoseconds of a decoding
+/// and the request's length.
 fn decode() -> anyhow::Result<(f64, usize)> {
     let mut buf = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::establishment(&mut buf, 1, 1).context("the request fits its buffer")?;
@@ -222,7 +223,8 @@ fn longest_turn(control: &mut BenchControlPlane, request: &[u8]) -> anyhow::Resu
     longest_turn_after(control, request, |_, _| ())
 }
 
-/// As [`longest_turn`], after `begin` has run in the first turn.
+/// Runs `begin` and handles a request in one turn, then a heartbeat in each turn until the
+/// resulting job is done. Returns the total time and the longest turn. Unit: milliseconds.
 fn longest_turn_after(
     control: &mut BenchControlPlane,
     request: &[u8],
@@ -252,7 +254,7 @@ fn longest_turn_after(
     }
 }
 
-/// Establishments per second over a socket, with the node on its own thread.
+/// Returns the node, and the establishments per second over a socket to it, on its own thread.
 fn over_socket(
     mut control: BenchControlPlane,
     first: u32,

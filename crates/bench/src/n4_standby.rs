@@ -1,5 +1,5 @@
-//! `adit-bench n4 --store standby`: one establishment after the other, answered once the standby
-//! has it, and without a store in turns.
+//! `adit-bench n4 --store standby`: the time until an establishment is answered, in turns without a
+//! store and with a standby that must acknowledge it first.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ use crate::measure::BenchClock;
 use crate::n4::{N4Arguments, StandbyTransport};
 use crate::report::{quantile, rounded};
 
-/// Turns of each kind.
+/// Number of turns with a standby, and of turns without.
 const TURNS: u32 = 5;
 
 /// Longest wait for the standby, and for one answer.
@@ -57,7 +57,7 @@ impl RecordStore for InstantStore {
 
     fn commit(&mut self) -> Result<RecordNumber, StoreError> {
         self.groups.set_durable(self.groups.last());
-        // The standby gets them as well.
+        // The standby still reads the latest groups.
         self.groups.trim(1 << 20);
         Ok(self.durable())
     }
@@ -94,8 +94,8 @@ impl ThreadStore for InstantStore {
 }
 
 /// Establishes sessions in each turn, in addition to resident ones, with a standby and without a
-/// store. The control thread and that of the store share the first core, the standby has the second
-/// one.
+/// store. The control thread and the store's thread share the first core; the standby has the
+/// second.
 ///
 /// # Errors
 /// A request is refused, or a transport cannot be used.
@@ -211,7 +211,7 @@ fn start_dpdk() -> anyhow::Result<DpdkLink> {
 }
 
 impl DpdkLink {
-    /// Streams in user space over the two ports.
+    /// Makes a TCP stack in user space on each of the two ports.
     fn ends(&mut self, clock: BenchClock) -> anyhow::Result<LinkEnds> {
         let mut ends = Vec::new();
         for (number, queues) in (1..).zip(self.queues.drain(..)) {
@@ -235,7 +235,7 @@ impl DpdkLink {
     }
 }
 
-/// A store in memory that is replicated over `transport`.
+/// Makes a store in memory that is replicated over `transport`.
 fn replicated(
     transport: BoxedTransport,
     peer: SocketAddr,
@@ -259,7 +259,7 @@ fn replicated(
     Ok(ReplicatedStore::new(InstantStore::default(), client, options, move || clock.now()))
 }
 
-/// Waits until the standby's acknowledgment suffices.
+/// Waits until the standby's acknowledgment is enough for an answer.
 fn await_standby(link: &StoreLink<StandbyBenchFigures>) -> anyhow::Result<()> {
     let began = Instant::now();
     while !link.report().figures.standby_is_enough {
@@ -270,8 +270,8 @@ fn await_standby(link: &StoreLink<StandbyBenchFigures>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Establishes `count` sessions one after the other, and returns how long each took until its
-/// answer was there.
+/// Establishes `count` sessions one after the other. Returns the time from each request to its
+/// answer.
 fn establish(
     control: &mut BenchControlPlane,
     link: Option<&StoreLink<StandbyBenchFigures>>,
@@ -306,7 +306,7 @@ fn establish(
     Ok(took)
 }
 
-/// The 50th, 99th and 99.9th percentile. Unit: µs.
+/// Returns the 50th, 99th and 99.9th percentile. Unit: µs.
 fn percentiles(mut took: Vec<Duration>) -> [f64; 3] {
     took.sort_unstable();
     [500, 990, 999].map(|permille| rounded(quantile(&took, permille).as_secs_f64() * 1e6))

@@ -20,10 +20,10 @@ use super::smf;
 use crate::n4::N4Arguments;
 use crate::report::{quantile, ratio, rounded};
 
-/// Turns of each kind.
+/// Number of turns with a journal, and of turns without.
 const TURNS: u32 = 5;
 
-/// The journal's identity, which only its folder sees.
+/// Identity of the journal. Any value will do: it is compared only within the folder.
 const IDENTITY: u64 = 1;
 
 /// Establishes sessions in each turn, in addition to resident ones, with a journal and without.
@@ -98,9 +98,9 @@ fn middle(mut rates: Vec<u64>) -> u64 {
 
 struct RestorationFigures {
     sessions: usize,
-    /// From the opening of the journal until all sessions run.
+    /// Time from the opening of the journal until all sessions run.
     took: Duration,
-    /// The CPU time of the node's thread meanwhile: on a busy machine it waits for its core.
+    /// CPU time of the node's thread in `took`: on a busy machine it also waits for its core.
     computed: Duration,
     /// The longest time in which a heartbeat waited for its answer.
     longest_turn: Duration,

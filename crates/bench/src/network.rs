@@ -24,13 +24,13 @@ pub(crate) const INNER_LEN: u16 = 64;
 /// Virtual time per burst of 32 packets in benches with rates: 10.7 million packets per second.
 pub(crate) const BURST_TIME: Nanos = Nanos(3000);
 
-/// Most gNBs of a bench.
+/// Maximum number of gNBs of a bench.
 pub(crate) const GNBS_MAX: u16 = 256;
 
 /// Prefix length of the subnet of N3, in which the gNBs are.
 pub(crate) const N3_PREFIX_LEN: u8 = 22;
 
-/// Address and MAC address of gNB `number`, below [`GNBS_MAX`].
+/// Returns address and MAC address of gNB `number`, which is below [`GNBS_MAX`].
 pub(crate) const fn gnb(number: u16) -> (Ipv4Addr, MacAddr) {
     let [high, low] = number.to_be_bytes();
     match number {
@@ -42,7 +42,7 @@ pub(crate) const fn gnb(number: u16) -> (Ipv4Addr, MacAddr) {
 /// Our IPv6 address on N3.
 pub(crate) const N3_ADDR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 
-/// IPv6 address of gNB `number`.
+/// Returns the IPv6 address of gNB `number`.
 pub(crate) const fn gnb6(number: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 1, number)
 }
@@ -50,11 +50,11 @@ pub(crate) const fn gnb6(number: u16) -> Ipv6Addr {
 /// The VLAN of either interface in benches with tags.
 pub(crate) const VLAN: u16 = 100;
 
-/// Number of PDRs with SDF filters per direction, and the remote port of the first.
+/// Number of PDRs with SDF filters per direction. [`FILTER_PORT`] is the remote port of the first.
 pub(crate) const FILTERED_PDRS: u16 = 4;
 pub(crate) const FILTER_PORT: u16 = 5000;
 
-/// The IPv6 prefix of the UE with this IPv4 address.
+/// Returns the IPv6 prefix of the UE with this IPv4 address.
 pub(crate) fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
     let first = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0);
     Ipv6Addr::from_bits(first.to_bits() + (u128::from(ue.to_bits() & 0xff_ffff) << 64))
@@ -69,20 +69,20 @@ pub(crate) struct BenchSession {
     pub ue: Ipv4Addr,
     /// The SEID of the UP function.
     pub up_seid: Seid,
-    /// The VLAN of its packets, or untagged.
+    /// The VLAN of the session's packets, or untagged.
     pub vlan: VlanId,
-    /// The number of its gNB.
+    /// Index of the session's gNB.
     pub gnb: u16,
-    /// True if the tunnel from its gNB is over IPv6.
+    /// True if the gNB's tunnel is over IPv6.
     pub n3_v6: bool,
-    /// TEID of the N9 tunnel for downlink packets from another UPF; `None` if they come over N6.
+    /// TEID of the N9 tunnel for downlink packets from another UPF; `None` if packets come over N6.
     pub n9_teid: Option<Teid>,
 }
 
-/// One of `sessions`, at random.
+/// Returns one of `sessions` at random.
 ///
 /// # Errors
-/// There is none.
+/// `sessions` is empty.
 pub(crate) fn random_session(
     sessions: &[BenchSession],
     random: &mut SmallRng,
@@ -98,6 +98,6 @@ pub(crate) enum BenchIpVersion {
     V4,
     /// IPv6.
     V6,
-    /// Either family, at random. With filters, each packet matches one of its family.
+    /// Either family, at random. With filters, each packet matches a filter of its family.
     Mixed,
 }

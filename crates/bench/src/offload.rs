@@ -1,7 +1,7 @@
-//! `adit-bench offload`: what offloads cost the control thread with many sessions.
+//! `adit-bench offload`: the cost of offloads for the control thread with many sessions.
 //!
-//! For a card: the turns that look for the sessions with the most packets, put their rules and read
-//! their counters. The card is one in memory, so that nothing is measured but adit's own part. For
+//! For a card: the turns that look for the sessions with the most packets, add their rules and read
+//! their counters. The card is emulated in memory, so that only adit's own part is measured. For
 //! XDP: the time to write the entries of all sessions, and the memory of the maps as the kernel
 //! states it.
 
@@ -33,13 +33,13 @@ use super::sessions::{self, BenchProfile, Populated};
 /// Time from one turn of the control thread to the next.
 const TURN: Nanos = Nanos::from_millis(1);
 const TURNS_PER_SECOND: f64 = 1000.0;
-/// Turns. All sessions are measured twice, and once more after those with packets got their rules.
+/// Number of turns, for three scans of all sessions, the last with rules for those with traffic.
 const TURNS: usize = 30_000;
-/// Packets of a session with many, in each second. Few, so that the bench does not take long.
+/// Packets per second of each session with traffic: few, so that the bench does not take long.
 const PPS: usize = 40;
 const STEPS_PER_TURN: usize = 16;
 
-/// The choice of `adit.example.toml`, but for the rate and the volumes.
+/// Which sessions are offloaded: as in `adit.example.toml`, but for the rate and the volumes.
 const CHOICE: OffloadChoice = OffloadChoice {
     sessions_max: 10_000,
     enter_pps: 10,
@@ -50,7 +50,7 @@ const CHOICE: OffloadChoice = OffloadChoice {
     watch_bytes: 1 << 20,
 };
 
-/// Measures with `count` sessions.
+/// Measures both offloads with `count` sessions.
 ///
 /// # Errors
 /// A session is refused, or a packet is not forwarded.
@@ -61,7 +61,7 @@ pub(crate) fn run(count: u32) -> anyhow::Result<Value> {
     Ok(report::of("offload", &[members.collect()]))
 }
 
-/// Turns of a control thread with a card.
+/// Measures the turns of a control thread with a card.
 fn choice(count: u32) -> anyhow::Result<Value> {
     eprintln!("establishing {count} sessions");
     let populated = sessions::populate_with(BenchProfile::USUAL, count.try_into()?, 1, card)?;
@@ -85,7 +85,7 @@ fn choice(count: u32) -> anyhow::Result<Value> {
         turns.push(start.elapsed());
     }
     let report = publisher.offload().context("an offload")?;
-    // First only the scan has something to do. In the last third nothing more is put.
+    // In the first third only the scan has work. In the last third no more rules are added.
     let (first, calm) = (turns.len() / 3, 2 * turns.len() / 3);
     let mean = |times: &[Duration]| {
         let count = u32::try_from(times.len()).unwrap_or(u32::MAX).max(1);
@@ -111,7 +111,7 @@ fn choice(count: u32) -> anyhow::Result<Value> {
     }))
 }
 
-/// A card in memory with room for all that is chosen.
+/// Makes a card in memory with room for all chosen sessions.
 fn card(config: &TablesConfig) -> Option<Box<dyn Offload>> {
     let config = FlowConfig {
         sessions_max: config.sessions_max,
@@ -123,7 +123,7 @@ fn card(config: &TablesConfig) -> Option<Box<dyn Offload>> {
     Some(Box::new(FlowOffload::new(card, config, Nanos::from_millis(2))))
 }
 
-/// Entries of all sessions in the maps of the program.
+/// Measures the entries of all sessions in the maps of the XDP program.
 fn xdp(count: u32) -> anyhow::Result<Value> {
     let pool_len = 32 - count.next_power_of_two().trailing_zeros();
     let pool = Ipv4Prefix::containing(Ipv4Addr::new(10, 128, 0, 0), pool_len.try_into()?);
@@ -171,7 +171,7 @@ fn xdp(count: u32) -> anyhow::Result<Value> {
     }))
 }
 
-/// Puts both entries and both keys of each session.
+/// Adds both entries and both keys of each session.
 fn fill(offload: &mut XdpOffload, count: u32, pool: Ipv4Prefix) -> anyhow::Result<()> {
     let [access, core] = [0, 1].map(|id| InterfaceSet::only(InterfaceId(id)));
     let qfi = Qfi::new(9).context("a QFI")?;
@@ -214,7 +214,7 @@ fn fill(offload: &mut XdpOffload, count: u32, pool: Ipv4Prefix) -> anyhow::Resul
     Ok(())
 }
 
-/// Memory of all maps of this process, as the kernel states it.
+/// Returns the memory of all maps of this process, as the kernel states it.
 fn map_bytes() -> u64 {
     let files = std::fs::read_dir("/proc/self/fdinfo").into_iter().flatten().flatten();
     let of_file = |text: String| {

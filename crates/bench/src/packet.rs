@@ -22,14 +22,14 @@ use super::network::{self, BenchIpVersion, BenchSession, INNER_LEN};
 /// Hosts of the data network, behind its gateway: 20.0.0.0 to 99.255.255.255.
 const NETWORK_START: u32 = 20 << 24;
 const NETWORK_HOSTS: u32 = 80 << 24;
-/// The same in IPv6.
+/// IPv6 prefix of the same hosts.
 const NETWORK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 0);
 
 /// Offset of the EtherType.
 const ETHER_TYPE_AT: usize = 12;
 /// Length of the Ethernet header.
 const LINK_LEN: usize = 14;
-/// Octets of Ethernet, IPv4, UDP and GTP-U headers with a PDU Session Container.
+/// Length of Ethernet, IPv4, UDP and GTP-U headers with a PDU Session Container. Unit: octets.
 pub(crate) const TUNNEL_HEADERS_LEN: usize = LINK_LEN + 20 + 8 + 16;
 /// Offset of the GTP-U flags, after Ethernet, IPv4 and UDP.
 const GTPU_AT: usize = LINK_LEN + 20 + 8;
@@ -45,7 +45,7 @@ pub(crate) enum BenchPacket {
         container: bool,
         /// IP version of the UE's packet.
         family: BenchIpVersion,
-        /// Its deviation from a usual packet.
+        /// Deviation from a usual packet.
         quirk: Quirk,
     },
     /// An IP packet from the data network.
@@ -86,7 +86,7 @@ impl BenchPacket {
     /// A usual downlink packet.
     pub(crate) const DOWNLINK: Self = Self::Downlink { family: BenchIpVersion::V4 };
 
-    /// A usual uplink packet of a family.
+    /// Returns a usual uplink packet of a family.
     pub(crate) const fn uplink(family: BenchIpVersion) -> Self {
         Self::Uplink { container: true, family, quirk: Quirk::None }
     }
@@ -96,12 +96,12 @@ impl BenchPacket {
         matches!(self, Self::Uplink { .. })
     }
 
-    /// Its name in reports.
+    /// Returns the name of the direction in reports.
     pub(crate) const fn direction(self) -> &'static str {
         if self.is_uplink() { "uplink" } else { "downlink" }
     }
 
-    /// The port that such packets arrive on.
+    /// Returns the port on which these packets arrive.
     pub(crate) const fn rx_port(self) -> PortId {
         PortId(if self.is_uplink() { 0 } else { 1 })
     }
@@ -109,7 +109,7 @@ impl BenchPacket {
     /// Writes one packet of `session` with a random remote host. Returns its length.
     ///
     /// # Errors
-    /// None for the lengths of this bench.
+    /// Never for the lengths of this bench.
     pub(crate) fn write(
         self,
         frame: &mut [u8; 256],
@@ -184,10 +184,10 @@ impl BenchPacket {
     }
 }
 
-/// The headers of a packet to gNB `number`, Ethernet included.
+/// Returns the headers of a packet to gNB `number`, Ethernet included.
 ///
 /// # Errors
-/// None for the lengths of this bench.
+/// Never for the lengths of this bench.
 pub(crate) fn headers_to_gnb(number: u16) -> anyhow::Result<[u8; TUNNEL_HEADERS_LEN]> {
     let (dst, dst_mac) = network::gnb(number);
     let tunnel = BenchTunnel {
@@ -203,7 +203,7 @@ pub(crate) fn headers_to_gnb(number: u16) -> anyhow::Result<[u8; TUNNEL_HEADERS_
     frame.first_chunk().copied().context("a frame")
 }
 
-/// A tunnel to us, or from us.
+/// A tunnel to or from the measured UPF.
 #[derive(Clone, Copy)]
 struct BenchTunnel {
     src: Ipv4Addr,
@@ -211,12 +211,12 @@ struct BenchTunnel {
     dst: Ipv4Addr,
     dst_mac: MacAddr,
     teid: Teid,
-    /// Makes the container of a packet with this QoS flow.
+    /// Makes the PDU Session Container of a packet with the given QFI.
     container: fn(Qfi) -> PduSessionContainer,
 }
 
 impl BenchTunnel {
-    /// From gNB `number`.
+    /// Returns the tunnel from gNB `number`.
     const fn of_gnb(number: u16, teid: Teid) -> Self {
         let (src, src_mac) = network::gnb(number);
         let container = PduSessionContainer::uplink;
@@ -224,7 +224,7 @@ impl BenchTunnel {
         Self { src, src_mac, dst: network::N3_ADDR, dst_mac, teid, container }
     }
 
-    /// From another UPF to the UE.
+    /// Returns the tunnel from another UPF, for packets to the UE.
     const fn of_upf(teid: Teid) -> Self {
         const fn container(qfi: Qfi) -> PduSessionContainer {
             PduSessionContainer::downlink(qfi, false)
@@ -235,7 +235,7 @@ impl BenchTunnel {
     }
 }
 
-/// The headers of a tunnel over IPv6 from gNB `number`, without the checksum of the UE's packet.
+/// Returns the headers of a tunnel over IPv6 from gNB `number`, without the inner checksum.
 fn tunnel_over_v6(number: u16, teid: Teid, has_container: bool) -> anyhow::Result<OuterIpv6> {
     let qfi = Qfi::new(network::QFI).context("six bits")?;
     let [dst_mac, _] = network::MACS;
@@ -297,7 +297,7 @@ fn write_ethernet(frame: &mut [u8; 256], dst: MacAddr, src: MacAddr, ether_type:
     LINK_LEN
 }
 
-/// A UDP packet between the UE and a host.
+/// Writes a UDP packet between the UE and a host.
 fn write_inner(
     packet: &mut [u8],
     uplink: bool,

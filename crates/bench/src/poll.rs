@@ -25,7 +25,7 @@ use super::report::{self, quantile, ratio, rounded};
 use super::sessions::{self, BenchProfile};
 use adit_kernel::idle::{Doorbell, IdlePolicy, Sleeper, thread_time};
 
-/// Duration of the measurement of an idle worker's CPU share.
+/// For how long the CPU share of an idle worker is measured.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// The pause before a packet, long enough for the worker to sleep. Unit: microseconds.
@@ -88,17 +88,17 @@ pub(crate) fn run(core: u16, packets: usize) -> anyhow::Result<Value> {
     Ok(report::of("poll", &rows))
 }
 
-/// Parts that the worker's thread and the sender share.
+/// State that the worker's thread and the sender share.
 struct PollBench {
     mode: WaitMode,
     clock: BenchClock,
     bell: Doorbell,
-    /// When the last packet left. Unit: nanoseconds.
+    /// Time at which the last packet left. Unit: nanoseconds.
     left_at: Arc<AtomicU64>,
     stop: AtomicBool,
     /// CPU time of the worker's thread. Unit: nanoseconds.
     spent: AtomicU64,
-    /// When the worker wrote `spent`. Unit: nanoseconds.
+    /// Time at which the worker wrote `spent`. Unit: nanoseconds.
     reported_at: AtomicU64,
 }
 
@@ -130,7 +130,7 @@ fn measure(mode: WaitMode, core: u16, packets: usize, clock: BenchClock) -> anyh
 }
 
 impl PollBench {
-    /// The worker's thread.
+    /// Runs the worker's thread.
     fn run_worker(&self, core: u16, reader: TablesReader, mut io: RingIo) -> anyhow::Result<()> {
         let (clock, bell) = (self.clock, self.bell.clone());
         adit_dpdk::pin_current_thread(core)?;
@@ -155,7 +155,7 @@ impl PollBench {
         Ok(())
     }
 
-    /// Time of the worker's last report, and its CPU time then. Unit: nanoseconds.
+    /// Returns the time of the worker's last report, and its CPU time then. Unit: nanoseconds.
     fn read_thread_time(&self) -> (u64, u64) {
         loop {
             let at = self.reported_at.load(Ordering::Acquire);

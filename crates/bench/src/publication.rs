@@ -1,7 +1,7 @@
 //! `adit-bench publication`: the cost of a session modification on the control side, and for the
 //! packets of a worker that observes it.
 //!
-//! One thread alternates between both, so nothing waits and the figures are cycles. It changes,
+//! One thread does both in turns, so nothing waits and the figures are cycles. It changes,
 //! publishes and reclaims some handovers (new tunnels of downlink FARs); then one step receives a
 //! burst of random sessions, some of them just changed.
 
@@ -21,10 +21,10 @@ use super::report::{self, rounded};
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
-/// Modifications between two bursts.
+/// Numbers of modifications between two bursts.
 const PER_STEP: [usize; 3] = [0, 1, 8];
 
-/// Measures with the sessions of `size`, and its packets in each measurement.
+/// Measures with the sessions and packets of `size`.
 ///
 /// # Errors
 /// A modification is refused or a packet is not forwarded.
@@ -85,7 +85,7 @@ fn measure(
     })))
 }
 
-/// Moves the downlink to another tunnel.
+/// Makes a change that moves the downlink to another tunnel.
 fn handover(teid: u32) -> SessionChange {
     let gnb = GtpuTunnel { teid: Teid(teid | 1), addr: IpAddr::V4(crate::network::GNB_ADDR) };
     let forwarding = ForwardingUpdate {

@@ -1,8 +1,8 @@
 //! The report of each bench: a document with rows of figures, which becomes JSON, a table, or a
 //! page in Markdown.
 //!
-//! A document has `bench` and `rows`, and may have `about`. One without rows has `left_out`, the
-//! reason.
+//! A document has `bench` and `rows`, and may have `about`. Instead of `rows`, the document of a
+//! bench that was left out has `left_out`, the reason.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use anyhow::Context;
 use comfy_table::{Table, presets};
 use serde_json::{Map, Value, json};
 
-/// First columns of tables, in this order; the others follow by name.
+/// First columns of tables, in this order; all other columns follow by name.
 const FIRST: &str = "experiment options figure setting poll kind what phase model mode about stages direction \
     sessions active_sessions modifications_per_burst snapshots_per_s burst_pkts instructions_per_packet recognize \
     lookup prefetch filters rule rates next_hop usage headers rewrite send queues step";
 
-/// The document of a bench.
+/// Makes the document of a bench.
 pub(crate) fn of(bench: &str, rows: &[Value]) -> Value {
     json!({ "bench": bench, "rows": rows })
 }
 
-/// The document of a bench that was left out.
+/// Makes the document of a bench that was left out.
 pub(crate) fn left_out(bench: &str, reason: &str) -> Value {
     json!({ "bench": bench, "left_out": reason })
 }
@@ -28,12 +28,12 @@ pub(crate) fn left_out(bench: &str, reason: &str) -> Value {
 /// Writes a file.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// The document of a suite as a page in Markdown: the machine, and a section for each bench.
+/// Returns a suite's document as a page in Markdown: the machine, and a section for each bench.
 pub(crate) fn page(document: &Value) -> String {
     let machine = &document["machine"];
     let title = ["date", "cpu"]
@@ -51,8 +51,8 @@ pub(crate) fn page(document: &Value) -> String {
     page + "\n"
 }
 
-/// A document in Markdown: what it is about, the members that are equal in all rows unless they are
-/// measured, and a table of the others. A single row is a line for each of its members.
+/// Returns a document in Markdown: what it is about, the members that are equal in all rows unless
+/// they are measured, and a table of the others. A single row is a line for each of its members.
 pub(crate) fn text(document: &Value) -> String {
     if document["benches"].is_object() {
         return page(document);
@@ -91,7 +91,7 @@ pub(crate) fn text(document: &Value) -> String {
     parts.join("\n\n")
 }
 
-/// The members that any row has, in the order of their columns.
+/// Returns the members that any row has, in the order of their columns.
 fn columns<'r>(rows: &[&'r Map<String, Value>]) -> Vec<&'r str> {
     let members = rows.iter().flat_map(|row| row.iter()).filter(|(_, value)| !value.is_null());
     let mut columns: Vec<&str> = members.map(|(name, _)| name.as_str()).collect();
@@ -101,7 +101,7 @@ fn columns<'r>(rows: &[&'r Map<String, Value>]) -> Vec<&'r str> {
     columns
 }
 
-/// A value in a cell.
+/// Returns a value as the text of a cell.
 pub(crate) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -115,19 +115,19 @@ pub(crate) fn rounded(figure: f64) -> f64 {
     (figure * 10.0).round() / 10.0
 }
 
-/// `part / whole`; a whole of zero counts as one.
+/// Returns `part / whole`; a whole of zero counts as one.
 #[allow(clippy::cast_precision_loss, reason = "shown to people, not computed with")]
 pub(crate) fn ratio(part: u64, whole: usize) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// The value that so many thousandths of all values are below.
+/// Returns the value that `permille` thousandths of the sorted values are below.
 pub(crate) fn quantile<T: Copy + Default>(sorted: &[T], permille: usize) -> T {
     let at = (sorted.len() * permille / 1000).min(sorted.len().saturating_sub(1));
     sorted.get(at).copied().unwrap_or_default()
 }
 
-/// The median of some values.
+/// Returns the median; `None` without values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -27,7 +27,7 @@ use super::report::{self, median, rounded};
 use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
-/// The load of the other thread. Rates are per second; zero is the reference.
+/// The measured loads of the other thread. Rates are per second; zero is the reference.
 const SETTINGS: [ScrapeSetting; 7] = [
     ScrapeSetting { is_text: false, rate: 0 },
     ScrapeSetting { is_text: false, rate: 100 },
@@ -39,15 +39,15 @@ const SETTINGS: [ScrapeSetting; 7] = [
 ];
 /// Rounds; each measures every rate.
 const ROUNDS: usize = 5;
-/// Longer steps were interrupted and are left out. Unit: cycles.
+/// Steps that took longer were interrupted and are left out. Unit: cycles.
 const INTERRUPTED_CYCLES: u64 = 100_000;
 
 /// The load of the other thread.
 #[derive(Clone, Copy)]
 struct ScrapeSetting {
-    /// The whole text, with a snapshot for it; else the snapshot alone.
+    /// True to write the whole text from a snapshot; false to take only the snapshot.
     is_text: bool,
-    /// Unit: per second.
+    /// Scrapes per second.
     rate: u32,
 }
 
@@ -100,8 +100,8 @@ fn tsc_hz() -> f64 {
     ticks as f64 / elapsed.as_secs_f64()
 }
 
-/// N4 figures of a node with so many sessions, whose counters are zero: their text is as long as
-/// that of others.
+/// Makes N4 figures with `sessions` sessions and counters of zero, whose text is as long as that of
+/// other counts.
 fn signaling(sessions: usize) -> SignalingFigures {
     SignalingFigures {
         counters: N4Counters::default(),
@@ -136,7 +136,7 @@ fn write_text(counters: &[Arc<WorkerCounters>], signaling: &SignalingFigures) ->
         + write_families(format, signaling_families(&signaling.clone())).len()
 }
 
-/// Scrapes as `setting` says until `done`. Returns how often.
+/// Takes snapshots or writes texts as `setting` says until `done`. Returns how many.
 fn scrape(
     counters: &[Arc<WorkerCounters>],
     signaling: &SignalingFigures,

@@ -31,10 +31,10 @@ const N6_ADDR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
 const SESSION_QER: QerId = QerId(1);
 const FLOW_QER: QerId = QerId(2);
 
-/// Address of the first UE; the others have the next ones.
+/// Address of the UE of session 0; session *n* has this address plus *n*.
 const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 
-/// Tables of a UPF with an N3 and an N6 or N9 interface and resolved neighbors.
+/// Makes tables of a UPF with an N3 and an N6 or N9 interface and resolved neighbors.
 fn tables(
     sessions_max: usize,
     teid_slot_bits: u32,
@@ -99,7 +99,7 @@ fn store(sessions_max: usize, profile: &BenchProfile) -> StoreConfig {
     StoreConfig { sessions_max, provisioning: provisioning(profile), seed: 1, owner_nodes }
 }
 
-/// The objects that rules may name.
+/// Returns the interfaces and the QoS policy that rules may use.
 pub(crate) fn provisioning(profile: &BenchProfile) -> Provisioning {
     let gtpu = |addr| LocalAddresses { v4: Some(addr), v6: None };
     let far = if profile.n9 { gtpu(N6_ADDR) } else { LocalAddresses::default() };
@@ -115,7 +115,7 @@ pub(crate) fn provisioning(profile: &BenchProfile) -> Provisioning {
     Provisioning { interfaces, qos, ..Provisioning::default() }
 }
 
-/// A PFCP node, the publisher of its changes, and a reader per worker.
+/// Makes a PFCP node, the publisher of its changes, and a reader per worker.
 pub(crate) fn control_side(
     sessions_max: usize,
     workers: usize,
@@ -141,16 +141,16 @@ pub(crate) fn control_side(
     Ok((node, publisher, readers))
 }
 
-/// The IPv4 address of the UE of session `number`.
+/// Returns the IPv4 address of the UE of session `number`.
 fn ue4(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(UES_START.to_bits() + number)
 }
 
-/// Tables with established sessions, before there are workers.
+/// Tables with established sessions, for workers that do not exist yet.
 pub(crate) struct Populated {
     pub store: SessionStore,
     pub publisher: Publisher,
-    /// In the order of workers.
+    /// Readers of the workers, in the order of workers.
     pub readers: Vec<TablesReader>,
     pub sessions: Vec<BenchSession>,
 }
@@ -164,7 +164,7 @@ pub(crate) fn populate(
     populate_with(profile, count, workers, |_| None)
 }
 
-/// [`populate`] with an offload.
+/// Establishes and publishes `count` sessions, with an offload.
 pub(crate) fn populate_with(
     profile: BenchProfile,
     count: usize,
@@ -265,7 +265,7 @@ pub(crate) enum BenchFilters {
 }
 
 impl BenchFilters {
-    /// The PDRs of one direction: those with a number, then the last one.
+    /// Returns the PDRs of one direction: the numbered ones, then the last one (`None`).
     fn pdrs(self) -> impl Iterator<Item = Option<u16>> {
         let numbers = match self {
             Self::Several => FILTERED_PDRS,
@@ -275,7 +275,7 @@ impl BenchFilters {
         (0..numbers).map(Some).chain([None])
     }
 
-    /// The flow description of PDR `number`, or of the last one.
+    /// Returns the flow description of PDR `number`, or of the last PDR if `number` is `None`.
     fn flow(self, number: Option<u16>) -> Option<String> {
         match (self, number) {
             // The first half of the filters is for IPv4, the second for IPv6.
@@ -321,7 +321,7 @@ pub(crate) enum BenchRates {
 const PLENTY: BitRate = BitRate::from_kbps(1_000_000_000);
 
 impl BenchRates {
-    /// The maximum bit rate of each of `sessions` with random traffic.
+    /// Returns the maximum bit rate of each session if `sessions` share the traffic at random.
     fn limit(self, sessions: usize) -> Option<BitRate> {
         let offered = 32 * 8 * INNER_LEN as u64 * 1_000_000_000 / BURST_TIME.0;
         let share = offered / (sessions as u64).max(1);
@@ -333,7 +333,7 @@ impl BenchRates {
         }
     }
 
-    /// Aggregate rates by slice and direction.
+    /// Returns the aggregate rates by slice and direction.
     fn aggregates(self) -> Vec<[RateLimit; 2]> {
         let limit = RateLimit::new(PLENTY, Nanos::from_millis(20), Excess::Shaped);
         if self == Self::Shared { vec![[limit; 2]] } else { Vec::new() }
@@ -356,7 +356,7 @@ impl BenchRates {
 }
 
 impl BenchProfile {
-    /// Two PDRs with a FAR each, a session QER and a flow QER with open gates, a URR.
+    /// Two PDRs with a FAR each, a session QER and a flow QER with open gates, and a URR.
     pub(crate) const USUAL: Self = Self {
         v6: false,
         dual: false,
@@ -373,13 +373,13 @@ impl BenchProfile {
         gnbs: 1,
     };
 
-    /// The number of the gNB of session `number`.
+    /// Returns the index of the gNB of session `number`.
     #[allow(clippy::cast_possible_truncation, reason = "below `gnbs`")]
     fn gnb_of(self, number: u32) -> u16 {
         (number % u32::from(self.gnbs.max(1))) as u16
     }
 
-    /// The address of gNB `number`.
+    /// Returns the address of gNB `number`.
     fn gnb_addr(self, number: u16) -> IpAddr {
         match self.n3_v6 {
             false => gnb(number).0.into(),
@@ -387,17 +387,17 @@ impl BenchProfile {
         }
     }
 
-    /// The role of the interface that is not N3.
+    /// Returns the role of the interface that is not N3.
     const fn far_role(&self) -> InterfaceRole {
         if self.n9 { InterfaceRole::N9 } else { InterfaceRole::N6 }
     }
 
-    /// The VLAN of both interfaces.
+    /// Returns the VLAN of both interfaces.
     fn vlan(self) -> VlanId {
         VlanId::new(VLAN).filter(|_| self.is_tagged).unwrap_or(VlanId::UNTAGGED)
     }
 
-    /// IP version of its packets.
+    /// Returns the IP version of the packets.
     pub(crate) const fn family(self) -> BenchIpVersion {
         match (self.dual, self.v6) {
             (true, _) => BenchIpVersion::Mixed,
@@ -406,7 +406,7 @@ impl BenchProfile {
         }
     }
 
-    /// Rules of one session, for the report.
+    /// Describes the rules of one session for the report.
     pub(crate) fn rules(self) -> String {
         let pdrs = match self.filters {
             BenchFilters::None => "2 PDR",
@@ -419,7 +419,7 @@ impl BenchProfile {
     }
 }
 
-/// A TEID that does not reveal the session's number. The mapping is a bijection.
+/// Returns a TEID that does not follow the order of sessions. The mapping is a bijection.
 fn given_teid(number: u32) -> Teid {
     Teid((number + 1).wrapping_mul(0x9e37_79b1))
 }
@@ -480,13 +480,13 @@ fn change(
     })
 }
 
-/// The identifier of PDR `number` of one direction, or of the last one.
+/// Returns the identifier of PDR `number` of one direction, or of the last PDR if it is `None`.
 fn pdr_id(number: Option<u16>, uplink: bool) -> PdrId {
     PdrId(2 * number.map_or(0, |number| number + 1) + if uplink { 1 } else { 2 })
 }
 
-/// PDR `number` of one direction, or the last one, with the filter `flow`. `f_teid`: the tunnel
-/// that packets arrive in.
+/// Makes PDR `number` of one direction, or the last PDR if it is `None`, with the filter `flow`.
+/// `f_teid`: the tunnel in which packets arrive.
 fn pdr(
     ue: UeAddresses,
     f_teid: Option<FTeidSpec>,
@@ -533,7 +533,7 @@ fn pdr(
     }
 }
 
-/// The session QER has no QFI, the flow QER has one.
+/// Makes a QER. The session QER has no QFI, the flow QER has one.
 fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     Qer {
         id,
@@ -544,7 +544,7 @@ fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     }
 }
 
-/// A volume URR with a threshold that the bench does not reach.
+/// Makes a volume URR with a threshold that the bench does not reach.
 fn volume_urr(id: UrrId) -> Urr {
     let threshold = Volumes { total: Some(1 << 50), uplink: None, downlink: None };
     Urr {

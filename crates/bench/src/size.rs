@@ -15,7 +15,7 @@ pub(crate) struct BenchSize {
     pub(crate) burst: usize,
 }
 
-/// A count with an optional factor: k (1,000), M (1,000,000).
+/// Parses a count with an optional factor: k (1,000), M (1,000,000).
 pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
@@ -26,13 +26,13 @@ pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
     count.filter(|n| *n > 0).ok_or_else(|| "takes a count such as 500, 16k or 1M".to_owned())
 }
 
-/// Parses a count of sessions: at most 4M, which is what 10.64.0.0/10 has UE addresses for.
+/// Parses a count of sessions: at most 4M, for which 10.64.0.0/10 has UE addresses.
 pub(crate) fn parse_sessions(text: &str) -> Result<u32, String> {
     let count = u32::try_from(parse_count(text)?).ok().filter(|count| *count <= 4_000_000);
     count.ok_or_else(|| "takes at most 4M sessions".to_owned())
 }
 
-/// Packets in a burst.
+/// Parses the number of packets in a burst.
 pub(crate) fn parse_burst(text: &str) -> Result<usize, String> {
     let max = adit_types::limits::BURST_MAX;
     let burst = text.parse().ok().filter(|n| (1..=max).contains(n));

@@ -29,7 +29,7 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 1500;
 /// Address of the emulated SMF.
 pub(crate) const CP_ADDR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
-/// The SMF set of both SMFs.
+/// Identifier of the SMF set to which both SMFs belong.
 const SMF_SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");
 
 /// Encodes an Association Setup Request. Returns its length.
@@ -38,7 +38,7 @@ pub(crate) fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
     encode(out, None, 1, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(1)))
 }
 
-/// Encodes the Association Setup Request of the SMF at `addr`, a member of the set started at
+/// Encodes the Association Setup Request of the SMF at `addr`, a member of the set that started at
 /// `started`.
 pub(crate) fn association_setup_in_set(
     out: &mut [u8],
@@ -174,17 +174,17 @@ pub(crate) fn association_release(out: &mut [u8]) -> Result<usize, NoRoom> {
     encode(out, None, 3, &AssociationReleaseRequest::new(NodeId::Ipv4(CP_ADDR)))
 }
 
-/// Encodes a heartbeat of the control plane.
+/// Encodes a Heartbeat Request of the SMF.
 pub(crate) fn heartbeat(out: &mut [u8]) -> Result<usize, NoRoom> {
     encode(out, None, 4, &HeartbeatRequest::new(RecoveryTimeStamp(1)))
 }
 
-/// The sequence number after `requests` requests: 24 bits; the association uses 1.
+/// Returns the sequence number after `requests` requests: 24 bits; the association uses 1.
 pub(crate) const fn sequence(requests: u32) -> u32 {
     (requests + 2) & adit_pfcp::SEQUENCE_MAX
 }
 
-/// The TEID that the UP function allocated for a PDR.
+/// Returns the TEID that the UP function allocated for a PDR.
 pub(crate) fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
     created.local_f_teids.iter().find_map(|f_teid| match f_teid {
         FTeid::Given { teid, .. } => Some(teid),
@@ -192,7 +192,7 @@ pub(crate) fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
     })
 }
 
-/// The IPv4 address of the UE of session `number`.
+/// Returns the IPv4 address of the UE of session `number`.
 pub(crate) fn ue_addr(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 64, 0, 0).to_bits() + number)
 }

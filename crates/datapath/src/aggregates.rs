@@ -1,12 +1,12 @@
-//! The aggregates that a packet passes: the rate of its slice, and that of all sessions.
+//! Charges packets to aggregates: the rate of the packet's slice, and the rate of all sessions.
 //!
-//! They never stop guaranteed packets: these pass and are charged, so the other packets get the
-//! rest. If a transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which has a
-//! limit.
+//! Aggregates never stop guaranteed packets: these pass and are charged, so the other packets get
+//! the rest. If a transmit queue is full, guaranteed packets wait in [`crate::tx_backlog`], which
+//! has a limit.
 //!
 //! Other packets pass while the aggregates are open. If a closed aggregate polices, arriving
-//! packets are dropped; if it shapes, flows take turns. A queue that already waits is never dropped
-//! for an aggregate.
+//! packets are dropped; if it shapes, flows take turns. A packet that already waits in a queue is
+//! never dropped because of an aggregate.
 
 use crate::shaper::{RateSet, TurnContext};
 use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
@@ -16,34 +16,34 @@ use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
 use crate::context::StepContext;
 
-/// How many numbers aggregates have: two directions of each slice, and of all sessions together.
+/// Bound of the aggregates' indexes: two directions of each slice, and of all sessions together.
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]
 pub(crate) const AGGREGATE_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
 
 const _: () = assert!(SLICES_MAX < 32, "a `RateSet` has 64 bits");
 
-/// The terms by which a packet passes the aggregates: its slice and its guarantee.
+/// Determines how aggregates handle a packet: its slice and its guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AggregateTerms {
     pub slice: SliceId,
     pub guarantee: Guarantee,
 }
 
-/// The rate that blocks a packet: it is closed, or other flows have their turn first.
+/// An aggregate that blocks a packet: it is closed, or it is another flow's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockingRate {
-    /// The number of the packet's first aggregate, in whose ring its flow waits.
+    /// The index of the packet's first aggregate. The packet's flow waits in the ring of this one.
     pub ring_rate: u8,
-    /// The number of the aggregate that blocks it.
+    /// The index of the aggregate that blocks the packet.
     pub rate: u8,
-    /// When that opens; now if other flows have their turn first.
+    /// When that aggregate opens; now if it is another flow's turn.
     pub at: Nanos,
-    /// Whether the packet is queued or dropped.
+    /// Says whether the packet is queued or dropped.
     pub excess: Excess,
 }
 
 impl AggregateTerms {
-    /// The terms of packets of `pdr`; the guarantee is that of the first QER that has one.
+    /// Returns the terms of packets of `pdr`; the guarantee is that of the first QER that has one.
     pub(crate) fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
         let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
         let mut guarantees = meters.map(|meter| meter.guarantee(direction));
@@ -51,8 +51,8 @@ impl AggregateTerms {
         Self { slice: rules.slice(), guarantee }
     }
 
-    /// The terms as a number: zero without slice and guarantee. Bits 8..16 are the guarantee (0
-    /// nothing, 1 whole, otherwise 2 + its bucket), bits 0..8 the slice.
+    /// Encodes the terms as a number: zero without slice and guarantee. Bits 8..16 are the
+    /// guarantee (0 nothing, 1 everything, else 2 + the bucket's index), bits 0..8 the slice.
     #[inline]
     pub(crate) const fn tag(self) -> u16 {
         let guarantee = match self.guarantee {
@@ -74,7 +74,7 @@ impl AggregateTerms {
         Self { slice: SliceId(slice), guarantee }
     }
 
-    /// The aggregates of one direction: the slice's first, then that of all sessions.
+    /// Returns the aggregates of one direction: first the slice's, then that of all sessions.
     fn aggregates<'v>(
         self,
         ctx: &StepContext<'v>,
@@ -88,10 +88,10 @@ impl AggregateTerms {
     }
 
     /// Checks whether the aggregates admit a packet of a flow that has the turn `turn`: they are
-    /// open, and no other flow has its turn first. Guarantees do not matter here. Takes leases.
+    /// open, and it is no other flow's turn. Ignores guarantees. May take leases of the aggregates.
     ///
     /// # Errors
-    /// The first aggregate that the packet has to wait for.
+    /// Returns the first aggregate that the packet has to wait for.
     pub(crate) fn check_open(
         self,
         ctx: &StepContext<'_>,
@@ -104,8 +104,8 @@ impl AggregateTerms {
             let rate = number(key);
             let ring_rate = *first.get_or_insert(rate);
             let excess = aggregate.limit().excess();
-            // When the ring of all sessions has the turn, so does the slice's ring that is served
-            // in it.
+            // If `turn` is of the ring of all sessions, this is also the turn of the slice's ring
+            // that is served within it.
             let has_turn = turn.rate == Some(rate)
                 || turn.rate == Some(number(AggregateKey { slice: ALL_SESSIONS, ..key }));
             if turn.contended.contains(rate) && !has_turn {
@@ -130,7 +130,8 @@ impl AggregateTerms {
         leases.charge(ctx.view.aggregates(), key, ctx.now, bytes);
     }
 
-    /// The bucket of its guarantee, if it has one of its own and that is open.
+    /// Returns the bucket of the guarantee. `None` if the guarantee has no bucket, or if it is
+    /// closed.
     fn open_guarantee<'v>(
         self,
         ctx: &StepContext<'v>,
@@ -157,8 +158,8 @@ impl AggregateTerms {
         }
     }
 
-    /// Charges a packet of `bytes` octets to its guarantee if that has a bucket and it is open.
-    /// Returns whether the packet is guaranteed: that bucket was open, or everything is guaranteed.
+    /// Charges a packet of `bytes` octets to the bucket of the guarantee if there is one and it is
+    /// open. Returns whether the packet is guaranteed: the bucket was open, or all is guaranteed.
     #[inline]
     pub(crate) fn charge_guarantee(
         self,
@@ -175,12 +176,12 @@ impl AggregateTerms {
     }
 }
 
-/// The context of a packet that arrives while flows wait for the rates `contended`.
+/// Returns the context of a packet that arrives while flows wait for the rates `contended`.
 pub(crate) const fn arriving(contended: RateSet) -> TurnContext {
     TurnContext { rate: None, contended }
 }
 
-/// The number of an aggregate: bit 0 is the direction, above it the slice.
+/// Returns the index of an aggregate: bit 0 is the direction, above it the slice.
 const fn number(key: AggregateKey) -> u8 {
     key.slice.0 << 1 | key.direction as u8
 }

@@ -1,5 +1,5 @@
-//! Packets that FARs buffer: the store. See [`crate::stage::divert`] for how packets get here, and
-//! [`crate::resume`] for how they leave.
+//! Stores the packets that FARs buffer. [`crate::stage::divert`] puts packets here, and
+//! [`crate::resume`] takes them out again.
 //!
 //! A packet keeps the PDR that it matched and the FAR that buffers it. Packets of one session are
 //! kept in the order in which they came.
@@ -14,40 +14,41 @@ use adit_types::{Nanos, PdrId, Seid, SessionIndex};
 use crate::owned_packet::OwnedPacket;
 use crate::tally::StepTally;
 
-/// The longest wait while the rules stay as they are: paging takes seconds, and a control plane
-/// that has not decided after a minute has forgotten the session.
+/// Longest wait of a packet while the rules do not change: paging takes seconds, and a control
+/// plane that has not decided after a minute has forgotten the session.
 const WAIT_MAX: Nanos = Nanos::from_secs(60);
 
-/// A notice is not repeated within this time, so that a busy session does not fill the ring
-/// of events. After it the notice is repeated: the event may have been lost, or the control plane
-/// did not take the report.
+/// A notice of buffered data is not repeated within this time, so that a busy session does not fill
+/// the ring of events. Later it is repeated: the event may have been lost, or the control plane did
+/// not accept the report.
 const NOTICE_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Notices remembered. A forgotten one is sent again, and the control thread recognizes it.
+/// How many notices are remembered. A forgotten one is sent again; the control thread recognizes
+/// it.
 const NOTICES: usize = 1024;
 
-/// No packet, no session.
+/// Stands for no packet and for no session.
 const NONE: u32 = u32::MAX;
 
 /// A buffered packet.
 pub(crate) struct BufferedPacket<B> {
     pub packet: OwnedPacket<B>,
     pub since: Nanos,
-    /// The next packet of the session.
+    /// The slot of the session's next packet, or `NONE`.
     next: u32,
 }
 
-/// A session with packets that wait.
+/// A session that has buffered packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BufferedSession {
     pub session: SessionIndex,
     pub up_seid: Seid,
-    /// The generation of the rules when its first packet came. Later rules release the packets.
+    /// The generation of the rules when the first packet came. Later rules release the packets.
     pub generation: DeltaId,
-    /// [`PublishedRules::buffer_epoch`] when its first packet came. Rules with another one discard
-    /// the packets.
+    /// [`PublishedRules::buffer_epoch`] when the first packet came. Rules with another epoch
+    /// discard the packets.
     pub epoch: u32,
-    /// The slot of its oldest packet.
+    /// The slot of the session's oldest packet.
     pub first: u32,
     last: u32,
     pub count: u32,
@@ -60,7 +61,7 @@ pub(crate) struct MovedPacket<B> {
     packet: OwnedPacket<B>,
 }
 
-/// State that the waiting packets of a session share.
+/// State that the buffered packets of a session share.
 #[derive(Debug, Clone, Copy)]
 struct SessionMark {
     up_seid: Seid,
@@ -68,7 +69,7 @@ struct SessionMark {
     epoch: u32,
 }
 
-/// The last notice of a session and PDR.
+/// The last notice of buffered data that was sent for a session and PDR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub up_seid: Seid,
@@ -83,16 +84,15 @@ pub(crate) struct Buffering<B> {
     packets: Vec<Option<BufferedPacket<B>>>,
     free: Vec<u32>,
     waiting: Vec<BufferedSession>,
-    /// Position in `waiting`, by session index.
+    /// The session's position in `waiting`, by session index.
     by_session: Vec<u32>,
-    /// Where the next review goes on.
+    /// Position in `waiting` at which the next review begins.
     cursor: usize,
     notices: Vec<Option<Notice>>,
 }
 
 impl<B: PacketBuf> Buffering<B> {
-    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be
-    /// used.
+    /// Allocates all memory, for `pkts_max` packets of `sessions_max` sessions.
     pub(crate) fn new(pkts_max: usize, sessions_max: usize) -> Self {
         let pkts_max = pkts_max.min(BUFFER_PKTS_MAX);
         let mut packets = Vec::new();
@@ -107,26 +107,26 @@ impl<B: PacketBuf> Buffering<B> {
         }
     }
 
-    /// Packets that wait.
+    /// Returns how many packets are buffered.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.packets.len() - self.free.len()
     }
 
-    /// True when packets of `session` wait.
+    /// True if packets of `session` are buffered.
     #[inline]
     pub(crate) fn has_packets_of(&self, session: SessionIndex) -> bool {
         !self.waiting.is_empty()
             && self.by_session.get(session.0 as usize).is_some_and(|at| *at != NONE)
     }
 
-    /// True without packets.
+    /// True if no packet is buffered.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The position of a session in the list of sessions with packets.
+    /// Returns the position of `session` in the list of sessions with packets.
     #[inline]
     pub(crate) fn position(&self, session: SessionIndex) -> Option<usize> {
         let at = *self.by_session.get(session.0 as usize)?;
@@ -134,7 +134,7 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Appends a packet to those of its session. Returns false, and drops the packet, if the
-    /// session has `session_pkts_max` packets or there is no room.
+    /// session has `session_pkts_max` packets already or no slot is free.
     pub(crate) fn push(
         &mut self,
         packet: OwnedPacket<B>,
@@ -147,7 +147,7 @@ impl<B: PacketBuf> Buffering<B> {
         self.insert(MovedPacket { of, since: now, packet }, session_pkts_max.into())
     }
 
-    /// As [`Self::push`], for a packet that another worker may have handed over.
+    /// Does the work of [`Self::push`], also for a packet that comes from another worker.
     fn insert(&mut self, moved: MovedPacket<B>, session_pkts_max: u32) -> bool {
         let MovedPacket { of: SessionMark { up_seid, generation, epoch }, since, packet } = moved;
         let session = packet.session;
@@ -184,8 +184,8 @@ impl<B: PacketBuf> Buffering<B> {
         true
     }
 
-    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a session in
-    /// order.
+    /// Moves the packets of the sessions for which `is_moving` is true into `moved`; each session's
+    /// packets keep their order.
     #[cold]
     pub(crate) fn take_of(
         &mut self,
@@ -209,7 +209,7 @@ impl<B: PacketBuf> Buffering<B> {
         }
     }
 
-    /// Appends packets that waited in another worker; those without room are dropped.
+    /// Appends packets that were buffered in another worker. Drops a packet if no slot is free.
     #[cold]
     pub(crate) fn put(&mut self, moved: &mut Vec<MovedPacket<B>>, tally: &mut StepTally) {
         for packet in moved.drain(..) {
@@ -219,7 +219,7 @@ impl<B: PacketBuf> Buffering<B> {
         }
     }
 
-    /// Removes a session from the list. Its packets stay in their slots.
+    /// Removes the session at position `at` from the list. Its packets stay in their slots.
     pub(crate) fn take_session(&mut self, at: usize) -> BufferedSession {
         let waiting = self.waiting.swap_remove(at);
         self.by_session[waiting.session.0 as usize] = NONE;
@@ -229,37 +229,38 @@ impl<B: PacketBuf> Buffering<B> {
         waiting
     }
 
-    /// Takes the packet in `slot`.
+    /// Removes and returns the packet in `slot`.
     fn take_packet(&mut self, slot: u32) -> Option<BufferedPacket<B>> {
         let held = self.packets.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         Some(held)
     }
 
-    /// Takes the packet in `slot`. Returns it, since when it waited, and the slot of the next one.
+    /// Removes the packet in `slot`. Returns it, when it was buffered, and the slot of the next
+    /// one.
     pub(crate) fn take_with_next(&mut self, slot: u32) -> Option<(OwnedPacket<B>, Nanos, u32)> {
         let BufferedPacket { packet, since, next } = self.take_packet(slot)?;
         Some((packet, since, next))
     }
 
-    /// The session at `at` in the list of sessions with packets.
+    /// Returns the session at position `at` in the list of sessions with packets.
     pub(crate) fn session_at(&self, at: usize) -> Option<BufferedSession> {
         self.waiting.get(at).copied()
     }
 
-    /// Sessions with packets.
+    /// Returns how many sessions have packets.
     pub(crate) fn sessions(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The position of the next session to be reviewed, in turn.
+    /// Returns the position of the next session to review; sessions are reviewed in turn.
     pub(crate) fn next_review(&mut self) -> Option<usize> {
         let at = self.cursor.checked_rem(self.waiting.len())?;
         self.cursor = at + 1;
         Some(at)
     }
 
-    /// Discards all packets of the session at `at`.
+    /// Discards all packets of the session at position `at`.
     pub(crate) fn discard(&mut self, at: usize, tally: &mut StepTally) {
         let mut slot = self.take_session(at).first;
         while let Some(held) = self.take_packet(slot) {
@@ -268,8 +269,7 @@ impl<B: PacketBuf> Buffering<B> {
         }
     }
 
-    /// Discards the oldest packets of a session that waited too long. Returns whether there were
-    /// any.
+    /// Discards the session's packets that waited too long. Returns whether there were any.
     pub(crate) fn discard_late(&mut self, at: usize, now: Nanos, tally: &mut StepTally) -> bool {
         let mut found = false;
         loop {
@@ -291,14 +291,14 @@ impl<B: PacketBuf> Buffering<B> {
         }
     }
 
-    /// Drops everything that waits.
+    /// Drops all buffered packets.
     pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         while let Some(at) = self.waiting.len().checked_sub(1) {
             self.discard(at, tally);
         }
     }
 
-    /// Returns true if `notice` was not sent lately, and remembers it as sent.
+    /// Returns true if `notice` has not been sent within [`NOTICE_INTERVAL`]; remembers it as sent.
     pub(crate) fn claim_notice(&mut self, session: SessionIndex, notice: Notice) -> bool {
         let hash = (session.0 as usize).wrapping_mul(31).wrapping_add(usize::from(notice.pdr.0));
         let Some(last) = self.notices.get_mut(hash % NOTICES) else { return true };

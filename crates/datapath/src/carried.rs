@@ -1,11 +1,11 @@
-//! The record that a packet carries from one stage to the next, when an event scheduler is between
+//! The record that a packet carries from one stage to the next if an event scheduler is between
 //! them.
 //!
-//! A record stands in front of the packet, in the headroom that its outer header will need later,
-//! and the packet's mark says which one. Before the second stage the record names rules by their
-//! positions, and the generation of the session's rules says whether they still hold. After it the
-//! record has every value that the later stages write into the packet: they read nothing of the
-//! session, so its rules may change or go meanwhile.
+//! A record is in front of the packet, in the headroom that the outer header will need later, and
+//! the packet's mark names the record's kind. Before the second stage the record names rules by
+//! their positions; they are valid while the session's rules have the record's generation. After
+//! the second stage the record has every value that later stages write into the packet: they read
+//! nothing of the session, so its rules may change or be removed meanwhile.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DeltaId, DropReason, GtpuTunnel, HeaderCreation};
@@ -21,20 +21,20 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::columns::{Matched, OuterHeader, PacketArrival};
 use crate::flows::FLOWS_MAX;
 
-/// Octets of a record.
+/// Length of a record. Unit: octets.
 pub(crate) const RECORD_LEN: usize = 40;
 
-/// The state of a packet in its mark, above the flow in the low bits. Above them is the flow of the
-/// Rx queue that the packet came through.
+/// The state of a packet, in the top bits of its mark. Below are the flow that the packet had in
+/// the Rx queue, and in the lowest bits its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Nothing: a packet as it was received, or a frame that leaves without regard to others.
+    /// No record: a packet as it was received, or a frame that leaves without regard to order.
     None,
-    /// A record of the first stage is in front.
+    /// The packet has a record of the first stage in front.
     Classified,
-    /// A record of the second or third stage is in front.
+    /// The packet has a record of the second or third stage in front.
     Planned,
-    /// A frame of this flow that is complete.
+    /// The packet is a complete frame of a flow.
     Complete,
 }
 
@@ -46,7 +46,7 @@ const RX_MASK: u32 = (1 << (KIND_SHIFT - RX_SHIFT)) - 1;
 const _: () = assert!(FLOWS_MAX <= 1 << RX_SHIFT);
 
 impl Mark {
-    /// The mark of a packet.
+    /// Returns the state in the mark of a packet.
     #[inline]
     pub(crate) fn of<B: PacketBuf>(buf: &B) -> Self {
         match buf.mark() >> KIND_SHIFT {
@@ -57,26 +57,27 @@ impl Mark {
         }
     }
 
-    /// Marks a packet of `flow`.
+    /// Writes this state and `flow` into the mark of a packet.
     #[inline]
     pub(crate) fn set<B: PacketBuf>(self, buf: &mut B, flow: u32) {
         buf.set_mark((self as u32) << KIND_SHIFT | flow & FLOW_MASK);
     }
 }
 
-/// The flow in the mark of a packet.
+/// Returns the flow in the mark of a packet.
 #[inline]
 pub(crate) fn flow_of_mark<B: PacketBuf>(buf: &B) -> u32 {
     buf.mark() & FLOW_MASK
 }
 
-/// Marks a packet of `flow` that leaves the Rx queue, where its flow was `rx_flow`.
+/// Marks a packet that leaves the Rx queue: `flow` is its flow from now on, `rx_flow` the one that
+/// it had in that queue.
 #[inline]
 pub(crate) fn mark_received<B: PacketBuf>(buf: &mut B, flow: u32, rx_flow: u32) {
     buf.set_mark(((rx_flow + 1) & RX_MASK) << RX_SHIFT | flow & FLOW_MASK);
 }
 
-/// The flow that a packet had in the Rx queue, if it comes from there.
+/// Returns the flow that a packet had in the Rx queue, or `None` if it did not pass that queue.
 #[inline]
 pub(crate) fn rx_flow_of_mark<B: PacketBuf>(buf: &B) -> Option<u32> {
     (buf.mark() >> RX_SHIFT & RX_MASK).checked_sub(1)
@@ -90,13 +91,13 @@ struct RecordWriter {
 
 impl RecordWriter {
     #[inline(always)]
-    // PERF (adit-bench models): positions are constants.
+    // PERF (adit-bench models): inlined, so that `at` is a constant in every call.
     fn new() -> Self {
         Self { octets: [0; RECORD_LEN], at: 0 }
     }
 
     #[inline(always)]
-    // PERF (adit-bench models): as above.
+    // PERF (adit-bench models): inlined, so that `at` is a constant in every call.
     fn put<const N: usize>(&mut self, field: [u8; N]) {
         if let Some(room) = self.octets.get_mut(self.at..self.at + N) {
             room.copy_from_slice(&field);
@@ -104,12 +105,12 @@ impl RecordWriter {
         self.at += N;
     }
 
-    /// Puts the record in front of the packet.
+    /// Writes the record in front of the packet.
     ///
     /// # Errors
-    /// `HeadroomShort` without room.
+    /// `HeadroomShort` if the headroom is too short for the record.
     #[inline(always)]
-    // PERF (adit-bench models): as above.
+    // PERF (adit-bench models): inlined, so that `at` is a constant in every call.
     fn attach<B: PacketBuf>(self, buf: &mut B) -> Result<(), DropReason> {
         let front = buf.prepend(RECORD_LEN).and_then(|data| data.first_chunk_mut());
         *front.ok_or(DropReason::HeadroomShort)? = self.octets;
@@ -125,13 +126,13 @@ struct RecordReader<'r> {
 
 impl<'r> RecordReader<'r> {
     #[inline(always)]
-    // PERF (adit-bench models): positions are constants.
+    // PERF (adit-bench models): inlined, so that `at` is a constant in every call.
     fn new<B: PacketBuf>(buf: &'r B) -> Option<Self> {
         Some(Self { octets: buf.data().first_chunk()?, at: 0 })
     }
 
     #[inline(always)]
-    // PERF (adit-bench models): as above.
+    // PERF (adit-bench models): inlined, so that `at` is a constant in every call.
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let field = self.octets.get(self.at..).and_then(|rest| rest.first_chunk());
         self.at += N;
@@ -139,7 +140,7 @@ impl<'r> RecordReader<'r> {
     }
 }
 
-/// A container in three octets; the first is zero without one.
+/// Encodes a container in three octets; the first one is zero if there is no container.
 #[inline]
 fn pack_container(container: Option<PduSessionContainer>) -> [u8; 3] {
     const IS_THERE: u8 = 1;
@@ -163,10 +164,10 @@ const IS_COPIED: u8 = 1;
 const IS_ON_LINK: u8 = 2;
 const IS_DOWNLINK: u8 = 4;
 
-/// Puts a record of the first stage in front of a packet of `flow`.
+/// Writes a record of the first stage in front of a packet of `flow`.
 ///
 /// # Errors
-/// `HeadroomShort` without room.
+/// `HeadroomShort` if the headroom is too short for the record.
 #[inline]
 pub(crate) fn attach_classified<B: PacketBuf>(
     buf: &mut B,
@@ -199,7 +200,7 @@ pub(crate) fn attach_classified<B: PacketBuf>(
 }
 
 /// Removes a record of the first stage, and returns its contents with the rules that it names.
-/// `None` if they do not hold any more.
+/// `None` if the session's rules have changed since.
 #[inline]
 pub(crate) fn detach_classified<'v, B: PacketBuf>(
     view: &TablesView<'v>,
@@ -244,14 +245,14 @@ pub(crate) struct CreatedHeader {
     pub header: HeaderCreation,
     /// Type of service or traffic class octet.
     pub tos: u8,
-    /// PDU Session Container; none without GTP-U.
+    /// PDU Session Container; `None` also if the header is not GTP-U.
     pub container: Option<PduSessionContainer>,
-    /// Service Class Indicator; none without GTP-U.
+    /// Service Class Indicator; `None` also if the header is not GTP-U.
     pub service_class: Option<ServiceClass>,
 }
 
 impl CreatedHeader {
-    /// Octets in front of the inner packet, without the link header.
+    /// Returns the header's length, without the link header. Unit: octets.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         let ip = if self.header.addr().is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
@@ -265,21 +266,21 @@ impl CreatedHeader {
     }
 }
 
-/// How a packet is written and leaves: all that the stages after the second one need.
+/// How a packet is written and leaves: all values that the stages after the second one need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlannedFrame {
     /// Where the user's IP packet begins. Unit: octets.
     pub ip_offset: u16,
-    /// Its length. Unit: octets.
+    /// The length of the user's IP packet. Unit: octets.
     pub total_len: u16,
     pub is_ipv4: bool,
-    /// Its TTL or hop limit is decremented.
+    /// True if TTL or hop limit of the user's packet is decremented.
     pub is_routed: bool,
     pub direction: Direction,
     pub is_guaranteed: bool,
-    /// The DSCP that the user's packet leaves with, if it is written.
+    /// The DSCP to write into the user's packet; `None` leaves it as it is.
     pub dscp: Option<u8>,
-    /// The interface that it leaves through.
+    /// The interface that the packet leaves through.
     pub interface: InterfaceId,
     /// The next hop's address.
     pub mac: MacAddr,
@@ -292,10 +293,10 @@ const IS_GUARANTEED: u8 = 8;
 const HAS_DSCP: u8 = 16;
 
 impl PlannedFrame {
-    /// Puts the record in front of a packet, whose mark has the flow.
+    /// Writes the record in front of a packet, and keeps the flow in its mark.
     ///
     /// # Errors
-    /// `HeadroomShort` without room.
+    /// `HeadroomShort` if the headroom is too short for the record.
     #[inline]
     pub(crate) fn attach<B: PacketBuf>(&self, buf: &mut B) -> Result<(), DropReason> {
         let flags = if self.is_ipv4 { IS_IPV4 } else { 0 }
@@ -331,7 +332,7 @@ impl PlannedFrame {
         Ok(())
     }
 
-    /// Removes the record in front of a packet.
+    /// Removes the record in front of a packet, and returns it.
     #[inline]
     pub(crate) fn detach<B: PacketBuf>(buf: &mut B) -> Option<Self> {
         let mut record = RecordReader::new(buf)?;

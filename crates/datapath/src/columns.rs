@@ -1,9 +1,9 @@
 //! The columns of one burst: the results of each stage for each packet.
 //!
-//! A lane is the part of a burst whose sessions are looked up by the same kind of key. Row *i* of
-//! every column belongs to the same packet. Each stage appends a column, or changes verdicts. After
-//! `s2_lookup`, `hand_off_lane` removes the packets of other workers; all other rows stay until
-//! `s6_apply`.
+//! A lane contains the packets of a burst whose sessions are looked up by the same kind of key. Row
+//! *i* of every column of a lane belongs to the same packet. Each stage appends a column or changes
+//! verdicts. After `s2_lookup`, `hand_off_lane` removes the packets of other workers; all other
+//! rows stay until `s6_apply`.
 
 use adit_rules::{
     DestinationInterface, DropReason, HeaderRemoval, PublishedFar, PublishedPdr, PublishedRules,
@@ -21,7 +21,7 @@ use crate::origin::Origin;
 /// A column: at most one value per packet of a burst.
 pub(crate) type BurstColumn<T> = ArrayVec<T, BURST_MAX>;
 
-/// Outer header that a packet arrived with.
+/// The outer header that a packet arrived with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OuterHeader {
     /// None: plain IP.
@@ -33,7 +33,7 @@ pub(crate) enum OuterHeader {
 }
 
 impl OuterHeader {
-    /// The header with this number.
+    /// Returns the header whose discriminant is `number`.
     #[inline]
     pub(crate) const fn of_number(number: u8) -> Self {
         match number {
@@ -45,9 +45,9 @@ impl OuterHeader {
 
     /// True if `removal` removes exactly this header.
     ///
-    /// Spec: TS 29.244 §8.2.64. A tunneled packet whose PDR removes nothing would leave with the
-    /// outer header of the previous hop, which names us as its destination: that does not fit
-    /// either.
+    /// A packet from a tunnel whose PDR removes nothing does not fit either: it would leave with
+    /// the outer header of the previous hop, which has our address as destination.
+    /// Spec: TS 29.244 §8.2.64.
     #[inline]
     pub(crate) const fn fits(self, removal: Option<HeaderRemoval>) -> bool {
         match self {
@@ -67,31 +67,31 @@ impl OuterHeader {
 pub(crate) struct PacketArrival {
     /// Where the user's IP packet begins in the frame. Unit: octets.
     pub ip_offset: u16,
-    /// Octets of the tunnel's payload, zero without a tunnel.
+    /// Length of the tunnel's payload, zero without a tunnel. Unit: octets.
     pub payload_len: u16,
     /// The outer header in front of the user's packet.
     pub outer: OuterHeader,
-    /// Type of service or traffic class octet of the outer header that is removed; zero without
-    /// one. Written by `s3_classify` if a PDR removes a UDP or IP header.
+    /// Type of service or traffic class octet of the outer header to remove; zero without an outer
+    /// header. Written by `s3_classify` if a PDR removes a UDP or IP header.
     pub outer_tos: u8,
-    /// The interface that it arrived on. For a packet that Adit makes for a UE: all interfaces to
-    /// its data network, of which a PDR may name any.
+    /// The interface that the packet arrived on. For a packet that Adit makes for a UE: all
+    /// interfaces to its data network, because a PDR may name any of them.
     pub interfaces: InterfaceSet,
-    /// The tunnel that it arrived in, zero without one.
+    /// The tunnel that the packet arrived in, zero without one.
     pub teid: Teid,
-    /// It was duplicated: a packet that waited is not duplicated again.
+    /// True if the packet was duplicated already: one that waited is not duplicated again.
     pub is_copied: bool,
-    /// Routers do not forward its addresses: only rules from or to the CP function match. Written
-    /// by `s3_classify` for packets in tunnels.
+    /// True if the packet has addresses that routers do not forward: it matches only rules from or
+    /// to the CP function. Written by `s3_classify` for packets from tunnels.
     pub is_on_link: bool,
-    /// PDU Session Container of the outer header; names the QoS flow.
+    /// PDU Session Container of the outer header; contains the QFI.
     pub container: Option<PduSessionContainer>,
-    /// For a fragment: ports and protocol of the first fragment. Written by `s3_classify`.
+    /// For a fragment: protocol and ports of the packet's first fragment. Written by `s3_classify`.
     pub upper: Option<FirstFragment>,
 }
 
 impl PacketArrival {
-    /// The QoS flow of the outer header.
+    /// Returns the QFI of the outer header.
     #[inline]
     pub(crate) fn qfi(&self) -> Option<Qfi> {
         self.container.map(|container| container.qfi)
@@ -101,9 +101,7 @@ impl PacketArrival {
 /// One user packet between the stages, without its buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UserPacket<'p> {
-    /// Its session.
     pub session: SessionIndex,
-    /// How it arrived.
     pub arrival: &'p PacketArrival,
     /// The user's IP header.
     pub ip: &'p IpPacket,
@@ -112,9 +110,7 @@ pub(crate) struct UserPacket<'p> {
 /// A user packet, and the rules that apply to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatchedPacket<'p, 'v> {
-    /// The packet.
     pub packet: UserPacket<'p>,
-    /// Its rules.
     pub matched: &'p Matched<'v>,
 }
 
@@ -125,25 +121,25 @@ pub(crate) struct Matched<'v> {
     pub rules: &'v PublishedRules,
     /// The PDR that matched.
     pub pdr: &'v PublishedPdr,
-    /// Its FAR.
+    /// The FAR of that PDR.
     pub far: &'v PublishedFar,
     /// The direction of the packet: that of its tunnel, or downlink without a tunnel.
     pub direction: Direction,
-    /// It has to wait for its rates before it leaves. Written by `s4_enforce`.
+    /// True if the packet has to wait for its rates before it leaves. Written by `s4_enforce`.
     pub must_queue: bool,
-    /// It is within the guaranteed bit rate of its flow. Written by `s4_enforce`.
+    /// True if the packet is within the guaranteed bit rate of its flow. Written by `s4_enforce`.
     pub is_guaranteed: bool,
 }
 
 impl Matched<'_> {
-    /// How the packet is counted when it leaves.
+    /// Returns how the packet is counted when it leaves.
     #[inline]
     pub(crate) const fn origin(&self) -> Origin {
         Origin::user(self.direction, self.is_guaranteed)
     }
 
-    /// True if the packet comes from the CP function or goes there: UE and CP function are on one
-    /// link. Spec: TS 29.244 §5.3.
+    /// True if the packet comes from the CP function or goes there: UE and CP function are
+    /// neighbors on one link. Spec: TS 29.244 §5.3.
     #[inline]
     pub(crate) fn is_of_cp_function(&self) -> bool {
         self.pdr.source == SourceInterface::CpFunction
@@ -151,30 +147,30 @@ impl Matched<'_> {
     }
 }
 
-/// The verdict on a packet. Written by `s3_classify`; `s4_enforce` and `s5_account` may turn `Pass`
-/// into `Drop` or `Divert`, or replace its FAR.
+/// The verdict on a packet. `s3_classify` writes it. `s4_enforce` and `s5_account` may turn `Pass`
+/// into `Drop` or `Divert`, or replace the FAR in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PacketVerdict<'v> {
-    /// These rules apply to it.
+    /// The packet is processed further by these rules.
     Pass(Matched<'v>),
-    /// Its FAR does not forward it, but buffers or reports it (`stage::divert`).
+    /// The FAR does not forward the packet, but buffers or reports it (`stage::divert`).
     Divert(Matched<'v>),
-    /// It is dropped.
+    /// The packet is dropped.
     Drop(DropReason),
 }
 
-/// The kind of a lane; chosen outside the packet loops.
+/// The kind of a lane. It is a type, so that packet loops do not branch on it.
 pub(crate) trait LaneKind {
-    /// The lookup key of its sessions.
+    /// The key by which the sessions of the lane's packets are looked up.
     type Key: Copy;
-    /// Packets arrive in GTP-U tunnels; otherwise as plain IP from a data network.
+    /// True if packets arrive in GTP-U tunnels, false if they arrive as plain IP on N6.
     const IS_TUNNELED: bool;
-    /// The usual direction of its packets, whose counters `s2_lookup` prefetches.
+    /// The usual direction of the lane's packets; `s2_lookup` prefetches its counters.
     const COUNTED: Direction;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
-    /// Finds the sessions of `keys` in a routing domain; `SessionIndex::NONE` on a miss. A TEID is
-    /// unique across all domains.
+    /// Finds the sessions of `keys` in a routing domain; `SessionIndex::NONE` if a key has none.
+    /// `domain` does not matter for TEIDs, which are unique across all domains.
     fn lookup(
         view: &TablesView<'_>,
         domain: DomainId,
@@ -183,15 +179,15 @@ pub(crate) trait LaneKind {
     );
 }
 
-/// G-PDUs, by TEID. Their direction is that of the tunnel.
+/// G-PDUs, looked up by TEID. Their direction is that of the tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunneled;
 
-/// Plain IPv4 packets, by UE address.
+/// Plain IPv4 packets, looked up by UE address.
 #[derive(Debug)]
 pub(crate) struct DownlinkV4;
 
-/// Plain IPv6 packets, by the upper half of the UE address.
+/// Plain IPv6 packets, looked up by the upper half of the UE address.
 #[derive(Debug)]
 pub(crate) struct DownlinkV6;
 
@@ -245,11 +241,12 @@ impl LaneKind for DownlinkV6 {
 pub(crate) struct BurstLane<'v, B, S: LaneKind> {
     /// The packets. Written by `s1_parse`, consumed by `s6_apply`.
     pub bufs: BurstColumn<B>,
-    /// How they arrived. Written by `s1_parse`; `s3_classify` advances `ip_offset` when it replaces
-    /// the row in `ips`.
+    /// How the packets arrived. Written by `s1_parse`; `s3_classify` advances `ip_offset` when it
+    /// replaces the header in `ips`.
     pub arrivals: BurstColumn<PacketArrival>,
-    /// The user's IP headers. Written by `s1_parse`, or for packets in tunnels by `s3_classify`,
-    /// when the session is known; replaced by `s3_classify` if a PDR removes a UDP or IP header.
+    /// The users' IP headers. Written by `s1_parse`; for packets from tunnels by `s3_classify`,
+    /// when the session is known. `s3_classify` replaces a header if the PDR removes a UDP or IP
+    /// header.
     pub ips: BurstColumn<IpPacket>,
     /// Lookup keys. Written by `s1_parse`.
     pub keys: BurstColumn<S::Key>,
@@ -260,7 +257,6 @@ pub(crate) struct BurstLane<'v, B, S: LaneKind> {
 }
 
 impl<B, S: LaneKind> BurstLane<'_, B, S> {
-    /// An empty lane.
     #[inline]
     pub(crate) fn new() -> Self {
         Self {
@@ -273,8 +269,8 @@ impl<B, S: LaneKind> BurstLane<'_, B, S> {
         }
     }
 
-    /// Appends one packet whose payload is not parsed yet. At most `BURST_MAX` are appended: a lane
-    /// is part of one burst.
+    /// Appends a packet whose payload is not parsed yet. The columns cannot overflow: a lane has
+    /// only packets of one burst.
     #[inline]
     pub(crate) fn push(&mut self, buf: B, arrival: PacketArrival, key: S::Key) {
         self.bufs.push(buf);
@@ -282,20 +278,20 @@ impl<B, S: LaneKind> BurstLane<'_, B, S> {
         self.keys.push(key);
     }
 
-    /// Appends one packet with its IP header.
+    /// Appends a packet with its IP header.
     #[inline]
     pub(crate) fn push_ip(&mut self, buf: B, arrival: PacketArrival, ip: IpPacket, key: S::Key) {
         self.push(buf, arrival, key);
         self.ips.push(ip);
     }
 
-    /// Packets in the lane.
+    /// Returns how many packets the lane has.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// True without packets.
+    /// True if the lane has no packets.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -304,16 +300,12 @@ impl<B, S: LaneKind> BurstLane<'_, B, S> {
 
 /// The lanes of one burst.
 pub(crate) struct BurstLanes<'v, B> {
-    /// G-PDUs.
     pub tunneled: BurstLane<'v, B, Tunneled>,
-    /// Plain IPv4.
     pub downlink_v4: BurstLane<'v, B, DownlinkV4>,
-    /// Plain IPv6.
     pub downlink_v6: BurstLane<'v, B, DownlinkV6>,
 }
 
 impl<B> BurstLanes<'_, B> {
-    /// Empty lanes.
     #[inline]
     pub(crate) fn new() -> Self {
         Self {

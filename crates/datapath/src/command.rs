@@ -16,13 +16,13 @@ use crate::originate::end_marker::{self, TunnelEndMarker};
 use crate::originate::{arp, neighbor_discovery};
 use crate::worker_state::WorkerState;
 
-/// Most commands that are run at a time.
+/// Maximum of commands that are run in one step.
 const COMMANDS_MAX: usize = 64;
 
-/// Commands whose flows are requested at a time.
+/// How many commands, from the front of the ring, the flows are requested for in one step.
 const REQUESTS_MAX: usize = 32;
 
-/// Runs the commands that are due. Returns whether there was one.
+/// Runs the commands that are due. Returns whether any ran.
 pub(crate) fn run_commands<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -34,10 +34,10 @@ pub(crate) fn run_commands<Io: Departures>(
     run_commands_up_to(ctx, io, state, COMMANDS_MAX, |command| is_due(ctx, command))
 }
 
-/// Runs commands before a packet of `session` leaves by its rules of `generation`: it must not
-/// overtake the End Marker of the path that these rules left, even if the rules were published in
-/// the middle of a step. Commands after that End Marker wait for the next step: packets in hand may
-/// follow rules that are older than their changes.
+/// Runs commands before a packet of `session` leaves by its rules of `generation`: the packet must
+/// not overtake the End Marker of the path that these rules left, even if the rules were published
+/// in the middle of a step. Commands behind that End Marker wait for the next step: packets of this
+/// burst may still follow rules that are older than the changes of those commands.
 #[cold]
 pub(crate) fn run_commands_before<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -55,15 +55,15 @@ pub(crate) fn run_commands_before<Io: Departures>(
     if state.handoff.flows().is_some() {
         run_commands_of_flows(ctx, io, state, precedes);
     } else if let Some(last) = last_command(&mut state.commands, precedes) {
-        // Changes become visible in the order of their commands: all of these are due.
+        // Changes become visible in the order of their commands: all commands up to `last` are due.
         run_commands_up_to(ctx, io, state, last + 1, |_| true);
     }
 }
 
-/// Runs commands beside an event scheduler. Every worker gets the commands for all sessions. The
-/// one that has the flow of the session carries out a command, before it processes a packet by the
-/// change that the command waits for; the others drop it once that is done. The worker in charge of
-/// a session requests the flow, in case no packet comes.
+/// Runs commands if packets come from an event scheduler. Every worker gets the commands for all
+/// sessions. The worker that holds the session's flow runs a command before it processes a packet
+/// by the rules that the command waits for. The other workers drop the command once it is done. The
+/// worker in charge of a session requests the flow, in case no packet brings it.
 fn run_commands_of_flows<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -71,8 +71,8 @@ fn run_commands_of_flows<Io: Departures>(
     is_due: impl Fn(&WorkerCommand) -> bool,
 ) -> bool {
     let (mut has_run, mut is_front, mut at) = (false, true, 0);
-    // The first command for a session of ours that was not due. A later one of the same session may
-    // be: changes become visible meanwhile.
+    // The first command for a session of this worker that was not due. A later command for the
+    // same session can be due nevertheless: changes become visible meanwhile.
     let mut first_not_due = None;
     while let Some(command) = peek_command(&mut state.commands, at) {
         let is_done = match command {
@@ -111,7 +111,7 @@ fn run_commands_of_flows<Io: Departures>(
     has_run
 }
 
-/// The command at a position of the ring.
+/// Returns the command at position `at` of the ring.
 fn peek_command(commands: &mut Consumer<WorkerCommand>, at: usize) -> Option<WorkerCommand> {
     let all = commands.slots();
     let chunk = commands.read_chunk(all).ok()?;
@@ -119,7 +119,7 @@ fn peek_command(commands: &mut Consumer<WorkerCommand>, at: usize) -> Option<Wor
     first.iter().chain(second).nth(at).copied()
 }
 
-/// The position of the last command in the ring that `is_wanted`.
+/// Returns the position of the last command in the ring for which `is_wanted` is true.
 fn last_command(
     commands: &mut Consumer<WorkerCommand>,
     is_wanted: impl Fn(&WorkerCommand) -> bool,
@@ -135,10 +135,10 @@ fn is_carried_out<B>(handoff: &mut Handoff<B>, session: SessionIndex, change: De
     handoff.flows().is_none_or(|flows| flows.is_command_done(session, change.0))
 }
 
-/// Carries out all commands for a session up to a change. Those of the change are in the ring one
-/// after the other, as they were given before it was published, the first one at the end of
-/// `positions`; those of earlier changes are among `positions`. The caller has the flow of
-/// `session`.
+/// Runs all commands for a session up to a change. The commands of that change are in the ring one
+/// after the other, because they were all sent before the change was published; the first of them
+/// is at the end of `positions`. The commands of earlier changes are among `positions`. The caller
+/// holds the flow of `session`.
 fn run_all_until<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -167,7 +167,7 @@ fn run_all_until<Io: Departures>(
 }
 
 /// Requests the flows of the first commands that this worker is in charge of, in case no packet
-/// brings them.
+/// brings the flows.
 fn request_flows<B>(
     ctx: &StepContext<'_>,
     commands: &mut Consumer<WorkerCommand>,
@@ -187,7 +187,7 @@ fn request_flows<B>(
     }
 }
 
-/// Runs at most `count_max` commands, as long as they are due. Returns whether there was one.
+/// Runs at most `count_max` commands, while they are due. Returns whether any ran.
 fn run_commands_up_to<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -205,8 +205,8 @@ fn run_commands_up_to<Io: Departures>(
     true
 }
 
-/// True if the worker sees the change that the command waits for. Commands after it wait, too: the
-/// change is published right after the command was given.
+/// True if this worker sees the change that the command waits for. The commands behind it wait,
+/// too: the change is published right after its commands are sent.
 fn is_due(ctx: &StepContext<'_>, command: &WorkerCommand) -> bool {
     match *command {
         WorkerCommand::SendEndMarker { session, change, .. } => {
@@ -216,8 +216,8 @@ fn is_due(ctx: &StepContext<'_>, command: &WorkerCommand) -> bool {
     }
 }
 
-/// Runs one command. A packet that cannot be sent is counted as lost; the control thread sends Echo
-/// Requests and solicitations again.
+/// Runs one command. A packet that cannot be sent is counted as lost: the control thread repeats
+/// Echo Requests and solicitations.
 #[cold]
 fn execute<Io: Departures>(
     ctx: &StepContext<'_>,

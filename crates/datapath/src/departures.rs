@@ -1,27 +1,27 @@
-//! Where packets leave the stages: through a port, or to the stage that writes them. The execution
-//! model decides, and the stages are the same in each.
+//! The way out of a worker's stages: through a port, or, if an event scheduler runs later stages
+//! elsewhere, on to the stage that writes the frame. Only the execution model decides which; the
+//! code of the stages does not depend on it.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_types::{PortId, SessionIndex};
 
-/// The way out of the stages.
-///
-/// The ports of a worker are one: every frame is written by the stage that plans it, and sent.
+/// The way out of the stages. The ports of a worker implement it: the stage that plans a frame
+/// writes it and sends it.
 pub(crate) trait Departures {
     /// The buffer of a packet.
     type Buf: PacketBuf;
 
-    /// Sends `burst` through `port`; frames that it did not take stay in `burst`, in order.
+    /// Sends `burst` through `port`. Frames that the port did not take stay in `burst`, in order.
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Self::Buf>) -> usize;
 
-    /// An empty buffer for a packet of our own, or `None` when the pool is exhausted.
+    /// Returns an empty buffer for a packet of our own, or `None` if the pool is exhausted.
     fn alloc(&mut self) -> Option<Self::Buf>;
 
-    /// Marks a frame of `session`, or a packet that becomes one, if others keep it in order by its
-    /// mark: later stages, or several Rx/Tx threads.
+    /// Marks a frame of `session`, or a packet that becomes one, if later stages or several Rx/Tx
+    /// threads keep frames in order by their marks.
     fn mark(&self, buf: &mut Self::Buf, session: SessionIndex);
 
-    /// True if a later stage writes packets that are planned: the plan leaves with the packet.
+    /// True if a later stage writes the packets that are planned: the plan leaves with the packet.
     fn hands_on(&self) -> bool;
 }
 

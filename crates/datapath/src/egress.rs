@@ -1,4 +1,4 @@
-//! The egress of a packet: interface, next hop and link-layer address that it leaves with.
+//! The egress of a packet: the interface, next hop and link-layer address that it leaves with.
 
 use core::net::IpAddr;
 
@@ -19,38 +19,37 @@ pub(crate) struct Egress<'v> {
     pub interface: &'v Interface,
     /// The neighbor on that interface's link.
     pub station: IpAddr,
-    /// Its index in the tables, [`NextHopIndex::NONE`] without one.
+    /// The neighbor's index in the tables, [`NextHopIndex::NONE`] without one.
     pub index: NextHopIndex,
-    /// Its link-layer address, `None` while it is unresolved.
+    /// The neighbor's link-layer address, `None` while it is unresolved.
     pub mac: Option<MacAddr>,
 }
 
 impl<'v> Egress<'v> {
-    /// The egress of a frame that does not leave, but arrives on `interface`.
+    /// Returns the egress of a frame that does not leave, but arrives on `interface` again.
     #[inline]
     pub(crate) fn loopback(interface: &'v Interface, station: IpAddr) -> Self {
         Self { interface, station, index: NextHopIndex::NONE, mac: Some(interface.mac) }
     }
 
-    /// Port and interface.
     #[inline]
     pub(crate) const fn target(&self) -> TxTarget {
         TxTarget::of(self.interface)
     }
 
-    /// The request to resolve the neighbor's link-layer address.
+    /// Returns the request to resolve the neighbor's link-layer address.
     pub(crate) const fn neighbor_unresolved(&self) -> WorkerEvent {
         WorkerEvent::NeighborUnresolved { interface: self.interface.id, addr: self.station }
     }
 
-    /// The link-layer address to write: zeros while it is unknown, to be filled in later.
+    /// Returns the link-layer address to write: zeros while it is unknown, to be filled in later.
     #[inline]
     pub(crate) fn mac_or_blank(&self) -> MacAddr {
         self.mac.unwrap_or_default()
     }
 }
 
-/// The egress to a next hop of the tables.
+/// Returns the egress to a next hop of the tables.
 #[inline]
 pub(crate) fn egress_to_hop<'v>(ctx: &StepContext<'v>, index: NextHopIndex) -> Option<Egress<'v>> {
     let hop = ctx.view.next_hop(index)?;
@@ -58,7 +57,7 @@ pub(crate) fn egress_to_hop<'v>(ctx: &StepContext<'v>, index: NextHopIndex) -> O
     Some(Egress { interface, station: hop.addr, index, mac: hop.mac })
 }
 
-/// The egress to `addr` by the routes of `role`, through one of the interfaces `within`.
+/// Returns the egress to `addr` by the routes of `role`, through one of the interfaces `within`.
 #[inline]
 pub(crate) fn egress_by_route<'v>(
     ctx: &StepContext<'v>,
@@ -79,7 +78,7 @@ pub(crate) fn egress_by_route<'v>(
 /// Puts a link header in front of the IP packet in `buf`.
 ///
 /// # Errors
-/// `HeadroomShort` without room.
+/// `HeadroomShort` if the headroom is too short for the header.
 #[inline]
 pub(crate) fn prepend_link<B: PacketBuf>(
     buf: &mut B,
@@ -93,7 +92,7 @@ pub(crate) fn prepend_link<B: PacketBuf>(
         .map_err(|_| DropReason::HeadroomShort)
 }
 
-/// The type that announces an IP packet of the family of `addr`.
+/// Returns the EtherType of an IP packet of the family of `addr`.
 #[inline]
 pub(crate) fn ether_type_of(addr: IpAddr) -> EtherType {
     if addr.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 }
@@ -102,7 +101,7 @@ pub(crate) fn ether_type_of(addr: IpAddr) -> EtherType {
 /// Makes room of `len` octets in front of the packet.
 ///
 /// # Errors
-/// `HeadroomShort` without room.
+/// `HeadroomShort` if the headroom is shorter than `len`.
 #[inline]
 pub(crate) fn prepend<B: PacketBuf>(buf: &mut B, len: usize) -> Result<&mut [u8], DropReason> {
     let frame = buf.prepend(len).ok_or(DropReason::HeadroomShort)?;

@@ -1,8 +1,8 @@
 //! The queues of the event-driven model, and the stages behind them.
 //!
-//! Packets pass the queues of packets one after the other: the Rx queue, if there is one, and those
-//! of stages. The numbers of these queues are their positions. A Tx queue for each Rx/Tx thread
-//! follows, then a timer queue for each worker.
+//! Packets pass the packet queues one after the other: the Rx queue, if there is one, then the
+//! queues of stages. The ids of these queues are their positions. The Tx queues follow, one for
+//! each Rx/Tx thread, then the timer queues, one for each worker.
 
 use core::hint::black_box;
 use core::ops::Range;
@@ -10,34 +10,34 @@ use core::ops::Range;
 use adit_pktio::{EventTag, ScheduleType};
 use adit_types::{Role, Roles};
 
-/// How many stages there are.
+/// Number of stages.
 pub const STAGES: usize = 4;
 
-/// Most queues that packets pass before their Tx queue.
+/// Maximum of queues that a packet passes before its Tx queue.
 pub(crate) const PACKET_QUEUES_MAX: usize = STAGES + 1;
 
-/// The numbers of stages.
+/// Indexes of the stages.
 pub(crate) const CLASSIFY: usize = 0;
 pub(crate) const ENFORCE: usize = 1;
 pub(crate) const APPLY: usize = 2;
 pub(crate) const PREPARE: usize = 3;
 
-/// Flows are divided among Rx/Tx threads by this many of their low numbers.
+/// How many shares of flows are divided among Rx/Tx threads; the low bits of a flow name its share.
 const TX_SHARES: usize = 64;
 
-/// The stages, and the queues of the scheduler.
+/// The stages and queues of the event scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventQueues {
-    /// There is an Rx queue.
+    /// True if there is an Rx queue.
     has_rx: bool,
-    /// Queues of stages.
+    /// Number of queues of stages.
     stages: usize,
-    /// By position.
+    /// Schedule types of the packet queues, by position.
     schedules: [ScheduleType; PACKET_QUEUES_MAX],
     rx_tx: usize,
-    /// The Tx queue of each share of flows.
+    /// The id of the Tx queue of each share of flows.
     tx: [u8; TX_SHARES],
-    /// Timer queues.
+    /// Number of timer queues.
     timers: usize,
     dummy_cycles: [u32; STAGES],
 }
@@ -45,33 +45,33 @@ pub struct EventQueues {
 /// A queue that packets pass, and how its flows are scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketQueue {
-    /// Its number.
+    /// Its id.
     pub number: u8,
     /// How its flows are scheduled.
     pub schedule: ScheduleType,
 }
 
 impl PacketQueue {
-    /// The tag of an event of a flow for this queue.
+    /// Returns the tag of an event of `flow` for this queue.
     #[inline]
     pub(crate) const fn tag(self, flow: u32, note: u8) -> EventTag {
         EventTag::new(self.number, self.schedule, flow, note)
     }
 
-    /// True if events may be with several workers, and go on in their order.
+    /// True if several workers may process events of a flow at once, and the events leave in order.
     #[inline]
     pub(crate) fn is_ordered(self) -> bool {
         self.schedule == ScheduleType::Ordered
     }
 
-    /// Its position among the queues that packets pass.
+    /// Returns the position of this queue among the packet queues.
     #[inline]
     pub(crate) const fn position(self) -> usize {
         self.number as usize
     }
 }
 
-/// A number of queues, or their schedule types, that the stages cannot have.
+/// Why queues of stages are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueuesError {
     /// The number of queues is none of 1, 2 and 4.
@@ -81,7 +81,7 @@ pub enum QueuesError {
 }
 
 impl Default for EventQueues {
-    /// All stages in one visit, one Rx/Tx thread, and neither an Rx queue nor timer queues.
+    /// One queue for all stages, one Rx/Tx thread, and neither an Rx queue nor timer queues.
     fn default() -> Self {
         let queues = Self {
             has_rx: false,
@@ -97,8 +97,8 @@ impl Default for EventQueues {
 }
 
 impl EventQueues {
-    /// Stages behind as many queues as `schedules` has: 1, 2 or 4. Each stage of a packet takes
-    /// `dummy_cycles` more, about.
+    /// Creates as many queues of stages as `schedules` has: 1, 2 or 4. Each stage wastes about
+    /// `dummy_cycles` more per packet, to emulate costlier stages.
     ///
     /// # Errors
     /// See [`QueuesError`].
@@ -120,8 +120,8 @@ impl EventQueues {
         }
     }
 
-    /// Adds an Rx queue, if `schedule` says how it is scheduled: workers look up the flows
-    /// of packets, instead of Rx/Tx threads.
+    /// Adds an Rx queue if there is a `schedule` for it: workers then look up the flows of packets
+    /// instead of Rx/Tx threads.
     #[must_use]
     pub fn with_rx(mut self, schedule: Option<ScheduleType>) -> Self {
         if let Some(schedule) = schedule.filter(|_| !self.has_rx) {
@@ -133,7 +133,7 @@ impl EventQueues {
         self.with_tx(rx_tx)
     }
 
-    /// Has a Tx queue for each of `rx_tx` Rx/Tx threads, at least one.
+    /// Sets the number of Tx queues: one for each of `rx_tx` Rx/Tx threads, at least one.
     #[must_use]
     pub fn with_tx(self, rx_tx: usize) -> Self {
         let rx_tx = rx_tx.max(1);
@@ -142,42 +142,42 @@ impl EventQueues {
         Self { rx_tx, tx, ..self }
     }
 
-    /// Has a timer queue for each of `workers` workers; zero: workers search for due
-    /// packets in each step.
+    /// Sets the number of timer queues: one for each of `workers` workers. Zero: workers search for
+    /// due packets in each step.
     #[must_use]
     pub fn with_timers(self, workers: usize) -> Self {
         Self { timers: workers, ..self }
     }
 
-    /// The queues that packets pass, in order.
+    /// Returns the queues that packets pass, in order.
     pub fn of_packets(&self) -> impl DoubleEndedIterator<Item = PacketQueue> + use<> {
         let queues = self.clone();
         (0..self.packet_queues()).map(move |position| queues.queue_at(position))
     }
 
-    /// How many queues there are.
+    /// Returns the number of queues.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.packet_queues() + self.rx_tx + self.timers
     }
 
-    /// The schedule types of all queues, by number.
+    /// Returns the schedule types of all queues, by queue id.
     pub fn schedules(&self) -> impl Iterator<Item = ScheduleType> + use<> {
         let others = self.count() - self.packet_queues();
         let of_packets = self.of_packets().map(|queue| queue.schedule);
         of_packets.chain(core::iter::repeat_n(ScheduleType::Atomic, others))
     }
 
-    /// The priorities of all queues for a central scheduler, by number; zero goes first. Frames
-    /// that leave and timers go first, then packets that are nearly done: under load a worker would
-    /// never get an event of its timer.
+    /// Returns the priorities of all queues for a central scheduler, by queue id; zero is the
+    /// highest. Frames that leave and timers go first (under load a worker would otherwise never
+    /// get an event of its timer), then packets that are nearly done.
     pub fn priorities(&self) -> impl Iterator<Item = u8> + use<> {
         let of_packets = [192_u8, 160, 128, 96, 64].into_iter().take(self.packet_queues());
         let others = self.count() - self.packet_queues();
         of_packets.chain(core::iter::repeat_n(0, others))
     }
 
-    /// The queues that each thread of `roles` takes events from.
+    /// Returns the ids of the queues that each thread of `roles` takes events from.
     #[must_use]
     pub fn links(&self, roles: Roles) -> Vec<Vec<u8>> {
         let first_tx = self.packet_queues();
@@ -191,41 +191,40 @@ impl EventQueues {
         roles.all().enumerate().map(links).collect()
     }
 
-    /// How many queues packets pass.
+    /// Returns how many queues packets pass.
     const fn packet_queues(&self) -> usize {
         self.stages + self.has_rx as usize
     }
 
-    /// How many queues of stages there are.
+    /// Returns how many queues of stages there are.
     #[must_use]
     pub const fn stage_queues(&self) -> usize {
         self.stages
     }
 
-    /// How many Rx/Tx threads there are.
+    /// Returns how many Rx/Tx threads there are.
     pub(crate) const fn rx_tx(&self) -> usize {
         self.rx_tx
     }
 
-    /// The Tx queue of frames of a flow: those of one flow leave through one Rx/Tx thread, in
-    /// order.
+    /// Returns the id of the Tx queue for frames of a flow. All frames of one flow leave through
+    /// one Rx/Tx thread, in order.
     #[inline]
     pub(crate) const fn tx_of(&self, flow: u32) -> u8 {
         self.tx[flow as usize % TX_SHARES]
     }
 
-    /// How many timer queues there are.
+    /// Returns how many timer queues there are.
     pub(crate) const fn timers(&self) -> usize {
         self.timers
     }
 
-    /// The timer queue of a worker.
+    /// Returns the id of the timer queue of a worker.
     pub(crate) fn timer_of(&self, worker: usize) -> u8 {
         number(self.packet_queues() + self.rx_tx + worker)
     }
 
-    /// The queue of an event, if packets pass it; the others that workers take events from are
-    /// those of timers.
+    /// Returns the packet queue of an event. `None` if the event is of a timer queue.
     #[inline]
     pub(crate) fn queue_of_tag(&self, tag: EventTag) -> Option<PacketQueue> {
         let position = usize::from(tag.queue());
@@ -238,34 +237,34 @@ impl EventQueues {
         self.schedules.contains(&ScheduleType::Ordered)
     }
 
-    /// The Rx queue, if there is one.
+    /// Returns the Rx queue, if there is one.
     #[inline]
     #[must_use]
     pub fn rx(&self) -> Option<PacketQueue> {
         self.has_rx.then(|| self.queue_at(0))
     }
 
-    /// The queue at a position among those that packets pass.
+    /// Returns the queue at `position` among the packet queues.
     #[inline]
     pub(crate) fn queue_at(&self, position: usize) -> PacketQueue {
         let schedule = self.schedules.get(position).copied().unwrap_or(ScheduleType::Atomic);
         PacketQueue { number: number(position), schedule }
     }
 
-    /// The queue in front of a stage.
+    /// Returns the queue in front of a stage.
     #[inline]
     pub(crate) fn queue_of(&self, stage: usize) -> PacketQueue {
         self.queue_at(usize::from(self.has_rx) + stage * self.stages / STAGES)
     }
 
-    /// The queue after a stage, if another one follows: packets of sessions go there.
+    /// Returns the queue that packets of sessions enter after `stage`; `None` if they enter none.
     pub(crate) fn after(&self, stage: usize) -> Option<PacketQueue> {
         let own = self.queue_of(stage);
         let mut later = (stage + 1..STAGES).map(|stage| self.queue_of(stage));
         later.find(|queue| queue.number != own.number)
     }
 
-    /// The stages behind the queue at a position; none behind the Rx queue.
+    /// Returns the stages behind the packet queue at `position`; none behind the Rx queue.
     pub(crate) fn behind(&self, position: usize) -> Range<usize> {
         let each = STAGES / self.stages.max(1);
         match position.checked_sub(usize::from(self.has_rx)) {
@@ -274,13 +273,13 @@ impl EventQueues {
         }
     }
 
-    /// True if all stages are in one visit.
+    /// True if one queue leads to all stages.
     #[must_use]
     pub const fn are_merged(&self) -> bool {
         self.stages == 1
     }
 
-    /// Takes the dummy cycles of `stages` for `pkts` packets.
+    /// Wastes the dummy cycles of `stages` for `pkts` packets.
     #[inline]
     pub(crate) fn stall(&self, stages: Range<usize>, pkts: usize) {
         let cycles: u32 = self.dummy_cycles.get(stages).unwrap_or_default().iter().sum();
@@ -290,7 +289,8 @@ impl EventQueues {
     }
 }
 
-/// Takes about `cycles` cycles: a chain of multiplications, each of which waits for the one before.
+/// Wastes about `cycles` cycles by a chain of multiplications, each of which needs the previous
+/// one.
 #[cold]
 fn stall(cycles: u64) {
     const MULTIPLICATION: u64 = 3;
@@ -301,7 +301,7 @@ fn stall(cycles: u64) {
     black_box(product);
 }
 
-/// The number of a queue.
+/// Converts the position of a queue to its id.
 #[inline]
 const fn number(queue: usize) -> u8 {
     queue.to_le_bytes()[0]

@@ -1,4 +1,5 @@
-//! Ports of users' packets that arrive in fragments: only the first fragment has them.
+//! Remembers the ports of users' packets that arrive in fragments: only the first fragment has
+//! them.
 //! Spec: TS 29.244 §5.2.1A; RFC 791 §3.2; RFC 8200 §4.5.
 
 use adit_types::{Nanos, SessionIndex};
@@ -7,22 +8,21 @@ use adit_wire::{FragmentPosition, IpAddrs, IpPacket, five_tuple};
 /// Fields that filters compare and that only the first fragment of a packet contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FirstFragment {
-    /// Upper-layer protocol.
     pub protocol: u8,
-    /// Source and destination port.
     pub ports: (u16, u16),
     /// Security parameter index, zero without one.
     pub spi: u32,
 }
 
-/// First fragments that are remembered, and the positions that one of them may have.
+/// How many first fragments are remembered, and in how many positions (ways) one can be.
 pub(crate) const FIRST_FRAGMENTS_MAX: usize = 1024;
 const WAYS: usize = 4;
 
-/// Fragments of one packet follow each other closely, and identifiers repeat.
+/// A first fragment is not used after this time: identifications repeat, and the fragments of one
+/// packet follow each other closely.
 const REMEMBERED_FOR: Nanos = Nanos::from_secs(5);
 
-/// A packet whose fragments pass.
+/// Identifies a packet whose fragments arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketKey {
     session: SessionIndex,
@@ -34,17 +34,17 @@ pub(crate) struct PacketKey {
 /// The latest first fragments. A new one replaces the oldest of its set.
 pub(crate) struct FirstFragments(Box<[Option<RememberedFragment>; FIRST_FRAGMENTS_MAX]>);
 
-/// A first fragment, and when it came.
+/// A first fragment's packet, when the fragment came, and its fields.
 pub(crate) type RememberedFragment = (PacketKey, Nanos, FirstFragment);
 
 impl FirstFragments {
-    /// No packet. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
         Self(Box::new([None; FIRST_FRAGMENTS_MAX]))
     }
 
-    /// Remembers the ports of a first fragment, and returns them for later fragments of its packet.
-    /// A later fragment that arrives before the first is matched without ports.
+    /// Remembers the fields of a first fragment; returns them for it and for later fragments of its
+    /// packet. `None` for a later fragment that arrives before the first: it matches without ports.
     #[cold]
     pub(crate) fn first_of(
         &mut self,
@@ -67,7 +67,7 @@ impl FirstFragments {
         Some(upper)
     }
 
-    /// The positions that a packet may have.
+    /// Returns the positions at which the fragment of a packet can be.
     fn ways(&mut self, key: &PacketKey) -> Option<&mut [Option<RememberedFragment>]> {
         // The high bits of a product depend on all bits of its factors.
         let hash =
@@ -76,7 +76,7 @@ impl FirstFragments {
         self.0.get_mut(set..set + WAYS)
     }
 
-    /// Copies those of the sessions that `is_moving` says into `copied`.
+    /// Copies the fragments of the sessions for which `is_moving` is true into `copied`.
     #[cold]
     pub(crate) fn copy_of(
         &self,
@@ -86,8 +86,8 @@ impl FirstFragments {
         copied.extend(self.0.iter().flatten().filter(|(key, ..)| is_moving(key.session)));
     }
 
-    /// Remembers those that another worker remembered. This one may have had their sessions before:
-    /// then the later first fragment of a packet stays.
+    /// Adds fragments that another worker remembered. If this worker already has one of the same
+    /// packet, because it owned the session before, the later of the two stays.
     #[cold]
     pub(crate) fn put(&mut self, copied: &mut Vec<RememberedFragment>) {
         for fragment in copied.drain(..) {
@@ -100,7 +100,7 @@ impl FirstFragments {
     }
 }
 
-/// The position that has the packet, or else the one to replace.
+/// Returns the position that has the packet, or else the one to replace.
 fn way_of<'a>(
     ways: &'a mut [Option<RememberedFragment>],
     key: &PacketKey,
@@ -119,7 +119,8 @@ mod tests {
 
     const AT: Nanos = Nanos::from_secs(10);
 
-    /// A UDP packet in fragments: the first of them, from a port, or the last one.
+    /// Returns the first fragment of a UDP packet, from the port `first_from`, or else the last
+    /// one.
     fn fragment(identification: u16, first_from: Option<u16>) -> [u8; 28] {
         let mut packet = [0; 28];
         packet[..4].copy_from_slice(&[0x45, 0, 0, 28]);
@@ -133,14 +134,14 @@ mod tests {
         packet
     }
 
-    /// The source port that the table has for a packet after a fragment of it.
+    /// Returns the source port that the table has for the packet of this fragment.
     fn port(table: &mut FirstFragments, now: Nanos, session: u32, packet: [u8; 28]) -> Option<u16> {
         let ip = parse_ip(&packet, false).unwrap();
         let upper = table.first_of(now, SessionIndex(session), &packet, &ip);
         upper.map(|upper| upper.ports.0)
     }
 
-    /// Gives the first fragments of a session to another worker.
+    /// Copies the first fragments of a session to another worker.
     fn give(from: &FirstFragments, to: &mut FirstFragments, session: u32) {
         let mut copied = Vec::new();
         from.copy_of(&|known| known == SessionIndex(session), &mut copied);

@@ -2,25 +2,26 @@
 //!
 //! A session belongs to one flow. The scheduler gives the events of a flow to one worker at a time,
 //! so the counters of a session have one writer although flows move between workers. Packets that
-//! wait do not move: a worker that keeps some *holds* the flows of its last packets. A worker that
-//! is given a packet of a flow that another one holds hands the packet to the holder, on a ring,
-//! and counts it in the flow's word. The holder gives the flow up when it keeps no packets and none
+//! wait do not move: a worker that keeps some *holds* their flows. A worker that gets a packet of a
+//! flow that another worker holds hands the packet to the holder on a ring, and counts it in the
+//! flow's holder word. The holder gives the flow up when it keeps no packets of the flow and none
 //! is on its way.
 //!
 //! A central scheduler takes events from one worker after the other. So frames that the holder sent
 //! before it gives a flow up may enter their queue after those of the next worker. Therefore the
 //! holder first sends a *fence*, an event of the flow without a packet, and counts it as on its
-//! way: once it was scheduled, the frames before it have left.
+//! way: once the scheduler has returned the fence, the frames before it have left.
 //!
-//! So a worker that processes a packet has the packet's flow: the scheduler gave it, or the worker
-//! holds it. The next worker sees all writes that a worker made before it gave the flow up.
+//! So a worker that processes a packet has the packet's flow: either the scheduler gave the flow to
+//! it, or it holds the flow. The next worker sees all writes that a worker made before it gave the
+//! flow up.
 //!
 //! With several queues of stages, all of this holds for each queue: a flow has a *place* in each of
-//! them. A scheduler keeps the order of a flow within a queue, for each port that enqueues, but not
+//! them. A scheduler keeps the order of a flow within a queue for each port that enqueues, but not
 //! between two ports: `event_dsw` lets a port keep events while their flow moves, and the flow of
-//! the queue before may have moved to another port meanwhile, whose events go first. So a worker
-//! that takes a place over from another one first waits until the next queue has given out
-//! everything that the other one sent: it holds the place and *defers* its packets.
+//! the previous queue may meanwhile have moved to another port, whose events go first. So a worker
+//! that takes over a place from another worker first waits until the next queue has given out all
+//! packets that the other worker sent: until then it holds the place and *defers* its packets.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -31,44 +32,45 @@ use arrayvec::ArrayVec;
 
 use crate::event_queues::{ENFORCE, EventQueues};
 
-/// Most flows: a scheduler has no more.
+/// Maximum of flows that a scheduler has.
 pub(crate) const FLOWS_MAX: usize = 1 << 14;
 
 /// The bits of a holder word that count packets on their way to the holder.
 const COUNT_MASK: u32 = (1 << HOLDER_SHIFT) - 1;
 const HOLDER_SHIFT: u32 = 24;
 
-/// State of a flow in a worker: the scheduler gave it in this step.
+/// State bit of a place in a worker: the scheduler gave it in this step.
 const IS_SCHEDULED: u8 = 1;
-/// The worker holds the flow.
+/// State bit: the worker holds the place.
 const IS_HELD: u8 = 2;
-/// A fence follows the last frame of the flow that the holder sent.
+/// State bit: a fence follows the last frame of the flow that the holder sent.
 const IS_FENCED: u8 = 4;
-/// The worker holds the flow, and its packets wait until the next queue gave out those of the
-/// worker before.
+/// State bit: the worker holds the place, and its packets wait until the next queue has given out
+/// those of the previous worker.
 const IS_DEFERRED: u8 = 8;
 
-/// State of one flow that workers share, on a cache line of its own.
+/// State of one flow in one queue that workers share, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SharedFlow {
-    /// One more than the number of the worker that holds the flow, zero without one; and the
-    /// packets on their way to it. Only a worker that has the flow makes itself the holder.
+    /// The holder word: the id of the worker that holds the flow plus one (zero: none), above the
+    /// count of packets on their way to it. Only a worker that has the flow makes itself the
+    /// holder.
     holder: AtomicU32,
-    /// Packets handed to holders so far: the number of the next one. Written by the worker that the
-    /// scheduler gave the flow to. Wraps.
+    /// Sequence number of the next packet that is handed to a holder. Written by the worker that
+    /// the scheduler gave the flow to. Wraps.
     handed: AtomicU32,
-    /// The number of the packet that the holder takes next. Written by the holder.
+    /// Sequence number of the packet that the holder takes next. Written by the holder.
     next: AtomicU32,
-    /// A request for the flow is with the scheduler: a second one would only fill it.
+    /// True while a request for the flow is in the scheduler: a second one would only fill it.
     is_requested: AtomicBool,
-    /// One more than the number of the worker that processed packets here last. Written by the
-    /// worker that has the flow, as `sent` is.
+    /// The id, plus one, of the worker that last processed packets here. Like `sent`, written by
+    /// the worker that has the flow.
     last: AtomicU32,
-    /// Packets sent from here to the next queue. Wraps.
+    /// How many packets were sent from here to the next queue. Wraps.
     sent: AtomicU32,
-    /// Packets from the queue before that the scheduler gave out here. Written by the workers that
-    /// it gave them to. Wraps.
+    /// How many packets from the previous queue the scheduler gave out here. Written by the workers
+    /// that got them. Wraps.
     given_out: AtomicU32,
 }
 
@@ -90,12 +92,12 @@ impl Default for SharedTimer {
 impl SharedTimer {
     const NEVER: u64 = u64::MAX;
 
-    /// Sets the time. Each differs from those before.
+    /// Sets the time, which must differ from all earlier ones.
     pub(crate) fn set(&self, due: Option<Nanos>) {
         self.due.store(due.map_or(Self::NEVER, |due| due.0), Ordering::Relaxed);
     }
 
-    /// The time, if it has come.
+    /// Returns the time if it has come.
     #[inline]
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
         let due = self.due.load(Ordering::Relaxed);
@@ -103,20 +105,20 @@ impl SharedTimer {
     }
 }
 
-/// The flows of sessions.
+/// Maps sessions to flows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FlowMap {
     mask: u32,
 }
 
 impl FlowMap {
-    /// The flow of a session. Sessions that share cache lines share a flow.
+    /// Returns the flow of a session. Sessions that share cache lines share a flow.
     #[inline]
     pub(crate) fn of(self, session: SessionIndex) -> u32 {
         self.of_hash((session.0 >> OWNER_GROUP_SHIFT).into())
     }
 
-    /// The flow of packets without a session, by a hash that they share.
+    /// Returns the flow of packets without a session, from a hash that the packets share.
     #[inline]
     pub(crate) fn of_hash(self, hash: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "flows are far fewer")]
@@ -132,20 +134,20 @@ pub struct SharedFlows {
     places: Arc<[SharedFlow]>,
     queues: EventQueues,
     map: FlowMap,
-    /// By session: one more than the highest number of a command that was carried out. Written by
-    /// the worker that has the session's flow.
+    /// By session: the highest number of a command that was carried out, plus one. Written by the
+    /// worker that has the session's flow.
     commands_done: Arc<[AtomicU64]>,
-    /// By worker, with timer queues.
+    /// By worker; empty without timer queues.
     timers: Arc<[SharedTimer]>,
 }
 
 impl SharedFlows {
-    /// At least `flows` flows, the next power of two, at most 16384, of `sessions_max` sessions, in
-    /// `queues`.
+    /// Creates `flows` flows, rounded up to a power of two, at most 16384, for `sessions_max`
+    /// sessions in `queues`.
     #[must_use]
     pub fn new(flows: usize, queues: &EventQueues, sessions_max: usize) -> Self {
         let flows = flows.next_power_of_two().min(FLOWS_MAX);
-        // A power of two.
+        // A mask, as `flows` is a power of two.
         let map = FlowMap { mask: u32::try_from(flows - 1).unwrap_or_default() };
         let places = flows * queues.of_packets().count();
         Self {
@@ -157,52 +159,52 @@ impl SharedFlows {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of flows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.map.mask as usize + 1
     }
 
-    /// The flow of a session. Sessions that share cache lines share a flow.
+    /// Returns the flow of a session. Sessions that share cache lines share a flow.
     #[inline]
     #[must_use]
     pub fn of(&self, session: SessionIndex) -> u32 {
         self.map.of(session)
     }
 
-    /// The queues that have the flows.
+    /// Returns the queues that the flows pass.
     #[must_use]
     pub const fn queues(&self) -> &EventQueues {
         &self.queues
     }
 
-    /// The timers of workers, by number; none without timer queues.
+    /// Returns the timers by worker id; none without timer queues.
     pub(crate) fn timers(&self) -> &[SharedTimer] {
         &self.timers
     }
 
-    /// How sessions map to flows.
+    /// Returns the map of sessions to flows.
     #[inline]
     pub(crate) const fn map(&self) -> FlowMap {
         self.map
     }
 
-    /// The place of a flow in the queue at a position.
+    /// Returns the place of a flow in the queue at `position`.
     #[inline]
     pub(crate) const fn place(&self, position: usize, flow: u32) -> u32 {
-        // At most as many as `places`, which are fewer than 2^17.
+        // Places are fewer than 2^17.
         #[allow(clippy::cast_possible_truncation, reason = "there are five queues")]
         let position = position as u32;
         position * (self.map.mask + 1) + flow
     }
 
-    /// The position of the queue of a place, and its flow.
+    /// Returns the position of the queue of a place, and the flow.
     #[inline]
     pub(crate) const fn of_place(&self, place: u32) -> (usize, u32) {
         ((place / (self.map.mask + 1)) as usize, place & self.map.mask)
     }
 
-    /// True if frames leave from a place.
+    /// True if the queue of `place` is the last one: frames leave from there.
     fn is_in_last_queue(&self, place: u32) -> bool {
         place as usize + self.count() >= self.places.len()
     }
@@ -211,7 +213,7 @@ impl SharedFlows {
         self.places.get(place as usize)
     }
 
-    /// Counts a packet that goes from a place to the next queue. The worker has the place.
+    /// Counts a packet that goes from a place to the next queue. The calling worker has the place.
     #[inline]
     pub(crate) fn count_sent(&self, place: u32) {
         if let Some(SharedFlow { sent, .. }) = self.get(place) {
@@ -220,7 +222,7 @@ impl SharedFlows {
     }
 
     /// Counts a packet that the scheduler dequeued from the previous queue for `place`.
-    /// `is_atomic`: the queue serves one worker at a time.
+    /// `is_atomic`: the queue serves one worker at a time, so one writer counts.
     #[inline]
     pub(crate) fn count_given_out(&self, place: u32, is_atomic: bool) {
         let Some(SharedFlow { given_out, .. }) = self.get(place) else { return };
@@ -231,16 +233,16 @@ impl SharedFlows {
         }
     }
 
-    /// Counts `pkts` packets that had the flow `rx_flow` in the Rx queue. They may have any flows
-    /// now, so any worker may have got them.
+    /// Counts `pkts` packets that had the flow `rx_flow` in the Rx queue. Their flows may differ
+    /// now, so several workers may count here at once.
     pub(crate) fn count_received(&self, rx_flow: u32, pkts: u32) {
         if let Some(SharedFlow { given_out, .. }) = self.get(self.place(1, rx_flow)) {
             given_out.fetch_add(pkts, Ordering::Release);
         }
     }
 
-    /// True if the next queue gave out all packets that were sent from `place`, or there is none.
-    /// The worker has the place.
+    /// True if the next queue has given out all packets that were sent from `place`, or if there is
+    /// no next queue. The calling worker has the place.
     #[inline]
     fn is_next_queue_empty(&self, place: u32) -> bool {
         let (here, next) = (self.get(place), self.get(place + self.map.mask + 1));
@@ -250,14 +252,14 @@ impl SharedFlows {
     }
 }
 
-/// The flows of one worker among several, by their places.
+/// The state of one worker's flows, by place.
 #[derive(Debug)]
 pub(crate) struct Flows {
     shared: SharedFlows,
     id: u32,
-    /// The first place of the queue of the second stage.
+    /// The first place of the queue in front of the second stage.
     enforcing: u32,
-    /// State of each place in this worker: [`IS_SCHEDULED`], [`IS_HELD`].
+    /// State bits of each place in this worker, such as [`IS_SCHEDULED`].
     has: Vec<u8>,
     /// Places that the scheduler gave in this step.
     scheduled: ArrayVec<u32, BURST_MAX>,
@@ -277,7 +279,7 @@ pub(crate) enum FlowHolder {
 }
 
 impl Flows {
-    /// The flow state of worker `id`, which holds no flow yet.
+    /// Creates the state of worker `id`, which holds no flow yet.
     pub(crate) fn new(shared: SharedFlows, id: WorkerId) -> Self {
         let count = shared.places.len();
         let enforcing = shared.place(shared.queues().queue_of(ENFORCE).position(), 0);
@@ -292,30 +294,30 @@ impl Flows {
         }
     }
 
-    /// How many places there are.
+    /// Returns the number of places.
     pub(crate) fn count(&self) -> usize {
         self.has.len()
     }
 
-    /// State that all workers share.
+    /// Returns the state that all workers share.
     #[inline]
     pub(crate) const fn shared(&self) -> &SharedFlows {
         &self.shared
     }
 
-    /// The flow of a session.
+    /// Returns the flow of a session.
     #[inline]
     pub(crate) fn of(&self, session: SessionIndex) -> u32 {
         self.shared.of(session)
     }
 
-    /// The place of a session where it has its state.
+    /// Returns the place of a session in the queue of the second stage, which owns session state.
     #[inline]
     pub(crate) fn place_of(&self, session: SessionIndex) -> u32 {
         self.enforcing + self.of(session)
     }
 
-    /// The place of a flow where sessions have their state.
+    /// Returns the place of a flow in the queue of the second stage, which owns session state.
     #[inline]
     pub(crate) const fn enforcing(&self, flow: u32) -> u32 {
         self.enforcing + flow
@@ -327,28 +329,28 @@ impl Flows {
         self.shared.of_place(place).0 == self.shared.of_place(other).0
     }
 
-    /// True if this worker has the flow of `session`, and may process its packets.
+    /// True if this worker has the flow of `session` and may process its packets.
     #[inline]
     pub(crate) fn has(&self, session: SessionIndex) -> bool {
         let has = self.has.get(self.place_of(session) as usize);
         has.is_some_and(|has| *has != 0 && *has & IS_DEFERRED == 0)
     }
 
-    /// True if packets at `place` have to wait. This worker has the place.
+    /// True if packets at `place` must be deferred. The calling worker has the place.
     #[inline]
     pub(crate) fn must_defer(&self, place: u32) -> bool {
         !self.deferred.is_empty()
             && self.has.get(place as usize).is_some_and(|has| *has & IS_DEFERRED != 0)
     }
 
-    /// True while packets of any place have to wait.
+    /// True while this worker defers the packets of at least one place.
     #[inline]
     pub(crate) const fn defers_any(&self) -> bool {
         !self.deferred.is_empty()
     }
 
-    /// Lets packets be processed at places whose next queue gave out everything. Returns whether
-    /// there are any.
+    /// Ends the deferring of places whose next queue has given out all packets. Returns whether
+    /// there were any.
     #[cold]
     pub(crate) fn end_deferring(&mut self) -> bool {
         let Self { shared, id, has, deferred, .. } = self;
@@ -366,8 +368,8 @@ impl Flows {
         deferred.len() < before
     }
 
-    /// Takes a place over that another worker may have had last: defers its packets if the next
-    /// queue did not give out everything yet.
+    /// Takes over a place that another worker may have had last: defers its packets if the next
+    /// queue has not given out all of that worker's packets yet.
     #[inline]
     fn take_over(&mut self, place: u32) {
         let Some(here) = self.shared.get(place) else { return };
@@ -396,14 +398,14 @@ impl Flows {
         {
             *has |= IS_HELD;
             self.held.push(place);
-            // Nobody else holds it, and only who has the flow may hold it.
+            // No other worker holds the place, and only a worker that has the flow may hold it.
             shared.holder.store(self.id << HOLDER_SHIFT, Ordering::Release);
         }
     }
 
-    /// Records that the scheduler gave `place` to this worker. If another worker holds it, one more
-    /// packet is on its way to that worker, which the caller has to hand over. At most a burst of
-    /// places per step. `is_packet`: a packet came, of which frames may follow.
+    /// Notes that the scheduler gave `place` to this worker. If another worker holds the place, it
+    /// counts one more packet on its way to that worker, which the caller has to hand over. At most
+    /// `BURST_MAX` places per step. `is_packet`: the event has a packet, so that frames may follow.
     #[inline]
     pub(crate) fn schedule(&mut self, place: u32, is_packet: bool) -> FlowHolder {
         let Some(has) = self.has.get_mut(place as usize) else { return FlowHolder::This };
@@ -431,7 +433,7 @@ impl Flows {
         }
     }
 
-    /// Counts a packet to the holder of `flow`, which is another worker; `None` without a holder.
+    /// Counts a packet to the holder of `flow`, which is another worker. `None` if none holds it.
     fn count_packet(&self, flow: u32) -> Option<WorkerId> {
         let word = &self.shared.get(flow)?.holder;
         let mut seen = word.load(Ordering::Acquire);
@@ -448,9 +450,9 @@ impl Flows {
         None
     }
 
-    /// The number of a packet that goes to the holder of `flow`. The scheduler gave the flow to
-    /// this worker. Packets of a flow may be on several rings, and the holder takes them by their
-    /// numbers.
+    /// Returns the sequence number for a packet that goes to the holder of `flow`. The scheduler
+    /// gave the flow to the calling worker. Packets of a flow may be on several rings; the holder
+    /// takes them by their sequence numbers.
     pub(crate) fn number_packet(&self, flow: u32) -> u32 {
         let Some(shared) = self.shared.get(flow) else { return 0 };
         let number = shared.handed.load(Ordering::Relaxed);
@@ -458,8 +460,8 @@ impl Flows {
         number
     }
 
-    /// True if the packet with this number is the next one of `flow`, which is then taken. This
-    /// worker holds the flow.
+    /// Takes the packet with this sequence number if it is the next one of `flow`; returns whether
+    /// it is. The calling worker holds the flow.
     pub(crate) fn take_number(&self, flow: u32, number: u32) -> bool {
         let Some(shared) = self.shared.get(flow) else { return true };
         let is_next = shared.next.load(Ordering::Relaxed) == number;
@@ -476,7 +478,7 @@ impl Flows {
         }
     }
 
-    /// Clears the fence of `flow`: this worker sends frames of it without an event of it.
+    /// Clears the fence of `flow`, because this worker sends frames of the flow without an event.
     pub(crate) fn unfence(&mut self, flow: u32) {
         if let Some(has) = self.has.get_mut(flow as usize) {
             *has &= !IS_FENCED;
@@ -493,22 +495,22 @@ impl Flows {
         }
     }
 
-    /// Records a request for `flow`. Returns whether it has to be sent: another one may be with the
-    /// scheduler.
+    /// Notes a request for `flow`. Returns true if the caller has to send it, false if the
+    /// scheduler has another one already.
     pub(crate) fn request(&self, flow: u32) -> bool {
         let shared = self.shared.get(flow);
         shared.is_some_and(|shared| !shared.is_requested.swap(true, Ordering::Relaxed))
     }
 
-    /// Clears the request for `flow`: it was scheduled, or is lost.
+    /// Clears the request for `flow`, after it was scheduled or lost.
     pub(crate) fn end_request(&self, flow: u32) {
         if let Some(shared) = self.shared.get(flow) {
             shared.is_requested.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Holds those places that the scheduler gave in this step which `must_hold`: packets of them
-    /// may wait.
+    /// Holds those places of this step for which `must_hold` is true: the worker may keep packets
+    /// of them.
     #[cold]
     pub(crate) fn hold_scheduled(&mut self, must_hold: impl Fn(u32) -> bool) {
         for at in 0..self.scheduled.len() {
@@ -520,7 +522,7 @@ impl Flows {
         }
     }
 
-    /// Ends the step: the scheduler may give the flows to other workers.
+    /// Ends the step, so that the scheduler may give its flows to other workers.
     #[inline]
     pub(crate) fn end_step(&mut self) {
         for flow in self.scheduled.drain(..) {
@@ -536,9 +538,9 @@ impl Flows {
         !self.held.is_empty()
     }
 
-    /// Gives up the flows that keep no packets, unless packets of them are on their way. `keeps`
-    /// says whether this worker keeps packets of a flow. `fence` sends a fence for a flow if there
-    /// is room, and returns whether it did: the flow is given up later.
+    /// Gives up the flows of which no packets are kept, unless some are on their way. `keeps`
+    /// returns whether this worker keeps packets of a flow. `fence` sends a fence for a flow if
+    /// there is room, and returns whether it did; that flow is given up later.
     #[cold]
     pub(crate) fn give_up(
         &mut self,
@@ -554,9 +556,9 @@ impl Flows {
             if keeps_packets || *has & IS_DEFERRED != 0 {
                 return true;
             }
-            // The next worker waits for packets to a further queue itself.
+            // At earlier places no fence is needed: the next worker defers packets itself.
             if *has & IS_FENCED == 0 && shared.is_in_last_queue(*flow) {
-                // Before the fence may arrive.
+                // Counted first: another worker may get the fence at once.
                 word.holder.fetch_add(1, Ordering::Relaxed);
                 match fence(*flow) {
                     true => *has |= IS_FENCED,
@@ -580,8 +582,8 @@ impl Flows {
         done.is_none_or(|done| done.load(Ordering::Acquire) > number)
     }
 
-    /// Publishes that the command with this number is carried out. The caller has the flow of
-    /// `session`.
+    /// Publishes that the command with this number was carried out. The calling worker has the flow
+    /// of `session`.
     pub(crate) fn finish_command(&mut self, session: SessionIndex, number: u64) {
         self.unfence(self.place_of(session));
         if let Some(done) = self.shared.commands_done.get(session.0 as usize) {
@@ -589,7 +591,7 @@ impl Flows {
         }
     }
 
-    /// Packets on their way to the holder of `flow`.
+    /// Returns how many packets are on their way to the holder of `flow`.
     #[cfg(test)]
     fn on_their_way(&self, flow: u32) -> u32 {
         self.shared.get(flow).unwrap().holder.load(Ordering::Relaxed) & COUNT_MASK

@@ -1,6 +1,6 @@
-//! Fragments of tunnel packets, which are joined before anything else, and ports of users' packets
-//! that arrive in fragments, which are forwarded as they are. Spec: TS 29.244 §5.2.1A; RFC 791
-//! §3.2; RFC 8200 §4.5.
+//! Fragments of tunnel packets, which are reassembled before any other processing; and the ports of
+//! users' packets that arrive in fragments, which are forwarded as they are.
+//! Spec: TS 29.244 §5.2.1A; RFC 791 §3.2; RFC 8200 §4.5.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
@@ -14,54 +14,53 @@ use crate::reason::verify_udp;
 use crate::reassembly::{DatagramKey, Reassembly, TunnelFragment, hash_of};
 use crate::tally::StepTally;
 
-/// A fragment of a tunnel packet, which waits for the end of its burst.
+/// A fragment of a tunnel packet. It waits for the end of its burst.
 pub(crate) struct ArrivedFragment<B> {
-    /// The frame.
     pub buf: B,
-    /// The interface that it arrived on.
+    /// The interface that the frame arrived on.
     pub interfaces: InterfaceSet,
-    /// Where its IP header begins in the frame. Unit: octets.
+    /// Where the outer IP header begins in the frame. Unit: octets.
     pub ip_offset: u16,
-    /// Source and destination.
+    /// Source and destination of the outer header.
     pub addrs: IpAddrs,
-    /// This worker owns the session, so the datagram is joined here. Otherwise a hash of the
-    /// datagram selects the worker.
+    /// True if this worker owns the session, so that it reassembles the datagram. Otherwise a hash
+    /// of the datagram selects the worker.
     pub is_ours: bool,
 }
 
 /// The fragments of one worker.
 pub(crate) struct Fragments<B> {
     arrived: BurstColumn<ArrivedFragment<B>>,
-    /// Tunnel packets that wait for fragments.
+    /// Tunnel packets that wait for the rest of their fragments.
     pub reassembly: Reassembly<B>,
     /// Ports of users' packets in fragments.
     pub first_fragments: FirstFragments,
 }
 
 impl<B: PacketBuf> Fragments<B> {
-    /// Nothing arrived. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
         let (reassembly, first_fragments) = (Reassembly::new(), FirstFragments::new());
         Self { arrived: BurstColumn::new(), reassembly, first_fragments }
     }
 
-    /// True when fragments wait for the end of their burst.
+    /// True while fragments wait for the end of their burst.
     #[inline]
     pub(crate) fn any_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }
 
-    /// Keeps the fragment of a tunnel packet until the end of the burst.
+    /// Keeps a fragment of a tunnel packet until the end of the burst.
     #[cold]
     pub(crate) fn add(&mut self, arrived: ArrivedFragment<B>, tally: &mut StepTally) {
         if self.arrived.try_push(arrived).is_err() {
-            // A burst has no more packets than there is room for.
+            // Cannot happen: the column has room for a whole burst.
             tally.drop(DropReason::ReassemblyFull);
         }
     }
 
-    /// Joins the fragments that arrived in the burst. Whole packets go into `whole`; fragments of
-    /// other workers' datagrams are handed off.
+    /// Reassembles the fragments that arrived in the burst. Complete packets are added to `whole`;
+    /// fragments of datagrams that other workers reassemble are handed off.
     #[cold]
     pub(crate) fn join(
         &mut self,
@@ -82,8 +81,8 @@ impl<B: PacketBuf> Fragments<B> {
             let FragmentPosition { identification, protocol, .. } = place;
             let key = DatagramKey { interfaces, addrs, identification, protocol };
             let owner = handoff.of_hash(hash_of(&key));
-            // With an event scheduler all fragments of a datagram have one flow, which this worker
-            // has.
+            // With an event scheduler all fragments of a datagram are in one flow, which this
+            // worker has: it reassembles them.
             if !is_ours && owner != handoff.worker() && handoff.flows().is_none() {
                 handoff.hand_to(owner, port, buf, tally);
                 continue;
@@ -98,8 +97,8 @@ impl<B: PacketBuf> Fragments<B> {
     }
 }
 
-/// Verifies the UDP checksum of a joined datagram: IPv4 identifiers repeat, and nothing else
-/// detects that fragments of different datagrams were mixed. Spec: RFC 4963 §5.
+/// Verifies the UDP checksum of a reassembled datagram: IPv4 identifications repeat, and only the
+/// checksum detects that fragments of different datagrams were mixed. Spec: RFC 4963 §5.
 fn verify<B: PacketBuf>(buf: &B, ip_offset: u16) -> Result<(), DropReason> {
     let packet = buf.data().get(usize::from(ip_offset)..).unwrap_or_default();
     let ip = parse_ip(packet, false).map_err(|_| DropReason::ReassemblyMalformed)?;

@@ -1,20 +1,20 @@
-//! The software hand-off: packets that another thread than their session's owner received.
+//! The software hand-off of packets that a thread received whose sessions another thread owns.
 //!
 //! A ring of fixed length leads from each thread to each worker, and from each receiver to the
-//! signaling worker ([`Roles`]). A packet is handed off unchanged, before anything of its session
+//! signaling worker ([`Roles`]). A packet is handed off unchanged, before any data of its session
 //! is read, and its owner processes it from the beginning: one worker processes each packet, by the
 //! rules that this worker sees. Packets of one session that one thread received keep their order.
 //!
-//! Packets that find the ring full are dropped as `handoff_full` or `signaling_full`: no thread
-//! waits for another.
+//! Packets for a full ring are dropped as `handoff_full` or `signaling_full`: no thread waits for
+//! another one.
 //!
 //! The owners of sessions may change while packets pass ([`crate::owner_map`]). A worker parks
-//! packets of sessions that are about to be its own, and processes them when they are; a full
-//! parking place drops as `handoff_full`.
+//! packets of sessions that it is about to own, and processes them once it owns them. Packets
+//! beyond the limit of parked ones are dropped as `handoff_full`.
 //!
-//! With an event scheduler no session has an owner; its flow is with one worker at a time
-//! ([`crate::flows`]). Packets of other flows go back to the scheduler, and the rings lead to
-//! workers that hold flows.
+//! With an event scheduler no session has an owner; one worker at a time has the session's flow
+//! ([`crate::flows`]). Packets of flows that a worker does not have go back to the scheduler, and
+//! the rings lead to workers that hold flows.
 
 use std::collections::VecDeque;
 
@@ -35,43 +35,43 @@ use crate::tally::StepTally;
 pub(crate) struct HandedPacket<B> {
     pub buf: B,
     pub port: PortId,
-    /// The place of the flow that its taker holds, and its number there; unused without an event
-    /// scheduler.
+    /// The place of the flow that the receiving worker holds, and the packet's sequence number
+    /// there; both unused without an event scheduler.
     pub place: u32,
     pub number: u32,
 }
 
-/// Flows of one of several workers of an event scheduler.
+/// A worker's flows if an event scheduler serves several workers.
 struct EventFlows<B> {
     flows: Flows,
-    /// Packets, and requests for a flow, that go to the scheduler at the end of the step.
+    /// Packets, and requests for flows, that are sent to the scheduler at the end of the step.
     returned: VecDeque<ReturnedEvent<B>>,
-    /// The places of the packets that were taken from rings last.
+    /// The places of the packets that were last taken from rings.
     taken: BurstColumn<u32>,
     /// When flows were requested last.
     requested_at: Nanos,
 }
 
-/// Flows are requested at most once in this time: a request takes about as long.
+/// Flows are requested at most once in this time, because a request takes about as long.
 const REQUEST_INTERVAL: Nanos = Nanos::from_micros(100);
 
-/// A packet for a flow that this worker does not have, with the port that received it; without a
-/// packet, a request for the flow.
+/// A flow that this worker does not have, with a packet of it and the port that received the
+/// packet; without a packet, a request for the flow.
 pub(crate) type ReturnedEvent<B> = (u32, Option<(PortId, B)>);
 
-/// Packets that a worker parks.
+/// Maximum of packets that a worker parks.
 const PARKED_MAX: usize = HANDOFF_RING_LEN;
 
-/// Most events that return to the scheduler in one step.
+/// Maximum of events that wait to return to the scheduler.
 const RETURNED_MAX: usize = 1024;
 
-/// The ring to one other thread. Staged packets are written in bulk, once per burst.
+/// The ring to another thread. Staged packets are written in bulk, once per burst.
 struct HandoffRing<B> {
     ring: Producer<HandedPacket<B>>,
     staged: BurstColumn<HandedPacket<B>>,
-    /// The drop reason of packets without room.
+    /// The drop reason of packets for which the ring has no room.
     full: DropReason,
-    /// The other thread is on another node.
+    /// True if the other thread is on another NUMA node.
     crosses_nodes: bool,
 }
 
@@ -82,18 +82,18 @@ pub struct Handoff<B> {
     workers: usize,
     owners: KnownOwners<B>,
     sweeps: Sweeps,
-    /// Packets of sessions that are about to be this worker's.
+    /// Packets of sessions that this worker is about to own.
     parked: VecDeque<HandedPacket<B>>,
-    /// By thread; `None` for this one and for those that it hands nothing to.
+    /// By thread; `None` for this thread and for those that it hands no packets to.
     rings: Vec<Option<HandoffRing<B>>>,
     from: Vec<Consumer<HandedPacket<B>>>,
-    /// Threads that packets were handed to since [`Handoff::take_notified`].
+    /// The threads that packets were handed to since [`Handoff::take_notified`].
     notified: WorkerSet,
-    /// Most packets that waited in one ring since [`Handoff::take_fullest`].
+    /// The most packets that were seen in one ring since [`Handoff::take_fullest`].
     fullest: usize,
-    /// Packets that a ring has room for.
+    /// How many packets a ring has room for.
     ring_len: usize,
-    /// With an event scheduler.
+    /// `None` without an event scheduler.
     events: Option<Box<EventFlows<B>>>,
 }
 
@@ -102,21 +102,21 @@ pub struct Handoff<B> {
 pub struct WorkerSet(u64);
 
 impl WorkerSet {
-    /// No thread.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
     fn insert(&mut self, worker: usize) {
         self.0 |= 1 << (worker % adit_types::limits::WORKERS_MAX);
     }
 
-    /// True without threads.
+    /// True if the set is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The threads' numbers.
+    /// Returns the ids of the threads.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..adit_types::limits::WORKERS_MAX).filter(move |worker| self.0 >> worker & 1 != 0)
     }
@@ -131,8 +131,8 @@ impl<B> core::fmt::Debug for Handoff<B> {
     }
 }
 
-/// Connects the threads of `roles` by rings for `ring_len` packets; the ends in the order of
-/// threads.
+/// Connects the threads of `roles` by rings for `ring_len` packets. Returns each thread's ends, in
+/// the order of threads.
 #[must_use]
 pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
     let owners = KnownOwners::of_threads(roles.workers()).take(roles.threads());
@@ -184,7 +184,7 @@ impl<B> Handoff<B> {
         }
     }
 
-    /// The ends of the only worker.
+    /// Creates the ends of a worker that is the only thread.
     pub(crate) fn alone() -> Self {
         let mut known = KnownOwners::of_threads(1).zip(Sweeps::of_threads(1));
         let Some((owners, sweeps)) = known.next() else {
@@ -193,24 +193,24 @@ impl<B> Handoff<B> {
         Self::new(0, 1, owners, sweeps, 0)
     }
 
-    /// The control thread's side of the owners of sessions, which all threads of these ends share.
+    /// Returns the control thread's side of the changes of owners, for all connected threads.
     #[must_use]
     pub fn owner_changes(&self) -> OwnerChanges<B> {
         self.owners.changes(self.workers)
     }
 
-    /// The state of the owners of sessions in this thread.
+    /// Returns what this thread knows about the owners of sessions.
     pub(crate) fn owners(&mut self) -> &mut KnownOwners<B> {
         &mut self.owners
     }
 
-    /// True if there is something to do about the owners of sessions.
+    /// True if this thread has to act on a change of owners.
     #[inline]
     pub(crate) fn has_owner_news(&self) -> bool {
         self.owners.has_news()
     }
 
-    /// Looks at the owners again if they changed: for threads that own nothing.
+    /// Reads the owners again if they changed; for threads that own no sessions.
     #[inline]
     pub(crate) fn read_owners(&mut self) {
         if self.owners.has_news() {
@@ -218,7 +218,7 @@ impl<B> Handoff<B> {
         }
     }
 
-    /// This thread's side of the sweeps.
+    /// Returns this thread's side of the sweeps.
     pub(crate) fn sweeps(&mut self) -> &mut Sweeps {
         &mut self.sweeps
     }
@@ -229,9 +229,9 @@ impl<B> Handoff<B> {
         self.sweeps.is_due()
     }
 
-    /// Requests a sweep from all workers, also those that sleep. Returns its number; `None` if
-    /// packets of a session cannot be with another worker: there is none, or a scheduler keeps
-    /// their order.
+    /// Requests a sweep from all workers, also those that sleep. Returns the number of the sweep.
+    /// `None` if no sweep is needed: there is no other worker, or a scheduler keeps packets in
+    /// order.
     #[cold]
     pub(crate) fn ask_for_sweep(&mut self) -> Option<u32> {
         if self.is_alone() || self.events.is_some() {
@@ -243,8 +243,8 @@ impl<B> Handoff<B> {
         Some(self.sweeps.ask())
     }
 
-    /// Counts packets to threads on other NUMA nodes. `nodes`: those of the threads, as far as they
-    /// are known.
+    /// Enables the count of packets to threads on other NUMA nodes. `nodes`: the node of each
+    /// thread, `None` if it is unknown.
     #[must_use]
     pub fn with_nodes(mut self, nodes: &[Option<u32>]) -> Self {
         let node_of = |thread: usize| nodes.get(thread).copied().flatten();
@@ -258,8 +258,8 @@ impl<B> Handoff<B> {
         self
     }
 
-    /// The ends of one of several workers that an event scheduler gives the flows of `shared` to.
-    /// Reserves all memory that will be used.
+    /// Prepares these ends for one of several workers that an event scheduler gives the flows of
+    /// `shared` to. Allocates all memory that will be used.
     #[must_use]
     pub fn with_flows(mut self, shared: SharedFlows) -> Self {
         let flows = Flows::new(shared, self.id);
@@ -269,13 +269,13 @@ impl<B> Handoff<B> {
         self
     }
 
-    /// The flows, with an event scheduler and other workers.
+    /// Returns the flows; `None` unless an event scheduler serves several workers.
     #[inline]
     pub(crate) fn flows(&mut self) -> Option<&mut Flows> {
         self.events.as_mut().map(|events| &mut events.flows)
     }
 
-    /// True if flows may be requested again; the caller requests them.
+    /// Returns true at most once per [`REQUEST_INTERVAL`]; the caller then requests flows.
     #[cold]
     pub(crate) fn may_request_flows(&mut self, now: Nanos) -> bool {
         self.events.as_mut().is_some_and(|events| {
@@ -287,7 +287,7 @@ impl<B> Handoff<B> {
         })
     }
 
-    /// Requests the flow of `session` from the scheduler, unless too many events return to it
+    /// Requests the flow of `session` from the scheduler, unless too many events wait to return
     /// already.
     #[cold]
     pub(crate) fn request_flow(&mut self, session: SessionIndex) {
@@ -299,56 +299,56 @@ impl<B> Handoff<B> {
         }
     }
 
-    /// The next event for the scheduler.
+    /// Removes and returns the next event for the scheduler.
     #[inline]
     pub(crate) fn take_returned(&mut self) -> Option<ReturnedEvent<B>> {
         self.events.as_mut()?.returned.pop_front()
     }
 
-    /// The thread whose ends these are.
+    /// Returns the id of the thread that has these ends.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
         self.id
     }
 
-    /// How many workers share the sessions.
+    /// Returns how many workers share the sessions.
     #[must_use]
     pub const fn workers(&self) -> usize {
         self.workers
     }
 
-    /// The worker for packets without a session, by a hash that they share.
+    /// Returns the worker for packets without a session, from a hash that the packets share.
     pub(crate) fn of_hash(&self, hash: u64) -> WorkerId {
         let worker = hash % self.workers.max(1) as u64;
         WorkerId(u8::try_from(worker).unwrap_or_default())
     }
 
-    /// The worker that packets of `session` go to.
+    /// Returns the worker that packets of `session` go to.
     #[inline]
     pub(crate) fn owner_of(&self, session: SessionIndex) -> WorkerId {
         self.owners.target(session)
     }
 
-    /// True without rings.
+    /// True if no rings lead to this thread.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.from.is_empty()
     }
 
-    /// The largest share of a ring that waited since the last call. Unit: thousandths.
+    /// Returns the largest share of a ring that was in use since the last call. Unit: thousandths.
     pub(crate) fn take_fullest(&mut self) -> u16 {
         let permille = core::mem::take(&mut self.fullest) * 1000 / self.ring_len.max(1);
         u16::try_from(permille).unwrap_or(1000)
     }
 
-    /// The position of the queue that the packets of the last [`Handoff::take`] are in.
+    /// Returns the position of the queue that the packets of the last [`Handoff::take`] are in.
     pub(crate) fn taken_position(&self) -> usize {
         let events = self.events.as_ref();
         let place = events.and_then(|events| Some((events, *events.taken.first()?)));
         place.map_or(0, |(events, place)| events.flows.shared().of_place(place).0)
     }
 
-    /// True if this worker processes packets of `session`. True for no session.
+    /// True if this worker processes packets of `session`; also for `SessionIndex::NONE`.
     #[inline]
     pub(crate) fn owns(&self, session: SessionIndex) -> bool {
         match &self.events {
@@ -357,12 +357,12 @@ impl<B> Handoff<B> {
         }
     }
 
-    /// True if this worker takes care that the commands for `session` are carried out.
+    /// True if this worker ensures that the commands for `session` are carried out.
     pub(crate) fn is_in_charge_of(&self, session: SessionIndex) -> bool {
         self.owners.owns(session)
     }
 
-    /// Records that the packets of the last [`Handoff::take`] are processed.
+    /// Notes that the packets of the last [`Handoff::take`] have been processed.
     #[inline]
     pub(crate) fn settle_taken(&mut self) {
         if let Some(events) = &mut self.events {
@@ -375,7 +375,7 @@ impl<B> Handoff<B> {
 }
 
 impl<B: PacketBuf> Handoff<B> {
-    /// Hands off a packet that was received on `port` to the owner of `session`, another worker.
+    /// Hands off a packet that was received on `port` to another worker, the owner of `session`.
     pub(crate) fn hand_off(
         &mut self,
         session: SessionIndex,
@@ -397,8 +397,8 @@ impl<B: PacketBuf> Handoff<B> {
         }
     }
 
-    /// Keeps a packet of a session that is about to be this worker's. It counts as handed off until
-    /// [`Handoff::take_parked`].
+    /// Keeps a packet of a session that this worker is about to own. The packet counts as handed
+    /// off until [`Handoff::take_parked`].
     #[cold]
     fn park(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
         if self.parked.len() < PARKED_MAX {
@@ -409,13 +409,13 @@ impl<B: PacketBuf> Handoff<B> {
         }
     }
 
-    /// Packets that are parked.
+    /// Returns how many packets are parked.
     pub(crate) fn parked(&self) -> usize {
         self.parked.len()
     }
 
-    /// Appends at most `count` parked packets to `burst`: at most a burst, all received on one
-    /// port. Returns that port.
+    /// Appends at most `count` parked packets to `burst`, all received on one port. Returns that
+    /// port; `None` if no packet is parked.
     #[cold]
     pub(crate) fn take_parked(&mut self, count: usize, burst: &mut Burst<B>) -> Option<PortId> {
         let port = self.parked.front()?.port;
@@ -429,12 +429,12 @@ impl<B: PacketBuf> Handoff<B> {
         (room > 0).then_some(port)
     }
 
-    /// Packets that wait in the ring of one source.
+    /// Returns how many packets are in the ring from `source`.
     pub(crate) fn waiting_from(&self, source: usize) -> usize {
         self.from.get(source).map_or(0, Consumer::slots)
     }
 
-    /// Hands a packet to the worker that holds the place of its flow. Numbers it.
+    /// Numbers a packet and hands it to the worker that holds the place of its flow.
     #[cold]
     pub(crate) fn hand_to_holder(
         &mut self,
@@ -452,7 +452,7 @@ impl<B: PacketBuf> Handoff<B> {
             tally.drop_waiting(DropReason::HandoffFull, packet.buf.data());
             return;
         }
-        // Only a packet with room has a number: the holder waits for each.
+        // Numbered after the check for room: the holder waits for every sequence number.
         let number = events.flows.number_packet(packet.place);
         self.stage(holder, HandedPacket { number, ..packet }, tally);
     }
@@ -467,7 +467,7 @@ impl<B: PacketBuf> Handoff<B> {
     fn stage(&mut self, owner: WorkerId, packet: HandedPacket<B>, tally: &mut StepTally) {
         let owner = usize::from(owner.0);
         let Some(Some(towards)) = self.rings.get_mut(owner) else {
-            // Owners are below the number of workers, and the caller checked for this one.
+            // Cannot happen: owners are below the number of workers, and not this worker.
             tally.drop(DropReason::HandoffFull);
             return;
         };
@@ -478,10 +478,10 @@ impl<B: PacketBuf> Handoff<B> {
         self.notified.insert(owner);
     }
 
-    /// Writes staged packets into the rings. Call it before the step ends.
+    /// Writes staged packets into the rings. Must be called before the step ends. Packets without
+    /// room are dropped as `DropReason::HandoffFull` or `SignalingFull`.
     ///
-    /// Cost:   one release store per thread with packets.
-    /// Errors: none; packets without room become `DropReason::HandoffFull` or `SignalingFull`.
+    /// Cost: one release store per thread with packets.
     #[inline]
     pub(crate) fn flush(&mut self, tally: &mut StepTally) {
         for towards in self.rings.iter_mut().flatten() {
@@ -491,20 +491,20 @@ impl<B: PacketBuf> Handoff<B> {
         }
     }
 
-    /// The threads that packets were handed to since the last call: those that sleep must be woken.
+    /// Returns the threads that packets were handed to since the last call; the caller wakes them.
     #[inline]
     pub(crate) fn take_notified(&mut self) -> WorkerSet {
         core::mem::take(&mut self.notified)
     }
 
-    /// Number of threads that packets can come from.
+    /// Returns the number of threads that packets can come from.
     pub(crate) fn sources(&self) -> usize {
         self.from.len()
     }
 
-    /// Appends packets of one source to `burst`: at most a burst, all received on one port. Returns
-    /// that port. With an event scheduler, a packet waits for earlier ones of its flow from other
-    /// sources.
+    /// Appends packets of one source, all received on one port, to `burst`. Returns that port;
+    /// `None` without packets. With an event scheduler, a packet waits for earlier packets of its
+    /// flow from other sources.
     pub(crate) fn take(&mut self, source: usize, burst: &mut Burst<B>) -> Option<PortId> {
         let ring = self.from.get_mut(source)?;
         let waiting = ring.slots();
@@ -534,27 +534,27 @@ impl<B: PacketBuf> Handoff<B> {
                 burst.push(packet.buf);
             }),
         }
-        // PERF (adit-bench models): another core has written them.
+        // PERF (adit-bench models): another core has written these packets.
         burst[first..].iter().for_each(PacketBuf::prefetch);
         Some(port)
     }
 }
 
-/// Both ends of one ring without threads: what a hand-over costs alone (`adit-bench models`).
+/// Both ends of one ring without threads, to measure a hand-over alone (`adit-bench models`).
 pub struct RingPair<B> {
     ends: [Handoff<B>; 2],
     tally: StepTally,
 }
 
 impl<B: PacketBuf> RingPair<B> {
-    /// A ring for `ring_len` packets.
+    /// Creates a ring for `ring_len` packets.
     #[must_use]
     pub fn new(ring_len: usize) -> Option<Self> {
         let ends = connect(Roles::run_to_completion(2), ring_len).try_into().ok()?;
         Some(Self { ends, tally: StepTally::new() })
     }
 
-    /// Hands the packets of `burst` over, and takes them from the ring into it.
+    /// Hands over the packets of `burst`, and takes them from the ring into `burst` again.
     pub fn pass(&mut self, burst: &mut Burst<B>) {
         let [from, to] = &mut self.ends;
         for buf in burst.drain(..) {
@@ -576,12 +576,12 @@ impl<B: PacketBuf> HandoffRing<B> {
         let room = self.ring.slots().min(self.staged.len());
         let sent = match self.ring.write_chunk_uninit(room) {
             Ok(chunk) => chunk.fill_from_iter(self.staged.drain(..room)),
-            // There was as much room before, and room only grows.
+            // Cannot happen: this thread alone fills the ring, so the room that was seen remains.
             Err(_) => 0,
         };
         tally.hand_off(sent);
-        // Once per thread and burst with packets for it; the usual packet of an owner is not handed
-        // off.
+        // Tested once per thread and burst with packets for it: the packets that their owner
+        // receives do not come here.
         if self.crosses_nodes {
             tally.hand_across_nodes(sent);
         }
@@ -605,7 +605,7 @@ pub(crate) fn hand_off_lane<B: PacketBuf, S: LaneKind>(
         return;
     }
     let mut all = core::mem::replace(lane, BurstLane::new());
-    // Empty for packets in tunnels.
+    // `ips` is still empty for packets in tunnels.
     let mut ips = all.ips.iter();
     let packets = all.bufs.drain(..).zip(&all.arrivals).zip(&all.keys);
     for (((buf, arrival), key), session) in packets.zip(&all.sessions) {

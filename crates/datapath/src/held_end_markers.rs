@@ -10,21 +10,20 @@ use adit_types::{Nanos, PortId, Teid};
 use crate::sweeps::Sweeps;
 use crate::tally::StepTally;
 
-/// Most End Markers that wait. Further ones are dropped as `HandoffFull`.
+/// Maximum of End Markers that wait. Others are dropped as `HandoffFull`.
 const HELD_MAX: usize = 4 * SLOW_PER_STEP_MAX;
 
-/// How long one waits for a worker that makes no steps.
+/// How long an End Marker waits for a worker that makes no steps.
 const HELD_TIME_MAX: Nanos = Nanos::from_millis(20);
 
 /// A received End Marker.
 pub(crate) struct ReceivedEndMarker<B> {
-    /// The frame.
     pub buf: B,
     /// The port that it arrived on.
     pub port: PortId,
     /// The tunnel that it arrived in.
     pub teid: Teid,
-    /// The sender's position among GTP-U peers.
+    /// The sender's index among GTP-U peers; `None` if it is no known peer.
     pub peer: Option<u32>,
 }
 
@@ -41,18 +40,18 @@ pub(crate) struct HeldEndMarkers<B> {
 }
 
 impl<B: PacketBuf> HeldEndMarkers<B> {
-    /// None. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
         Self { held: VecDeque::with_capacity(HELD_MAX) }
     }
 
-    /// True without End Markers.
+    /// True if no End Marker waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Keeps an End Marker until all others have made `sweep`, `HELD_TIME_MAX` at most.
+    /// Keeps an End Marker until all other workers have made `sweep`, at most [`HELD_TIME_MAX`].
     #[cold]
     pub(crate) fn hold(
         &mut self,
@@ -69,7 +68,7 @@ impl<B: PacketBuf> HeldEndMarkers<B> {
         }
     }
 
-    /// How many of the oldest ones have waited for their sweeps, or long enough.
+    /// Returns how many End Markers at the front may leave: their sweeps are made, or time is up.
     #[cold]
     pub(crate) fn ready(&self, now: Nanos, sweeps: &Sweeps) -> usize {
         let is_ready = |held: &&HeldEndMarker<B>| {
@@ -78,7 +77,7 @@ impl<B: PacketBuf> HeldEndMarkers<B> {
         self.held.iter().take_while(is_ready).count()
     }
 
-    /// Takes the oldest one.
+    /// Removes and returns the oldest End Marker.
     #[cold]
     pub(crate) fn take(&mut self, tally: &mut StepTally) -> Option<ReceivedEndMarker<B>> {
         let HeldEndMarker { received, .. } = self.held.pop_front()?;
@@ -86,7 +85,7 @@ impl<B: PacketBuf> HeldEndMarkers<B> {
         Some(received)
     }
 
-    /// Drops all, at the end of the worker.
+    /// Drops all End Markers when the worker ends.
     pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         while let Some(received) = self.take(tally) {
             tally.drop_waiting(DropReason::HandoffFull, received.buf.data());

@@ -1,8 +1,8 @@
-//! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → transmit
-//! link.
+//! Logical interfaces as the packet path needs them: maps (port, VLAN) to a receive link, and an
+//! interface to its transmit link.
 //!
-//! Built from the tables' interfaces, and again when these get further ones. A link has the
-//! interfaces of one port and one VLAN: usually one; two if N6 and a GTP-U interface share it.
+//! Built from the tables' interfaces, and built again when interfaces are added there. A link has
+//! the interfaces of one port and one VLAN: usually one; two if N6 and a GTP-U interface share it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,34 +17,34 @@ use adit_wire::{GPduPattern, GPduV6Pattern, IpPattern, UsualIp, UsualOuter, Usua
 pub(crate) struct VlanLink {
     /// The VLAN, or untagged.
     pub vlan: VlanId,
-    /// Hardware address that frames to us carry.
+    /// Destination address of frames to us.
     pub mac: MacAddr,
     /// The interfaces, in configuration order; never empty.
     pub interfaces: Vec<Interface>,
-    /// The interface towards the data network, if there is one among them.
+    /// The N6 interface of this link, if there is one.
     pub n6: Option<InterfaceId>,
 }
 
 impl VlanLink {
-    /// The interface that owns `addr`.
+    /// Returns the interface that owns `addr`.
     #[inline]
     pub(crate) fn owner(&self, addr: IpAddr) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.owns(addr))
     }
 
-    /// The interface with `addr` as another address of its subnet.
+    /// Returns the interface whose subnet contains `addr`, as an address other than its own.
     pub(crate) fn neighbor_side(&self, addr: IpAddr) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.is_neighbor(addr))
     }
 
-    /// The routing domain of its data network.
+    /// Returns the routing domain of the link's data network; the first domain without one.
     #[inline]
     pub(crate) fn domain(&self) -> DomainId {
         let network = self.interfaces.iter().find(|interface| Some(interface.id) == self.n6);
         network.map_or(DomainId(0), |interface| interface.domain)
     }
 
-    /// The interface that counts frames without an address of ours.
+    /// Returns the interface that counts frames to none of our addresses.
     #[inline]
     pub(crate) fn first(&self) -> Option<InterfaceId> {
         self.interfaces.first().map(|interface| interface.id)
@@ -59,7 +59,7 @@ pub(crate) struct LinkId {
 }
 
 impl LinkId {
-    /// The port that the link is on.
+    /// Returns the port of the link.
     pub(crate) const fn port(self) -> PortId {
         self.port
     }
@@ -73,7 +73,7 @@ pub(crate) struct PortLinks<'a> {
 }
 
 impl<'a> PortLinks<'a> {
-    /// The link of `vlan`.
+    /// Returns the link of `vlan` and its id.
     ///
     /// Cost: a scan over the VLANs of one port, of which there are few.
     #[inline]
@@ -84,46 +84,47 @@ impl<'a> PortLinks<'a> {
     }
 }
 
-/// The fields that usual packets of a link are compared with.
+/// The fields of a link that frames are compared with to recognize usual packets.
 #[derive(Debug)]
 pub(crate) struct UsualLink {
     /// The VLAN, or untagged.
     pub vlan: VlanId,
-    /// The first GTP-U interface with an IPv4 address.
+    /// The first GTP-U interface with an IPv4 address, over which most G-PDUs arrive.
     pub n3: Option<UsualN3<Ipv4Addr, GPduPattern>>,
     /// The first GTP-U interface with an IPv6 address.
     pub n3_v6: Option<UsualN3<Ipv6Addr, GPduV6Pattern>>,
-    /// The interface towards the data network.
+    /// The N6 interface.
     pub n6: Option<(InterfaceId, IpPattern)>,
-    /// SYNs from that data network take the stages, which may lower their MSS.
+    /// True if SYNs from that data network take the stages, which may lower their MSS.
     pub keeps_syns: bool,
-    /// Its routing domain.
+    /// The routing domain of that data network.
     pub domain: DomainId,
-    /// If the link has interfaces of both kinds: our addresses, with upper halves of IPv6
-    /// addresses. A packet to one of them that is not a usual G-PDU may be another kind of G-PDU.
+    /// Our addresses (family, and the whole IPv4 address or the upper half of an IPv6 address) if
+    /// the link has both N6 and a GTP-U interface; else empty. A packet to one of these addresses
+    /// that is no usual G-PDU may be an unusual G-PDU.
     own: Vec<(bool, u64)>,
 }
 
 impl UsualLink {
-    /// True if its frames have no tag.
+    /// True if the link's frames have no tag.
     #[inline]
     pub(crate) fn is_untagged(&self) -> bool {
         self.vlan == VlanId::UNTAGGED
     }
 
-    /// True if `ip` may be the outer header of a tunnel.
+    /// True if `ip` may be the outer header of a tunnel packet: it has an address of ours.
     #[inline]
     pub(crate) fn is_own(&self, ip: &UsualIp) -> bool {
         !self.own.is_empty() && self.own.contains(&(ip.is_v6, ip.dst))
     }
 }
 
-/// The links of a port, as usual packets need them.
+/// The links of a port, for the recognition of usual packets.
 #[derive(Debug)]
 pub(crate) struct UsualPort {
     /// The links; never empty if frames arrive on the port.
     pub links: Vec<UsualLink>,
-    /// The routing domain of all data networks behind the port; `None` if there are several.
+    /// The routing domain of all data networks behind the port; `None` if these have several.
     pub domain: Option<DomainId>,
 }
 
@@ -137,28 +138,25 @@ impl UsualPort {
     }
 }
 
-/// Where usual G-PDUs of one IP version arrive.
+/// The interface on which usual G-PDUs of one IP version arrive.
 #[derive(Debug)]
 pub(crate) struct UsualN3<A, P> {
-    /// The interface.
     pub id: InterfaceId,
-    /// Our address.
+    /// Our address there.
     pub addr: A,
-    /// Octets that all G-PDUs to it share.
+    /// The octets that all usual G-PDUs to the address have in common.
     pub pattern: P,
 }
 
-/// Where a frame leaves: a port, and the interface that counts it.
+/// Where a frame leaves: the port, and the interface that counts the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TxTarget {
-    /// The port.
     pub port: PortId,
-    /// The interface.
     pub interface: InterfaceId,
 }
 
 impl TxTarget {
-    /// The target of frames through `interface`.
+    /// Returns the target of frames through `interface`.
     #[inline]
     pub(crate) const fn of(interface: &Interface) -> Self {
         Self { port: interface.port, interface: interface.id }
@@ -168,34 +166,31 @@ impl TxTarget {
 /// Fields that all frames through an interface share.
 #[derive(Debug)]
 pub(crate) struct TxLink {
-    /// The interface.
     pub id: InterfaceId,
-    /// Its port.
     pub port: PortId,
     /// The VLAN, or untagged.
     pub vlan: VlanId,
-    /// Source of frames.
+    /// Source address of frames.
     pub mac: MacAddr,
-    /// Largest IP packet that leaves here by a fast rule. Unit: octets.
+    /// Maximum length of an IP packet that leaves here by a fast rule. Unit: octets.
     pub mtu_bytes: u16,
-    /// SYNs that leave here take the stages, which may lower their MSS.
+    /// True if SYNs that leave here take the stages, which may lower their MSS.
     pub keeps_syns: bool,
-    /// Headers of tunnels over IPv4.
+    /// Template of outer headers over IPv4; `None` if the interface has no IPv4 address.
     pub outer: Option<UsualOuter>,
-    /// They keep DF.
+    /// True if outer IPv4 headers have DF set.
     pub outer_df: bool,
-    /// Headers of tunnels over IPv6.
+    /// Template of outer headers over IPv6; `None` if the interface has no IPv6 address.
     pub outer_v6: Option<UsualOuterV6>,
 }
 
 impl TxLink {
-    /// Port and interface.
     #[inline]
     pub(crate) const fn target(&self) -> TxTarget {
         TxTarget { port: self.port, interface: self.id }
     }
 
-    /// Octets of the tag of its frames.
+    /// Returns the length of the VLAN tag of the link's frames. Unit: octets.
     #[inline]
     pub(crate) const fn tag_len(&self) -> usize {
         link_len(self.vlan) - EthernetHeader::LEN
@@ -211,12 +206,12 @@ pub(crate) struct Interfaces {
     have_tcp_mss: bool,
     by_id: Vec<Interface>,
     tx_links: Vec<TxLink>,
-    /// The largest packet on transmit links of tunnels. Unit: octets.
+    /// The smallest MTU of the paths to GTP-U peers. Unit: octets.
     tunnel_mtu: u16,
 }
 
 impl Interfaces {
-    /// Arranges `interfaces`, whose ids are their positions.
+    /// Builds all links from `interfaces`, whose ids are their positions.
     pub(crate) fn new(interfaces: &[Interface]) -> Self {
         let mut all = Self {
             ports: Vec::new(),
@@ -234,11 +229,10 @@ impl Interfaces {
         all
     }
 
-    /// Takes over the interfaces of the tables if these have further ones, and the smallest MTU of
-    /// the paths to GTP-U peers: transmit links of tunnels have no larger one. Ports and positions
-    /// of links stay.
+    /// Takes over interfaces that were added to the tables, and the smallest MTU of the paths to
+    /// GTP-U peers, which limits the transmit links of tunnels. Ports and positions of links stay.
     ///
-    /// Cost: two comparisons, unless interfaces were added since the last call: then it allocates.
+    /// Cost: two comparisons; allocates if interfaces were added since the last call.
     #[inline]
     pub(crate) fn follow(&mut self, view: &TablesView<'_>) {
         let (interfaces, tunnel_mtu) = (view.interfaces(), view.gtpu_peers().narrowest_path());
@@ -284,60 +278,60 @@ impl Interfaces {
         }
     }
 
-    /// One more than the highest port in use.
+    /// Returns one more than the highest port in use.
     pub(crate) fn port_count(&self) -> usize {
         self.ports.len()
     }
 
-    /// The links of `port`.
+    /// Returns the links of `port`.
     pub(crate) fn of_port(&self, port: PortId) -> PortLinks<'_> {
         let links = self.ports.get(usize::from(port.0)).map_or(&[][..], Vec::as_slice);
         PortLinks { port, links }
     }
 
-    /// True if frames through some interface have a tag, or outer headers without DF: both are rare
-    /// and cost the fast path.
+    /// True if frames through any interface have a tag, or outer headers without DF: both are rare
+    /// and cost the fast path, so it is compiled without them, too.
     #[inline]
     pub(crate) fn have_tags(&self) -> bool {
         self.have_tags
     }
 
-    /// True if some data network has a setting for the MSS of TCP.
+    /// True if any data network has a setting for the MSS of TCP.
     #[inline]
     pub(crate) fn have_tcp_mss(&self) -> bool {
         self.have_tcp_mss
     }
 
-    /// The fields that usual packets on `port` are compared with.
+    /// Returns the fields that frames on `port` are compared with to recognize usual packets.
     #[inline]
     pub(crate) fn usual(&self, port: PortId) -> Option<&UsualPort> {
         self.usual.get(usize::from(port.0))
     }
 
-    /// The link that `id` names.
+    /// Returns the link with this id.
     pub(crate) fn at(&self, id: LinkId) -> Option<&VlanLink> {
         self.ports.get(usize::from(id.port.0))?.get(usize::from(id.position))
     }
 
-    /// The interface of `id`.
+    /// Returns the interface with this id.
     #[inline]
     pub(crate) fn get(&self, id: InterfaceId) -> Option<&Interface> {
         self.by_id.get(usize::from(id.0))
     }
 
-    /// The transmit link of the interface `id`.
+    /// Returns the transmit link of the interface `id`.
     #[inline]
     pub(crate) fn tx_link(&self, id: InterfaceId) -> Option<&TxLink> {
         self.tx_links.get(usize::from(id.0))
     }
 
-    /// The GTP-U interface that owns `addr`. No two of them share an address.
+    /// Returns the GTP-U interface that owns `addr`. No two GTP-U interfaces share an address.
     pub(crate) fn gtpu_owner(&self, addr: IpAddr) -> Option<&Interface> {
         self.by_id.iter().find(|interface| interface.role.is_gtpu() && interface.owns(addr))
     }
 
-    /// The address, of the family of `ue`, that errors to a UE come from: the first of `within`
-    /// towards a data network.
+    /// Returns the source address of errors to a UE, of the family of `ue`: that of the first N6
+    /// interface in `within` that has one.
     pub(crate) fn n6_source(&self, within: InterfaceSet, ue: IpAddr) -> Option<IpAddr> {
         let mut n6 = self.by_id.iter().filter(|interface| {
             interface.role == InterfaceRole::N6 && within.contains(interface.id)
@@ -372,7 +366,7 @@ fn usual_link(link: &VlanLink) -> UsualLink {
     UsualLink { vlan, n3, n3_v6, n6, keeps_syns, domain: link.domain(), own }
 }
 
-/// `tunnel_mtu`: limits packets into tunnels in addition to the link's MTU.
+/// `tunnel_mtu` limits packets into tunnels in addition to the interface's MTU.
 fn tx_link_of(interface: &Interface, tunnel_mtu: u16) -> TxLink {
     let Interface { id, port, vlan, mac, mtu_bytes, v4, v6, .. } = *interface;
     let limit = if interface.role.is_gtpu() { tunnel_mtu } else { u16::MAX };
@@ -393,7 +387,7 @@ fn tx_link_of(interface: &Interface, tunnel_mtu: u16) -> TxLink {
     }
 }
 
-/// The address of `interface` that packets of the family of `family` leave with.
+/// Returns the address of `interface` of the same IP version as `family`.
 #[inline]
 pub(crate) fn source_addr(interface: &Interface, family: IpAddr) -> Option<IpAddr> {
     match family {

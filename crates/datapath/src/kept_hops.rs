@@ -3,10 +3,10 @@
 use adit_types::{Direction, InterfaceId};
 use adit_wire::UsualLinkHeader;
 
-/// A key that no packet has: the hop stored with it is never reused.
+/// A key that no packet has, so that the hop stored with it is never reused.
 pub(crate) const NEVER_REUSED: u64 = u64::MAX;
 
-/// The hops of the last burst of each direction, for the next one.
+/// The next hops of the last burst of each direction. The next burst reuses them.
 #[derive(Debug)]
 pub(crate) struct KeptHops {
     uplink: BurstHops,
@@ -14,10 +14,9 @@ pub(crate) struct KeptHops {
 }
 
 impl KeptHops {
-    /// No hops.
     pub(crate) const NONE: Self = Self { uplink: BurstHops::NONE, downlink: BurstHops::NONE };
 
-    /// Those of one direction.
+    /// Returns the hops of one direction.
     #[inline]
     pub(crate) const fn of(&mut self, direction: Direction) -> &mut BurstHops {
         match direction {
@@ -27,15 +26,15 @@ impl KeptHops {
     }
 }
 
-/// The last hops of a burst. One cache line.
+/// The last next hops of a burst. One cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct BurstHops {
-    /// The changes of next hops (`TablesView::next_hop_changes`) that precede them.
+    /// `TablesView::next_hop_changes` when the hops were read: after a later change they are stale.
     pub changes: u64,
-    /// Key and header of the last hop of each family.
+    /// Key and link header of the last hop, by IP version.
     pub hops: [(u64, UsualLinkHeader); 2],
-    /// The interface of both.
+    /// The interface that both hops are on.
     pub interface: InterfaceId,
 }
 

@@ -1,5 +1,5 @@
-//! Packets whose wait ends, for taps: the worker sees such a packet only when it lets it go or
-//! drops it.
+//! Packets whose wait ends, for taps. The worker sees such a packet only when it releases or drops
+//! it, so it notes the packet here until the taps report it.
 
 use adit_rules::{DropReason, TAP_OCTETS, TapSet, TapWait};
 use adit_types::Nanos;
@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 
 use crate::interfaces::TxTarget;
 
-/// Octets of a frame that are kept.
+/// How many octets at the front of a frame are kept.
 const HEAD_BYTES: usize = 3 * TAP_OCTETS;
 
 /// How a wait ended.
@@ -16,63 +16,63 @@ const HEAD_BYTES: usize = 3 * TAP_OCTETS;
 pub(crate) enum WaitEnd {
     /// The frame leaves through a port.
     Leaves(TxTarget),
-    /// The packet is switched to another UE.
+    /// The packet is switched locally to another UE.
     Switched,
-    /// It is dropped.
+    /// The packet is dropped.
     Dropped(DropReason),
 }
 
-/// A wait that ends, of a packet that taps reported when it began.
+/// The end of a wait of a packet that taps reported when the wait began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EndedWait {
     /// The taps that selected the packet.
     pub taps: TapSet,
     pub wait: TapWait,
-    /// How long it waited.
+    /// How long the packet waited.
     pub time: Nanos,
 }
 
-/// One packet.
+/// A packet whose wait ended.
 #[derive(Debug, Clone)]
 pub(crate) struct LatePacket {
     pub end: WaitEnd,
-    /// `None` of a packet that no tap is known to have selected.
+    /// `None` if no tap is known to have selected the packet.
     pub waited: Option<EndedWait>,
     /// Length of the frame. Unit: octets.
     pub len: usize,
-    /// How it begins. Headers of the way out may be written already.
+    /// The front of the frame. Outer headers may be written already.
     pub head: ArrayVec<u8, HEAD_BYTES>,
 }
 
-/// The packets of one step, while taps are active.
+/// The packets of one step whose wait ended, while taps are active.
 #[derive(Debug)]
 pub(crate) struct LatePackets {
     notes_drops: bool,
     packets: ArrayVec<LatePacket, { TAP_LATE_PACKETS_PER_STEP }>,
-    /// The taps that selected the packet in hand.
+    /// The taps that selected the packet that is being processed.
     pub in_hand: TapSet,
 }
 
 impl LatePackets {
-    /// Notes nothing yet. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
         Self { notes_drops: false, packets: ArrayVec::new(), in_hand: TapSet::NONE }
     }
 
-    /// Says whether drops from here on are noted that no tap is known to have selected. Returns the
+    /// Sets whether drops are noted of packets that no tap is known to have selected. Returns the
     /// previous setting.
     pub(crate) fn note_drops(&mut self, is_on: bool) -> bool {
         core::mem::replace(&mut self.notes_drops, is_on)
     }
 
-    /// Notes a drop of a packet that no tap is known to have selected.
+    /// Notes the drop of a packet that no tap is known to have selected.
     pub(crate) fn note_drop(&mut self, reason: DropReason, frame: &[u8]) {
         if self.notes_drops {
             self.note(WaitEnd::Dropped(reason), None, frame);
         }
     }
 
-    /// Notes the end of a wait. Those beyond the room of a step are not noted.
+    /// Notes the end of a wait, up to the maximum of a step.
     pub(crate) fn note(&mut self, end: WaitEnd, waited: Option<EndedWait>, frame: &[u8]) {
         if self.packets.is_full() {
             return;
@@ -81,7 +81,7 @@ impl LatePackets {
         self.packets.push(LatePacket { end, waited, len: frame.len(), head });
     }
 
-    /// The oldest one.
+    /// Removes and returns the oldest packet.
     pub(crate) fn take_first(&mut self) -> Option<LatePacket> {
         self.packets.pop_at(0)
     }

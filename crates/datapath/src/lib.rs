@@ -1,14 +1,14 @@
 //! The packet path: bursts from `pktio` ports through numbered stages and out again.
 //!
-//! A [`Worker`] owns what one core needs; an execution model (`model`) takes bursts through it:
+//! A [`Worker`] owns the state of one core; an execution model (`model`) processes bursts with it:
 //! receive → fast path or parse → look up → classify → enforce → account → apply → transmit, then
 //! the slow path. Stages are functions over the columns of a burst, without state. Rules come from
-//! `tables`, header layouts from `wire`; no device, clock, thread or log is known here.
+//! `tables`, header layouts from `wire`; this crate uses no device, clock, thread or log directly.
 //!
-//! Several workers share the sessions: a packet that another worker than its session's owner
-//! received is handed off before anything of the session is read.
+//! Several workers share the sessions. A packet that a worker other than its session's owner
+//! received is handed off before any data of the session is read.
 //!
-//! Imports inside the crate go one way, from the last line to the first:
+//! Imports inside the crate go upward: a line imports only from the lines above it.
 //!
 //! ```text
 //! context, columns, interfaces, egress, late_packets, tally, path_record, tap, books, origin, reason
@@ -31,7 +31,7 @@
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 792, 826, 1812, 4443, 4861, 8200.
 #![forbid(unsafe_code)]
 
-// Unit tests that share the fixture of the tests from the outside.
+// For unit tests that use the fixture of the integration tests, which names the crate.
 #[cfg(test)]
 extern crate self as adit_datapath;
 

@@ -1,4 +1,4 @@
-//! Limits of messages that one worker sends or reports because of received packets.
+//! Limits the messages and reports of one worker that received packets cause.
 
 use adit_types::Nanos;
 
@@ -7,16 +7,16 @@ use crate::neighbor_queue::REQUEST_INTERVAL;
 /// How fast a bucket fills, and how much it holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RefillRate {
-    /// Time in which one token is earned.
+    /// Time in which a bucket earns one token.
     token: Nanos,
-    /// Tokens of a full bucket.
+    /// Maximum of tokens in a bucket.
     burst: u64,
 }
 
 impl RefillRate {
-    /// The order of magnitude that host stacks use for errors, and enough at once for a traceroute
-    /// of three probes over 16 hops. Spec: RFC 4443 §2.4 (f) and RFC 1812 §4.3.2.8 demand a bound
-    /// and leave its value open.
+    /// The order of magnitude that host stacks use for ICMP errors; the burst suffices for a
+    /// traceroute of three probes over 16 hops. Spec: RFC 4443 §2.4 (f) and RFC 1812 §4.3.2.8
+    /// demand a limit and leave its value open.
     pub(crate) const USUAL: Self = Self { token: Nanos(1_000_000), burst: 50 };
 
     /// So many tokens a second, and at most `burst` at once.
@@ -24,26 +24,25 @@ impl RefillRate {
         Self { token: Nanos(1_000_000_000 / tokens), burst }
     }
 
-    /// For all strangers together: 100 messages a second.
+    /// For all unknown senders (strangers) together: 100 messages per second.
     pub(crate) const STRANGERS: Self = Self { token: Nanos(10_000_000), burst: 20 };
 }
 
 /// A token bucket that is full at first. Unit: packets.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenBucket {
-    /// Tokens taken and not yet earned again.
+    /// Tokens that were taken and are not earned again yet.
     spent: u64,
-    /// Up to here time was turned into tokens.
+    /// The time up to which tokens were earned.
     filled_at: Nanos,
 }
 
 impl TokenBucket {
-    /// A full bucket.
     pub(crate) const fn new() -> Self {
         Self { spent: 0, filled_at: Nanos(0) }
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token; false if the bucket is empty.
     pub(crate) fn take(&mut self, now: Nanos, rate: RefillRate) -> bool {
         let earned = now.since(self.filled_at).0 / rate.token.0;
         if earned >= self.spent {
@@ -59,28 +58,27 @@ impl TokenBucket {
     }
 }
 
-/// Buckets of one kind of message: GTP-U peers that sessions send to have their own, all other
-/// senders share one.
+/// Buckets for one kind of message. Each GTP-U peer of sessions has its own; all other senders
+/// (strangers) share one.
 #[derive(Debug)]
 pub(crate) struct PeerBuckets {
-    /// By the position of the peer among all. With many peers, a few share one.
+    /// By the peer's index modulo [`Self::KNOWN`], so with many peers a few share a bucket.
     known: Box<[TokenBucket]>,
     strangers: TokenBucket,
     rate_of_strangers: RefillRate,
 }
 
 impl PeerBuckets {
-    /// Buckets for peers.
+    /// Number of buckets for peers.
     const KNOWN: usize = 1024;
 
-    /// Full buckets.
     fn new(rate_of_strangers: RefillRate) -> Self {
         let known = vec![TokenBucket::new(); Self::KNOWN].into_boxed_slice();
         Self { known, strangers: TokenBucket::new(), rate_of_strangers }
     }
 
-    /// Takes a token for a message of the peer, or about the neighbor, at `position`, or of a
-    /// stranger.
+    /// Takes a token: from the bucket of the peer or neighbor with the index `position`, or from
+    /// that of all strangers if it is `None`. False if the bucket is empty.
     pub(crate) fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
         let own = position.and_then(|position| self.known.get_mut(position as usize % Self::KNOWN));
         match own {
@@ -90,35 +88,34 @@ impl PeerBuckets {
     }
 }
 
-/// The limits of one worker for messages that others cause.
+/// The limits of one worker for messages that received packets cause.
 #[derive(Debug)]
 pub(crate) struct MessageLimits {
-    /// ICMP errors.
+    /// ICMP errors that are sent.
     pub icmp: TokenBucket,
     /// GTP-U Error Indications and Supported Extension Headers Notifications that are sent.
     pub gtpu: PeerBuckets,
     /// Reports of GTP-U Error Indications.
     pub error_indications: PeerBuckets,
-    /// Reports of paths that are narrower than their links.
+    /// Reports of paths whose MTU is smaller than that of the link.
     pub path_mtus: PeerBuckets,
-    /// Reports of End Markers. They may come from a peer that sessions have just left.
+    /// Reports of End Markers. A peer that sessions have just left may send them.
     pub end_markers: PeerBuckets,
-    /// Reports of when senders of Echo Requests started.
+    /// Reports of the restart times in received Echo Requests.
     pub recoveries: PeerBuckets,
-    /// Echo Responses of strangers.
+    /// Echo Responses to strangers.
     pub echo_responses: TokenBucket,
-    /// Claims of neighbors' addresses by other stations.
+    /// Reports that another station claims a neighbor's address.
     pub neighbors: PeerBuckets,
-    /// Claims of our addresses by other stations.
+    /// Reports that another station claims one of our addresses.
     pub conflicts: TokenBucket,
-    /// Segments answered for servers that UEs are redirected from.
+    /// TCP segments that are sent in place of servers, to redirect UEs.
     pub redirects: TokenBucket,
     /// When a duplicated packet last requested the address of a neighbor.
     neighbor_requested_at: Option<Nanos>,
 }
 
 impl MessageLimits {
-    /// Full buckets.
     pub(crate) fn new() -> Self {
         Self {
             icmp: TokenBucket::new(),
@@ -135,8 +132,8 @@ impl MessageLimits {
         }
     }
 
-    /// True if a duplicated packet may request the address of its neighbor now: once per
-    /// [`REQUEST_INTERVAL`], whatever the neighbor.
+    /// Returns true at most once per [`REQUEST_INTERVAL`], for all neighbors together: then a
+    /// duplicated packet may request the link-layer address of its neighbor.
     pub(crate) fn may_request_neighbor(&mut self, now: Nanos) -> bool {
         let may = self.neighbor_requested_at.is_none_or(|at| now.since(at) >= REQUEST_INTERVAL);
         if may {

@@ -2,10 +2,10 @@
 //! network.
 //!
 //! A packet is switched after the sender's rules were applied: gates, rates, quotas, usage, and the
-//! FAR's marking. Then it is processed in the same step as a frame that arrives from the data
-//! network, on the interface that it would have left through, by the rules of the destination's
-//! session. It was counted when it arrived, and has its one outcome there. Packets without a tunnel
-//! are never switched, so no packet is switched twice.
+//! FAR's marking. Then it is processed in the same step by the rules of the destination's session,
+//! as a frame that arrives from the data network on the interface that it would have left through.
+//! It is not counted as received again, and has its one outcome at the destination's session.
+//! Packets without a tunnel are never switched, so no packet is switched twice.
 
 use std::collections::VecDeque;
 
@@ -18,28 +18,28 @@ use crate::context::StepContext;
 use crate::egress::Egress;
 use crate::tally::StepTally;
 
-/// Packets that are switched, in order.
+/// Packets that are being switched, in order.
 pub(crate) struct SwitchedQueue<B> {
     frames: VecDeque<(PortId, B)>,
     room: usize,
 }
 
 impl<B: PacketBuf> SwitchedQueue<B> {
-    /// Room for `room` packets. Reserves all memory that will be used.
+    /// Allocates all memory, for `room` packets.
     pub(crate) fn new(room: usize) -> Self {
         Self { frames: VecDeque::with_capacity(room), room }
     }
 
-    /// Packets that wait for the end of the burst.
+    /// Returns how many packets wait for the end of the burst.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Appends a frame that arrives on `port`.
+    /// Appends a frame, which is processed as if it arrived on `port`.
     pub(crate) fn push(&mut self, port: PortId, buf: B, tally: &mut StepTally) {
         if self.frames.len() >= self.room {
-            // There is room for a burst and for all packets that may be released.
+            // There is room for a burst and for all packets that may be released in a step.
             tally.drop_waiting(DropReason::TxQueueFull, buf.data());
             return;
         }
@@ -47,7 +47,7 @@ impl<B: PacketBuf> SwitchedQueue<B> {
         self.frames.push_back((port, buf));
     }
 
-    /// Moves the first frames, up to a burst of one port, to `burst`; returns their port.
+    /// Moves the first frames, up to a burst with one port, to `burst`; returns their port.
     pub(crate) fn take(&mut self, burst: &mut Burst<B>) -> Option<PortId> {
         let port = self.frames.front()?.0;
         while burst.remaining_capacity() > 0
@@ -59,11 +59,11 @@ impl<B: PacketBuf> SwitchedQueue<B> {
     }
 }
 
-/// Where a packet to `dst` is switched; `None` if it is not. The next hop of the egress is Adit
-/// itself.
+/// Returns the egress of a packet to `dst` that is switched locally; its next hop is Adit itself.
+/// `None` if the packet is not switched.
 ///
-/// Only packets that UEs send in tunnels are switched: not those of the CP function, and not those
-/// that a forwarding policy sends to another next hop.
+/// Only packets that UEs send in tunnels are switched; packets of the CP function are not, nor are
+/// packets that a forwarding policy sends to another next hop.
 #[inline]
 pub(crate) fn local_egress<'v>(
     ctx: &StepContext<'v>,

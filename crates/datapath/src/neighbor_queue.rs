@@ -1,11 +1,11 @@
 //! Packets that wait for the link-layer address of their next hop.
 //!
-//! A packet waits as a complete frame; its destination address is written when it leaves. Packets
-//! for one neighbor leave in the order in which they came. No packet waits longer than
-//! [`WAIT_MAX`]. An End Marker of our own waits like them, behind the packets of its tunnel.
+//! A packet waits as a complete frame; its destination MAC address is written when it leaves.
+//! Packets for one neighbor leave in the order in which they came. No packet waits longer than
+//! [`WAIT_MAX`]. An End Marker of our own waits, too, behind the packets of its tunnel.
 //!
-//! An address may become known in the middle of a step. Then packets for the neighbor go on waiting
-//! behind those that wait already; all of them leave at the beginning of the next step. Spec: RFC
+//! An address may become known in the middle of a step. Further packets for the neighbor then still
+//! wait behind the earlier ones; all of them leave at the beginning of the next step. Spec: RFC
 //! 1122 §2.3.2.2; RFC 4861 §7.2.2.
 
 use core::net::IpAddr;
@@ -26,15 +26,16 @@ use crate::origin::Origin;
 use crate::tally::StepTally;
 use crate::tx_queues::{TxFrame, TxQueues};
 
-/// The longest wait: three solicitations, one second apart. Spec: RFC 4861 §10
+/// Longest wait of a packet: three solicitations, one second apart. Spec: RFC 4861 §10
 /// (MAX_MULTICAST_SOLICIT × RETRANS_TIMER).
 pub(crate) const WAIT_MAX: Nanos = Nanos::from_secs(3);
 
-/// A worker requests one neighbor at most once in this time. Spec: RFC 1122 §2.3.2.1.
+/// A worker requests the address of one neighbor at most once in this time.
+/// Spec: RFC 1122 §2.3.2.1.
 pub(crate) const REQUEST_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Neighbors that packets wait for at a time. Each is checked once per step, so an address scan
-/// costs at most 64 next-hop lines per step.
+/// Maximum of neighbors that packets wait for at a time. Each is checked once per step, so an
+/// address scan costs at most 64 next-hop lines per step.
 const STATIONS_MAX: usize = 64;
 
 /// A neighbor that packets wait for.
@@ -45,7 +46,7 @@ pub(crate) struct UnresolvedStation {
     index: NextHopIndex,
     waiting: usize,
     asked_at: Nanos,
-    /// Its address, in the step in which it became known.
+    /// The link-layer address, set in the step in which it became known.
     mac: Option<MacAddr>,
 }
 
@@ -55,8 +56,8 @@ impl UnresolvedStation {
     }
 }
 
-/// True if packets wait for the neighbor `addr` on the link of `interface`: `stations` are those
-/// that packets wait for.
+/// True if packets wait for the neighbor `addr` on the link of `interface`. `stations` are the
+/// neighbors that packets wait for.
 #[inline]
 pub(crate) fn is_waited_for(
     stations: &[UnresolvedStation],
@@ -72,7 +73,7 @@ struct UnresolvedFrame<B> {
     addr: IpAddr,
     origin: Origin,
     since: Nanos,
-    /// The taps that selected it.
+    /// The taps that selected the packet.
     taps: TapSet,
 }
 
@@ -80,12 +81,12 @@ struct UnresolvedFrame<B> {
 pub(crate) struct NeighborQueue<B> {
     stations: Vec<UnresolvedStation>,
     packets: VecDeque<UnresolvedFrame<B>>,
-    /// Those of `packets` that are End Markers of our own.
+    /// How many of `packets` are End Markers of our own.
     end_markers: usize,
 }
 
 impl<B: PacketBuf> NeighborQueue<B> {
-    /// No packets. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
         Self {
             stations: Vec::with_capacity(STATIONS_MAX),
@@ -94,32 +95,32 @@ impl<B: PacketBuf> NeighborQueue<B> {
         }
     }
 
-    /// Packets that wait, without End Markers of our own.
+    /// Returns how many packets wait, without End Markers of our own.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.packets.len() - self.end_markers
     }
 
-    /// End Markers of our own that wait.
+    /// Returns how many End Markers of our own wait.
     #[inline]
     pub(crate) const fn end_markers(&self) -> usize {
         self.end_markers
     }
 
-    /// The neighbors that packets wait for.
+    /// Returns the neighbors that packets wait for.
     #[inline]
     pub(crate) fn stations(&self) -> &[UnresolvedStation] {
         &self.stations
     }
 
-    /// True if a frame to the neighbor of `egress` leaves at once: its address is known, and no
-    /// others wait for it.
+    /// True if a frame to the neighbor of `egress` can leave at once: the neighbor's address is
+    /// known, and no frames wait for it.
     #[inline]
     pub(crate) fn is_resolved(&self, egress: &Egress<'_>) -> bool {
         egress.mac.is_some() && !is_waited_for(&self.stations, egress.interface.id, egress.station)
     }
 
-    /// True if a frame for the neighbor of `egress` may wait.
+    /// True if there is room for a frame that waits for the neighbor of `egress`.
     pub(crate) fn has_room(&self, egress: &Egress<'_>) -> bool {
         self.packets.len() < NEIGHBOR_PENDING_PKTS_MAX
             && match self.find(egress.interface.id, egress.station) {
@@ -128,9 +129,8 @@ impl<B: PacketBuf> NeighborQueue<B> {
             }
     }
 
-    /// Queues a frame for the neighbor of `egress`, and requests a neighbor that is new.
-    ///
-    /// Errors: none; without room the packet is dropped as `NeighborQueueFull`.
+    /// Queues a frame for the neighbor of `egress`, and requests the address if no frame waited for
+    /// that neighbor. Without room the packet is dropped as `NeighborQueueFull`.
     #[cold]
     pub(crate) fn hold(
         &mut self,
@@ -173,10 +173,10 @@ impl<B: PacketBuf> NeighborQueue<B> {
         self.stations.iter().position(|station| station.is(interface, addr))
     }
 
-    /// Sends packets whose neighbor is known, drops those that waited too long, and requests other
-    /// neighbors again.
+    /// Sends packets whose neighbor's address is known, drops those that waited too long, and
+    /// requests the other addresses again.
     ///
-    /// Cost: one next-hop line per neighbor; packets are read only if one of them leaves.
+    /// Cost: one next-hop line per neighbor; packets are read only if any of them leaves.
     #[cold]
     pub(crate) fn release<Io: Departures<Buf = B>>(
         &mut self,
@@ -232,7 +232,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
         self.stations.retain(|station| station.waiting > 0);
     }
 
-    /// Drops everything that waits.
+    /// Drops all packets that wait.
     pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         for packet in self.packets.drain(..) {
             match packet.origin {
@@ -245,8 +245,8 @@ impl<B: PacketBuf> NeighborQueue<B> {
     }
 }
 
-/// The link-layer address of a neighbor, if it is known by now. Meanwhile its index may have been
-/// reused, and a neighbor without an index may have got one.
+/// Returns the link-layer address of a neighbor, if it is known by now. Since the last call the
+/// neighbor's index may have been reused for another one, or a neighbor without index got one.
 fn resolve(ctx: &StepContext<'_>, station: &mut UnresolvedStation) -> Option<MacAddr> {
     let is_it = |egress: &Egress<'_>| {
         egress.interface.id == station.interface && egress.station == station.addr

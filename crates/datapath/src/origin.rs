@@ -1,4 +1,4 @@
-//! Where a frame comes from, which decides how it is counted.
+//! The origin of a frame, which decides how the frame is counted.
 
 use adit_rules::DropReason;
 use adit_types::Direction;
@@ -12,20 +12,20 @@ pub(crate) enum Origin {
     Received(Direction),
     /// A received user packet within the guaranteed bit rate of its flow.
     Guaranteed(Direction),
-    /// A copy of a user packet, by Duplicating Parameters of its FAR.
+    /// A copy of a user packet, made by the Duplicating Parameters of its FAR.
     Copy,
-    /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U signaling.
+    /// A frame that Adit made: ARP, neighbor discovery, ICMP, GTP-U signaling.
     Own,
-    /// An End Marker of Adit: it waits behind users' packets.
+    /// An End Marker that Adit made; it waits behind users' packets.
     EndMarker,
     /// A user packet on its way to a later stage, which counts it.
     HandedOn,
-    /// A frame that passes a later stage and was counted before.
+    /// A frame that passes a later stage, and that an earlier stage counted.
     Counted,
 }
 
 impl Origin {
-    /// The origin of a user packet.
+    /// Returns the origin of a user packet.
     #[inline]
     pub(crate) const fn user(direction: Direction, is_guaranteed: bool) -> Self {
         match is_guaranteed {
@@ -34,7 +34,7 @@ impl Origin {
         }
     }
 
-    /// Counts a frame that its port does not take and that is not queued either.
+    /// Counts a frame that its port does not accept and that is not queued either.
     #[cold]
     pub(crate) fn count_lost(self, frame: &[u8], tally: &mut StepTally) {
         match self {

@@ -1,8 +1,8 @@
-//! A user packet that owns all that it carries from one stage to the next.
+//! A user packet that owns all data that it carries from one stage to the next.
 //!
-//! In a burst a packet refers to published rules, which are valid until the end of the step on this
-//! core. A packet that leaves the burst, to be buffered or for a stage on another core, keeps
-//! identifiers instead: they are resolved by the rules of the moment in which it goes on.
+//! In a burst, a packet refers to published rules, which are valid on this core until the end of
+//! the step. A packet that leaves the burst, to be buffered or for a stage on another core, keeps
+//! identifiers instead; they are resolved by the rules that are in force when it goes on.
 
 use adit_rules::{DropReason, PublishedFar, PublishedPdr, PublishedRules};
 use adit_tables::TablesView;
@@ -13,11 +13,8 @@ use crate::columns::{BurstLane, LaneKind, Matched, PacketArrival, PacketVerdict}
 
 /// A packet between two stages.
 pub(crate) struct OwnedPacket<B> {
-    /// The packet.
     pub buf: B,
-    /// Its session.
     pub session: SessionIndex,
-    /// How it arrived.
     pub arrival: PacketArrival,
     /// The user's IP header.
     pub ip: IpPacket,
@@ -25,18 +22,18 @@ pub(crate) struct OwnedPacket<B> {
     pub matched: MatchedIds,
 }
 
-/// The rules that a packet matched, by identifiers that survive changes of other rules.
+/// Identifiers of the rules that a packet matched; they survive changes of other rules.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatchedIds {
     direction: Direction,
     pdr: PdrId,
-    /// Which of the PDR's alternatives matched, counted from zero.
+    /// Index of the PDR's alternative ([`alternatives`]) that matched.
     alternative: usize,
     far: FarId,
 }
 
 impl MatchedIds {
-    /// The identifiers of `matched`.
+    /// Returns the identifiers of `matched`.
     pub(crate) fn new(matched: &Matched<'_>) -> Self {
         let Matched { rules, pdr, far, direction, .. } = *matched;
         let before =
@@ -44,9 +41,9 @@ impl MatchedIds {
         Self { direction, pdr: pdr.id, alternative: before.count(), far: far.id }
     }
 
-    /// The PDR and FAR by the rules of now. The FAR that buffered the packet decides, unless it is
-    /// gone or still buffers: then the FAR that the PDR refers to now. Without its PDR the packet
-    /// is dropped: it has no QoS flow and no usage report.
+    /// Returns the PDR and FAR by the present rules. The FAR is the one that buffered the packet;
+    /// if that FAR is removed or still buffers, it is the one that the PDR refers to now. Without
+    /// its PDR the packet is dropped, because no other rule names its QoS flow and usage report.
     fn resolve<'v>(self, view: &TablesView<'v>, session: SessionIndex) -> PacketVerdict<'v> {
         let found = view.rules(session).and_then(|rules| {
             let Self { direction, .. } = self;
@@ -72,7 +69,7 @@ impl MatchedIds {
     }
 }
 
-/// The published entries of a PDR: one for each traffic endpoint and predefined rule.
+/// Returns the published entries of a PDR: one for each traffic endpoint and predefined rule.
 fn alternatives(
     rules: &PublishedRules,
     direction: Direction,
@@ -82,7 +79,7 @@ fn alternatives(
 }
 
 impl<'v, B, K: LaneKind> BurstLane<'v, B, K> {
-    /// Appends a packet that was classified before, with its rules of now.
+    /// Appends a packet that was classified before; resolves its rules.
     pub(crate) fn push_owned(&mut self, packet: OwnedPacket<B>, view: &TablesView<'v>) {
         self.verdicts.push(packet.matched.resolve(view, packet.session));
         self.bufs.push(packet.buf);

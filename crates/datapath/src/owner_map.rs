@@ -1,26 +1,28 @@
-//! Which worker owns a group of sessions, and how a group gets another owner while packets pass.
+//! Which worker owns a group of sessions, and how a group changes its owner while packets pass.
 //!
-//! The sessions of a group ([`Owners`]) change hands together. The control thread publishes each
-//! stage of the change and goes on when every thread has begun a step by it ([`OwnerChanges`]):
+//! The sessions of a group ([`Owners`]) change owners together. The control thread publishes each
+//! stage of the change, and publishes the next one when every thread has begun a step with it
+//! ([`OwnerChanges`]):
 //!
 //! 1. *Park*: the new owner parks the packets of the group that it receives, from ports and from
 //!    rings.
-//! 2. *Redirect*: all others hand packets of the group to the new owner. The previous owner
-//!    processes packets that it receives itself and those that others handed to it before.
+//! 2. *Redirect*: all other threads hand packets of the group to the new owner. The previous owner
+//!    processes packets that it receives itself, and those that were handed to it before.
 //! 3. *Release*: no packet of the group is on its way to the previous owner any more. It processes
-//!    what its rings hold, gives the packets that wait for rules or rates to the control thread as
-//!    a [`WaitingParcel`], and owns the group no longer.
-//! 4. *Owned*: the new owner takes the parcel, then processes the packets that it parked, in order,
-//!    and owns the group.
+//!    the packets in its rings, hands the packets that wait for rules or rates to the control
+//!    thread in a [`WaitingParcel`], and no longer owns the group.
+//! 4. *Owned*: the new owner empties the parcel, then processes the packets that it parked, in
+//!    order, and owns the group.
 //!
-//! So the packets of a session that one thread received keep their order, none is lost unless the
-//! parking place is full, and at each moment at most one worker writes what belongs to a session.
-//! Frames that only wait for a link-layer address or a transmit queue stay with the previous owner;
-//! it waits for them for [`RELEASE_MAX`] at most.
+//! So the packets of a session that one thread received keep their order, none is lost unless too
+//! many are parked, and at each moment at most one worker writes the data of a session. Frames that
+//! only wait for a link-layer address or a transmit queue stay with the previous owner, which waits
+//! for them before it releases the group, but at most [`RELEASE_MAX`].
 //!
 //! Threads: the word of a group has all that a thread reads, so a thread may see the words of some
-//! groups earlier than others. A parcel is with one thread at a time: the control thread publishes
-//! a stage after it put parcels on a mailbox, and takes them after the worker has ended the stage.
+//! groups earlier than others. Only one thread at a time uses a parcel: the control thread puts
+//! parcels into a mailbox before it publishes a stage, and takes them out after the worker has
+//! ended that stage.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -34,14 +36,14 @@ use crate::buffering::MovedPacket;
 use crate::first_fragments::{FIRST_FRAGMENTS_MAX, RememberedFragment};
 use crate::shaping::ReadyFrame;
 
-/// How long the previous owner waits until frames have left that wait for a neighbor or a transmit
-/// queue.
+/// Longest time that the previous owner waits until frames have left that wait for a neighbor or a
+/// transmit queue.
 pub(crate) const RELEASE_MAX: Nanos = Nanos::from_millis(20);
 
-/// Groups of sessions.
+/// Number of groups of sessions.
 const GROUPS: usize = OWNER_GROUPS as usize;
 
-/// The owner of each group of sessions, by group.
+/// The owner of each group of sessions.
 pub type GroupOwners = [WorkerId; GROUPS];
 
 /// A set of groups of sessions, one bit each.
@@ -55,7 +57,7 @@ impl GroupSet {
 
     /// True if the group of `session` is in the set.
     #[inline(always)]
-    // PERF (adit-bench handoff): once per packet of several workers.
+    // PERF (adit-bench handoff): runs for every packet if there are several workers.
     pub(crate) const fn has(self, session: SessionIndex) -> bool {
         self.0 >> owner_group(session) & 1 != 0
     }
@@ -77,18 +79,18 @@ impl GroupSet {
     }
 }
 
-/// Where the change of a group's owner stands.
+/// Stage of the change of a group's owner, see the module's documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum ChangeStage {
-    /// The group has one owner, the new one.
+    /// No change: the group has one owner.
     Owned,
     Park,
     Redirect,
     Release,
 }
 
-/// The state of one group that threads read.
+/// The state of one group that threads read, packed into an atomic word.
 #[derive(Debug, Clone, Copy)]
 struct GroupWord {
     former: WorkerId,
@@ -114,19 +116,19 @@ impl GroupWord {
     }
 }
 
-/// Packets of a worker that wait, with their state, on their way to another worker.
+/// Packets that wait, with their state, on the way from one worker to another.
 pub(crate) struct WaitingParcel<B> {
     to: WorkerId,
-    /// Packets that FARs buffer; those of a session in order.
+    /// Packets that FARs buffer; each session's packets are in order.
     pub buffered: Vec<MovedPacket<B>>,
-    /// Packets that wait for their rates; those of a queue in order.
+    /// Packets that wait for their rates; each queue's packets are in order.
     pub shaped: Vec<(QueueKey, QueuedPacket<ReadyFrame<B>>)>,
-    /// Ports of users' packets of which later fragments may come.
+    /// First fragments of users' packets of which later fragments may come.
     pub fragments: Vec<RememberedFragment>,
 }
 
 impl<B> WaitingParcel<B> {
-    /// Packets in it.
+    /// Returns how many packets the parcel has.
     pub(crate) fn pkts(&self) -> usize {
         self.buffered.len() + self.shaped.len()
     }
@@ -136,7 +138,7 @@ impl<B> WaitingParcel<B> {
     }
 }
 
-/// Most packets that wait in a worker.
+/// Maximum of packets that wait in a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitingRoom {
     /// Packets that FARs buffer.
@@ -145,17 +147,17 @@ pub struct WaitingRoom {
     pub shaped_pkts: usize,
 }
 
-/// State that threads and the control thread share.
+/// State of all groups, which threads and the control thread share.
 pub(crate) struct OwnerMap<B> {
-    /// Counts publications; written after the words.
+    /// Counts publications; incremented after the words are written.
     version: AtomicU32,
     /// [`GroupWord`]s, by group.
     groups: [AtomicU32; GROUPS],
-    /// Groups that their previous owners have released.
+    /// The groups that their previous owners have released.
     released: AtomicU64,
-    /// Groups that their new owners have, with the packets that waited.
+    /// The groups that their new owners have taken, with the packets that waited.
     taken: AtomicU64,
-    /// Parcels of each worker.
+    /// The parcels of each worker, by worker.
     mailboxes: Box<[Mutex<Vec<WaitingParcel<B>>>]>,
 }
 
@@ -176,8 +178,8 @@ impl<B> OwnerMap<B> {
         })
     }
 
-    /// The parcels of a worker. Never waits: `None` if another thread has them, which the stages
-    /// exclude.
+    /// Locks the parcels of a worker without waiting. `None` if another thread has locked them,
+    /// which the stages exclude.
     fn mailbox(&self, worker: WorkerId) -> Option<MutexGuard<'_, Vec<WaitingParcel<B>>>> {
         match self.mailboxes.get(usize::from(worker.0))?.try_lock() {
             Ok(mailbox) => Some(mailbox),
@@ -187,25 +189,25 @@ impl<B> OwnerMap<B> {
     }
 }
 
-/// The owners at the start, if `workers` share the sessions.
+/// Returns the owner of each group at the start, if `workers` share the sessions.
 #[must_use]
 pub fn first_owners(workers: usize) -> GroupOwners {
     let owners = Owners::new(workers);
     core::array::from_fn(|group| owners.of_group(u32::try_from(group).unwrap_or_default()))
 }
 
-/// The state of the owners in one thread.
+/// The owners of groups as one thread knows them.
 pub(crate) struct KnownOwners<B> {
     id: WorkerId,
     map: Arc<OwnerMap<B>>,
     version: u32,
     own: GroupSet,
-    /// Where packets go, by group; this thread itself if it owns the group or parks its packets.
+    /// The thread that packets of a group go to; this thread if it owns the group or parks them.
     targets: GroupOwners,
-    /// Groups that this worker has to release.
+    /// The groups that this worker has to release.
     leaving: GroupSet,
     leaving_since: Option<Nanos>,
-    /// Groups that this worker owns since it looked last.
+    /// The groups that this worker owns by now and of which it has not taken the parcels.
     arrived: GroupSet,
 }
 
@@ -220,7 +222,8 @@ impl<B> core::fmt::Debug for KnownOwners<B> {
 }
 
 impl<B> KnownOwners<B> {
-    /// The state of each thread at the start, if `workers` share the sessions; by thread.
+    /// Returns the initial state of each thread, in the order of threads, if `workers` share the
+    /// sessions.
     pub(crate) fn of_threads(workers: usize) -> impl Iterator<Item = Self> {
         let owners = first_owners(workers);
         let map = OwnerMap::new(&owners);
@@ -241,15 +244,15 @@ impl<B> KnownOwners<B> {
         })
     }
 
-    /// True if this worker owns `session`, which is one.
+    /// True if this worker owns `session`, which must not be `SessionIndex::NONE`.
     #[inline(always)]
-    // PERF (adit-bench handoff): once per packet of several workers.
+    // PERF (adit-bench handoff): runs for every packet if there are several workers.
     pub(crate) const fn owns(&self, session: SessionIndex) -> bool {
         self.own.has(session)
     }
 
-    /// The thread that packets of `session` go to: this one if it owns the session or parks its
-    /// packets.
+    /// Returns the thread that packets of `session` go to: this one if it owns the session or parks
+    /// its packets.
     #[inline]
     pub(crate) fn target(&self, session: SessionIndex) -> WorkerId {
         self.targets.get(owner_group(session) as usize).copied().unwrap_or(self.id)
@@ -264,7 +267,7 @@ impl<B> KnownOwners<B> {
             || !self.leaving.union(self.arrived).is_empty()
     }
 
-    /// Looks at the owners again. Call it between bursts, after the tables were observed.
+    /// Reads the owners again. To be called between bursts, after the tables were observed.
     #[cold]
     pub(crate) fn read(&mut self) {
         self.version = self.map.version.load(Ordering::Acquire);
@@ -298,7 +301,7 @@ impl<B> KnownOwners<B> {
         }
     }
 
-    /// Since when this worker has groups to release; `None` without any.
+    /// Returns since when this worker has groups to release; `None` if it has none.
     pub(crate) fn leaving_since(&mut self, now: Nanos) -> Option<Nanos> {
         match self.leaving.is_empty() {
             true => None,
@@ -306,9 +309,10 @@ impl<B> KnownOwners<B> {
         }
     }
 
-    /// Fills parcels with the waiting packets of the groups to release. `fill` gets a parcel and
-    /// whether a session's packets go into it. Returns how many packets are in parcels; `None` if
-    /// that has to wait for the next step.
+    /// Fills parcels with the waiting packets of the groups to release. `fill` fills one parcel;
+    /// its second parameter returns whether a session's packets belong into it. Returns how many
+    /// packets the parcels have; `None` if the parcels are locked: the caller tries again in the
+    /// next step.
     pub(crate) fn fill_parcels(
         &self,
         mut fill: impl FnMut(&mut WaitingParcel<B>, &dyn Fn(SessionIndex) -> bool),
@@ -323,7 +327,7 @@ impl<B> KnownOwners<B> {
         Some(pkts)
     }
 
-    /// The groups to release that `to` gets.
+    /// Returns those of the groups to release whose new owner is `to`.
     fn groups_for(&self, to: WorkerId) -> GroupSet {
         let mut groups = GroupSet::NONE;
         for (group, word) in self.map.groups.iter().enumerate() {
@@ -335,7 +339,7 @@ impl<B> KnownOwners<B> {
         groups
     }
 
-    /// Releases the groups: this worker no longer writes their data.
+    /// Ends the release: this worker no longer writes data of the groups.
     pub(crate) fn end_release(&mut self) {
         self.map.released.fetch_or(self.leaving.0, Ordering::Release);
         self.read();
@@ -346,7 +350,8 @@ impl<B> KnownOwners<B> {
         !self.arrived.is_empty()
     }
 
-    /// Empties the parcels for this worker. False if that has to wait for the next step.
+    /// Empties the parcels for this worker. Returns false if they are locked: the caller tries
+    /// again in the next step.
     pub(crate) fn empty_parcels(&mut self, mut empty: impl FnMut(&mut WaitingParcel<B>)) -> bool {
         let Some(mut mailbox) = self.map.mailbox(self.id) else { return false };
         mailbox.iter_mut().filter(|parcel| parcel.to == self.id).for_each(&mut empty);
@@ -355,30 +360,30 @@ impl<B> KnownOwners<B> {
         true
     }
 
-    /// The control thread's side.
+    /// Creates the control thread's side of the changes of owners.
     pub(crate) fn changes(&self, workers: usize) -> OwnerChanges<B> {
         let map = Arc::clone(&self.map);
         OwnerChanges { map, workers, owners: first_owners(workers), pending: None }
     }
 }
 
-/// A change of owners on its way.
+/// A change of owners that is in progress.
 #[derive(Debug)]
 struct PendingOwnerChange {
     next: GroupOwners,
     moving: GroupSet,
     stage: ChangeStage,
-    /// All threads have to pass it.
+    /// The boundary that all threads have to pass before the next stage.
     boundary: Boundary,
 }
 
-/// The control thread's side of the owners: gives groups of sessions to other workers while packets
-/// pass.
+/// The control thread's side of the owners: assigns groups of sessions to other workers while
+/// packets pass.
 ///
-/// From [`OwnerChanges::begin`] until [`OwnerChanges::turn`] returns false no rules may be
-/// published and no command for sessions may be given, and when it begins none may be on its way:
-/// the workers involved then agree on all rules, and nothing is to be done for a session that has
-/// no owner for the moment.
+/// The caller begins only while no command for sessions is pending, and publishes no rules and
+/// sends no such command from [`OwnerChanges::begin`] until [`OwnerChanges::turn`] returns false.
+/// So all workers agree on the rules, and no command finds a session that has no owner for the
+/// moment.
 pub struct OwnerChanges<B> {
     map: Arc<OwnerMap<B>>,
     workers: usize,
@@ -393,27 +398,27 @@ impl<B> core::fmt::Debug for OwnerChanges<B> {
 }
 
 impl<B> OwnerChanges<B> {
-    /// The owners, by group; during a change the previous ones.
+    /// Returns the owner of each group; during a change the previous one.
     #[must_use]
     pub const fn owners(&self) -> &GroupOwners {
         &self.owners
     }
 
-    /// How many workers share the sessions.
+    /// Returns how many workers share the sessions.
     #[must_use]
     pub const fn workers(&self) -> usize {
         self.workers
     }
 
-    /// True during a change.
+    /// True while a change is in progress.
     #[must_use]
     pub const fn is_changing(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Begins to give the groups to the owners in `next`, each below the number of workers. `room`:
-    /// the packets that wait in a worker at most. Returns false if nothing changes, and during a
-    /// change.
+    /// Begins to assign the groups to the owners in `next`, which are below the number of workers.
+    /// `room`: maximum of packets that wait in a worker. Returns false if `next` changes nothing or
+    /// names another thread, or if a change is in progress.
     pub fn begin(
         &mut self,
         next: &GroupOwners,
@@ -442,23 +447,23 @@ impl<B> OwnerChanges<B> {
                 mailbox.push(WaitingParcel {
                     to,
                     buffered: Vec::with_capacity(room.buffered_pkts),
-                    // Queues take one burst more than their capacity.
+                    // Queues exceed their capacity by one burst at most.
                     shaped: Vec::with_capacity(room.shaped_pkts + BURST_MAX),
                     fragments: Vec::with_capacity(FIRST_FRAGMENTS_MAX),
                 });
             }
         }
-        // Every thread that was online has passed the last stage, so none reads these of a change
-        // before.
+        // Every thread that was online has passed the last stage of the previous change, so none
+        // reads `released` and `taken` of that change any more.
         self.map.released.store(0, Ordering::Relaxed);
         self.map.taken.store(0, Ordering::Relaxed);
         self.publish(*next, moving, ChangeStage::Park, publisher);
         true
     }
 
-    /// Goes on with a change as far as the threads have come. Returns true while it is not done:
-    /// then all threads are to be woken if [`OwnerChanges::turn`] published something, which it
-    /// says in `has_published`.
+    /// Publishes the next stage of a change if all threads have passed the present one. Returns
+    /// false when the change is done. Sets `has_published` if it published a stage; the caller then
+    /// wakes all threads.
     pub fn turn(&mut self, publisher: &mut Publisher, has_published: &mut bool) -> bool {
         let Some(pending) = &self.pending else { return false };
         let PendingOwnerChange { next, moving, stage, boundary } = *pending;
@@ -496,15 +501,15 @@ impl<B> OwnerChanges<B> {
         true
     }
 
-    /// Gives the parcels of previous owners to the new ones. False if a worker has its parcels in
-    /// hand.
+    /// Moves the parcels of previous owners to the new ones. False if a worker has locked its
+    /// parcels.
     fn deliver_parcels(&self) -> bool {
         for from in (0..self.workers).filter_map(|worker| u8::try_from(worker).ok()).map(WorkerId) {
             let Some(mut mailbox) = self.map.mailbox(from) else { return false };
             let others: Vec<_> = mailbox.extract_if(.., |parcel| parcel.to != from).collect();
             drop(mailbox);
             for parcel in others.into_iter().filter(|parcel| !parcel.is_empty()) {
-                // Its owner comes back to it when the next stage is published.
+                // The new owner takes the parcel when the next stage is published.
                 match self.map.mailbox(parcel.to) {
                     Some(mut mailbox) => mailbox.push(parcel),
                     None => debug_assert!(false, "a mailbox is in hand between two stages"),

@@ -1,4 +1,4 @@
-//! The outcome of a packet that a worker took alone, for taps.
+//! Determines the outcome of a packet that a worker processed alone, for taps.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{TapOutcome, TapPacket, TapSet, TapStage, TapWait};
@@ -12,7 +12,8 @@ use crate::tap::TapRecord;
 use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
-/// Where the packets of a worker are, before one of them takes the stages.
+/// The counts and queue lengths of a worker before one packet takes the stages. Their changes show
+/// the packet's outcome.
 pub(crate) struct PacketFates {
     tallied: TalliedOutcomes,
     unresolved: usize,
@@ -24,7 +25,7 @@ pub(crate) struct PacketFates {
 }
 
 impl PacketFates {
-    /// As they are now.
+    /// Reads the present counts and lengths.
     pub(crate) fn of<B: PacketBuf>(queues: &WorkerQueues<B>, tally: &StepTally) -> Self {
         Self {
             tallied: tally.outcomes(),
@@ -37,7 +38,7 @@ impl PacketFates {
         }
     }
 
-    /// The outcome of the one packet since then. `None` if the slow path decides.
+    /// Returns the outcome of the only packet since then. `None` if the slow path decides.
     pub(crate) fn outcome<B: PacketBuf>(
         &self,
         queues: &WorkerQueues<B>,
@@ -71,7 +72,7 @@ impl PacketFates {
     }
 }
 
-/// Sends the packets that follow from one, and notes it.
+/// Sends the frames that one packet resulted in, and notes them in `record`.
 pub(crate) fn transmit_alone<Io: Departures>(
     io: &mut Io,
     record: &mut TapRecord,
@@ -85,16 +86,16 @@ pub(crate) fn transmit_alone<Io: Departures>(
     record.end_stage(TapStage::Transmit);
 }
 
-/// The record of a packet that is taken alone, but not through all stages.
+/// The record of a packet that is processed alone, but not by all stages.
 pub(crate) struct LoneRecord {
     record: Box<TapRecord>,
     before: PacketFates,
-    /// Drops were noted as those of packets that waited.
+    /// The former setting of `note_late_drops`, which is off while the record is made.
     were_noted: bool,
 }
 
 impl LoneRecord {
-    /// Begins the record of a packet. `None` while another one is put together.
+    /// Begins the record of a packet. `None` if no tap is active or another record is open.
     pub(crate) fn begin<Io: Departures>(
         io: &mut Io,
         packet: TapPacket,
@@ -104,19 +105,19 @@ impl LoneRecord {
     ) -> Option<Self> {
         let Books { tally, tap, .. } = books;
         let record = tap.as_mut()?.begin(packet, frame)?;
-        // Queued frames belong to earlier packets.
+        // Sends queued frames first: they belong to earlier packets.
         queues.tx.flush(io, tally);
         let were_noted = tally.note_late_drops(false);
         tally.set_taps_in_hand(packet.taps);
         Some(Self { record, before: PacketFates::of(queues, tally), were_noted })
     }
 
-    /// The packet waited for `time` until now.
+    /// Notes that the packet waited for `time` until now.
     pub(crate) fn note_wait(&mut self, wait: TapWait, time: Nanos) {
         self.record.note_wait(wait, time, false);
     }
 
-    /// Ends the record after `stage`.
+    /// Completes the record after `stage`.
     pub(crate) fn end<Io: Departures>(
         self,
         io: &mut Io,

@@ -1,4 +1,4 @@
-//! The trial of the fast path with a traced packet, and how the stages differ from it.
+//! Records a trial of the fast path with a traced packet, and how the stages' result differs.
 
 use core::ops::Range;
 
@@ -6,38 +6,38 @@ use adit_rules::{DropReason, FastPathAnswer, FastPathDifference, TapOutcome};
 
 use crate::interfaces::TxTarget;
 
-/// Room for the copy of a frame, and headers in front of it: more than the longest frame of a port.
-/// Unit: octets.
+/// Length of the copy of a frame with room for headers in front: more than the longest frame of a
+/// port. Unit: octets.
 const ROOM_LEN: usize = 1 << 14;
 
-/// The trial of the packet of a record.
+/// The trial of the fast path for the packet of a record.
 pub(crate) struct PathRecord {
     room: Box<[u8]>,
-    /// Where the frame is that the fast path would send.
+    /// Where in `room` the frame is that the fast path would send.
     frame: Range<usize>,
     answer: Option<FastPathAnswer>,
-    /// Frames that left by the stages.
+    /// How many frames the stages sent.
     sent: usize,
 }
 
 impl PathRecord {
-    /// A record of no packet. Reserves all memory that will be used.
+    /// Creates a record without a trial. Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
         Self { room: vec![0; ROOM_LEN].into(), frame: 0..0, answer: None, sent: 0 }
     }
 
-    /// Forgets the last packet. Returns room for the copy of the next one.
+    /// Forgets the last trial. Returns room for the copy of the next packet.
     pub(crate) fn clear(&mut self) -> &mut [u8] {
         (self.answer, self.sent) = (None, 0);
         &mut self.room
     }
 
-    /// The answer of a trial, with the place of its frame in the room.
+    /// Notes the answer of a trial, and where in the room its frame is.
     pub(crate) fn note(&mut self, answer: FastPathAnswer, frame: Range<usize>) {
         (self.answer, self.frame) = (Some(answer), frame);
     }
 
-    /// The stages are about to send a frame.
+    /// Compares a frame that the stages are about to send with that of the trial.
     pub(crate) fn compare(&mut self, target: TxTarget, frame: &[u8]) {
         self.sent += 1;
         let own = self.room.get(self.frame.clone()).unwrap_or_default();
@@ -51,7 +51,7 @@ impl PathRecord {
         expected.difference = expected.difference.or(found);
     }
 
-    /// The answer, compared with the packet's outcome.
+    /// Returns the answer of the trial, with its difference from the packet's outcome.
     pub(crate) fn end(&self, outcome: TapOutcome) -> Option<FastPathAnswer> {
         let mut answer = self.answer?;
         let (frame, is_same) = match &mut answer {
@@ -79,7 +79,7 @@ const fn is_queued(outcome: TapOutcome) -> bool {
     matches!(outcome, TapOutcome::Queued | TapOutcome::Dropped(DropReason::ShapingQueueFull))
 }
 
-/// The first difference of the frame that the fast path would send from the one of the stages.
+/// Returns the first difference between the frames of the fast path and of the stages.
 fn first_difference(fast_path: &[u8], stages: &[u8]) -> Option<FastPathDifference> {
     if fast_path.len() != stages.len() {
         let len = u32::try_from(stages.len()).unwrap_or(u32::MAX);
@@ -100,7 +100,7 @@ mod tests {
 
     const TARGET: TxTarget = TxTarget { port: PortId(1), interface: InterfaceId(2) };
 
-    /// The difference that a trial of the frame `1 2 3` finds.
+    /// Returns the difference that a trial with the frame `1 2 3` finds.
     fn difference(sent: &[(TxTarget, &[u8])], outcome: TapOutcome) -> Option<FastPathDifference> {
         let mut record = PathRecord::new();
         record.clear()[..3].copy_from_slice(&[1, 2, 3]);

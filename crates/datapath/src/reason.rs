@@ -1,4 +1,4 @@
-//! Maps faults of octets to drop reasons, in one place.
+//! Maps malformed headers and addresses to drop reasons, in one place.
 
 use adit_rules::DropReason;
 use adit_types::{is_forwardable_v4, is_forwardable_v6};
@@ -20,7 +20,7 @@ pub(crate) enum HeaderLayer {
     Inner,
 }
 
-/// The reason that stands for `malformed` at `layer`.
+/// Returns the drop reason for `malformed` at `layer`.
 #[cold]
 pub(crate) fn drop_reason(layer: HeaderLayer, malformed: Malformed) -> DropReason {
     match (layer, malformed) {
@@ -39,7 +39,7 @@ pub(crate) fn drop_reason(layer: HeaderLayer, malformed: Malformed) -> DropReaso
     }
 }
 
-/// True when neither address keeps a router from forwarding the packet.
+/// True if a router may forward a packet with these addresses.
 #[inline]
 pub(crate) fn is_forwardable(addrs: &IpAddrs) -> bool {
     match addrs {
@@ -48,10 +48,10 @@ pub(crate) fn is_forwardable(addrs: &IpAddrs) -> bool {
     }
 }
 
-/// True when hosts of one link may exchange the packet: as [`is_forwardable`], and the source may
-/// be link-local or, without an address yet, unspecified; the destination may be link-local, a
-/// group or the broadcast address. Spec: RFC 4291 §2.5.2, §2.5.6, §2.7; RFC 1122 §3.2.1.3; RFC 3927
-/// §2.6.
+/// True if a packet with these addresses may pass between hosts of one link. In addition to
+/// addresses that [`is_forwardable`] allows, the source may be link-local or, if the host has no
+/// address yet, unspecified; the destination may be link-local, a group or the broadcast address.
+/// Spec: RFC 4291 §2.5.2, §2.5.6, §2.7; RFC 1122 §3.2.1.3; RFC 3927 §2.6.
 #[cold]
 pub(crate) fn is_usable_on_link(addrs: &IpAddrs) -> bool {
     match *addrs {
@@ -73,11 +73,11 @@ pub(crate) fn is_usable_on_link(addrs: &IpAddrs) -> bool {
     }
 }
 
-/// Verifies the UDP checksum of `payload`, which `ip` is the header of, unless it is zero.
+/// Verifies the UDP checksum of `payload`, the payload of `ip`, unless the checksum is zero.
 ///
-/// Cost: reads the whole datagram when there is a checksum.
+/// Cost: reads the whole datagram if it has a checksum.
 /// # Errors
-/// `UdpChecksumWrong`, `UdpMalformed`.
+/// `UdpChecksumWrong`, or `UdpMalformed` if the UDP header is malformed.
 pub(crate) fn verify_udp(ip: &IpPacket, payload: &[u8]) -> Result<(), DropReason> {
     let (header, _) =
         UdpHeader::parse(payload).map_err(|bad| drop_reason(HeaderLayer::Udp, bad))?;

@@ -1,10 +1,10 @@
 //! Reassembly of datagrams in one buffer, with limits of number, memory and time.
 //!
-//! A fragment waits in the buffer that it arrived in, and counts as buffered. With the last
-//! fragment the data of all is copied after the first one, which becomes the whole packet; the
-//! others are counted as punted (`reassembled`). Overlapping fragments discard their datagram; in
-//! IPv6 also its later fragments. Without room the next datagram in turn is evicted: hosts that
-//! send first fragments only cannot block others.
+//! A fragment waits in the buffer that it arrived in, and counts as buffered. When the last missing
+//! fragment arrives, the data of all is appended to the first fragment, which becomes the whole
+//! packet; the others are counted as punted (`reassembled`). An overlapping fragment discards its
+//! datagram; in IPv6 also the fragments that arrive later. If there is no room, another datagram is
+//! evicted in turn, so that hosts that send first fragments only cannot block others.
 //! Spec: RFC 791 §3.2; RFC 8200 §4.5; RFC 5722; RFC 6864 §4; RFC 4963.
 
 use core::hash::{BuildHasher, Hash, Hasher};
@@ -21,15 +21,15 @@ use arrayvec::ArrayVec;
 
 use crate::tally::StepTally;
 
-/// The longest wait for the rest of a datagram. Fragments of one datagram follow each other within
-/// milliseconds; a longer wait lets identifiers of IPv4, which repeat after 65,536 datagrams, meet
-/// those of lost ones. Spec: RFC 4963 §4.
+/// Longest wait for the rest of a datagram. Fragments of one datagram follow each other within
+/// milliseconds. IPv4 identifications repeat after 65,536 datagrams: during a longer wait,
+/// fragments of a new datagram could join those of a lost one. Spec: RFC 4963 §4.
 pub(crate) const WAIT_MAX: Nanos = Nanos::from_secs(2);
 
 /// Interval of the check for datagrams that waited too long.
 const EXPIRE_INTERVAL: Nanos = Nanos::from_millis(10);
 
-/// Places per set.
+/// Number of places that a datagram can be in: the hash of its key selects a set of this many.
 const WAYS: usize = 8;
 
 const SETS: usize = REASSEMBLY_DATAGRAMS_MAX / WAYS;
@@ -38,23 +38,21 @@ const _: () = assert!(SETS.is_power_of_two() && SETS * WAYS == REASSEMBLY_DATAGR
 /// Fields that all fragments of one datagram share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct DatagramKey {
-    /// The interface that they arrived on.
+    /// The interface that the fragments arrived on.
     pub interfaces: InterfaceSet,
-    /// Source and destination.
     pub addrs: IpAddrs,
-    /// Identification of the fragment header.
+    /// Identification of the IPv4 header or the fragment header.
     pub identification: u32,
-    /// Zero in IPv6.
+    /// The protocol of the IPv4 header; zero in IPv6.
     pub protocol: u8,
 }
 
-/// A fragment that arrived.
+/// A fragment of a tunnel packet that arrived.
 pub(crate) struct TunnelFragment<B> {
-    /// The frame.
     pub buf: B,
-    /// Where its IP packet begins.
+    /// Where the IP packet begins in the frame.
     pub ip_offset: u16,
-    /// Its position in the datagram.
+    /// The fragment's position in the datagram.
     pub place: FragmentPosition,
 }
 
@@ -67,7 +65,7 @@ impl<B: PacketBuf> TunnelFragment<B> {
         self.place.offset as usize + self.place.data_len as usize
     }
 
-    /// Where its data begins in the frame.
+    /// Where the fragment's data begins in the frame.
     const fn data_at(&self) -> usize {
         self.ip_offset as usize + self.place.data_offset as usize
     }
@@ -77,7 +75,7 @@ impl<B: PacketBuf> TunnelFragment<B> {
         self.buf.data().get(at..at + usize::from(self.place.data_len)).unwrap_or_default()
     }
 
-    /// True for the data of `other` at its position: the network duplicated a fragment.
+    /// True if `other` has the same position and data: the network duplicated a fragment.
     fn is_copy_of(&self, other: &Self) -> bool {
         self.place == other.place && self.data() == other.data()
     }
@@ -87,35 +85,36 @@ impl<B: PacketBuf> TunnelFragment<B> {
     }
 }
 
-/// A datagram of which fragments wait.
+/// A datagram that waits for fragments.
 struct PartialDatagram<B> {
     key: DatagramKey,
     since: Nanos,
-    /// Length of its data, once the last fragment is known. Unit: octets.
+    /// Length of the datagram's data, known from the last fragment. Unit: octets.
     total_len: Option<usize>,
-    /// Data of the fragments. Unit: octets.
+    /// Length of the data that arrived. Unit: octets.
     len: usize,
     fragments: ArrayVec<TunnelFragment<B>, REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX>,
-    /// Why it was discarded; its further fragments are discarded as well.
+    /// Why the datagram was discarded: fragments that arrive later are dropped for that reason,
+    /// too.
     discarded: Option<DropReason>,
 }
 
 /// The datagrams of one worker that wait for fragments.
 pub(crate) struct Reassembly<B> {
     places: Box<[Option<PartialDatagram<B>>]>,
-    /// Fragments that wait.
+    /// Number of fragments that wait.
     held: usize,
-    /// Places in use.
+    /// Number of places in use.
     used: usize,
-    /// Where the search for a place to evict goes on.
+    /// Where the search for a datagram to evict continues.
     cursor: usize,
-    /// No datagram expires before.
+    /// No datagram expires before this time.
     expire_at: Nanos,
     hasher: RandomState,
 }
 
 impl<B: PacketBuf> Reassembly<B> {
-    /// No fragments. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
         let mut places = Vec::new();
         places.resize_with(REASSEMBLY_DATAGRAMS_MAX, || None);
@@ -123,16 +122,16 @@ impl<B: PacketBuf> Reassembly<B> {
         Self { places: places.into(), held, used, cursor, expire_at, hasher: RandomState::new() }
     }
 
-    /// Fragments that wait.
+    /// Returns how many fragments wait.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.held
     }
 
-    /// Adds a fragment. Returns the frame with the whole packet if no fragment is missing any more.
+    /// Adds a fragment. Returns the frame of the whole packet if this was the last missing
+    /// fragment. A fragment that is neither kept nor completes a packet is dropped with its reason.
     ///
-    /// Cost:   reads eight places and the fragments of one datagram; copies a whole datagram.
-    /// Errors: none; a fragment that does not wait is dropped by name.
+    /// Cost: reads eight places and the fragments of one datagram; copies a whole datagram.
     pub(crate) fn add(
         &mut self,
         now: Nanos,
@@ -204,19 +203,19 @@ impl<B: PacketBuf> Reassembly<B> {
         self.used != before
     }
 
-    /// Drops everything that waits.
+    /// Drops all fragments that wait.
     pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         for at in 0..self.places.len() {
             self.discard(at, DropReason::ReassemblyTimeout, tally);
         }
     }
 
-    /// When the datagram at a place began to wait.
+    /// Returns when the datagram at a place began to wait.
     fn since(&self, at: usize) -> Option<Nanos> {
         self.places.get(at)?.as_ref().map(|datagram| datagram.since)
     }
 
-    /// The place of a datagram: its own, a free one, or one that is evicted.
+    /// Returns the place for a datagram: the one it is in, a free one, or one that is evicted.
     fn slot_of(&mut self, now: Nanos, key: DatagramKey, tally: &mut StepTally) -> usize {
         let set = usize::try_from(self.hasher.hash_one(key)).unwrap_or_default() % SETS * WAYS;
         let ways = set..set + WAYS;
@@ -230,7 +229,7 @@ impl<B: PacketBuf> Reassembly<B> {
             }
             self.discard(at, DropReason::ReassemblyTimeout, tally);
         }
-        // Free slots (`None`) sort first.
+        // Free places (`None`) sort first.
         let at = ways.min_by_key(|at| self.since(*at)).unwrap_or(set);
         self.discard(at, DropReason::ReassemblyFull, tally);
         if self.used == 0 {
@@ -240,7 +239,7 @@ impl<B: PacketBuf> Reassembly<B> {
         at
     }
 
-    /// Drops a datagram that waits, other than the one at `kept`.
+    /// Evicts the next datagram with fragments, except the one at the place `kept`.
     fn evict_other(&mut self, kept: usize, tally: &mut StepTally) {
         for _ in 0..self.places.len() {
             self.cursor = (self.cursor + 1) % self.places.len();
@@ -253,7 +252,7 @@ impl<B: PacketBuf> Reassembly<B> {
         }
     }
 
-    /// Drops the fragments of a place, which is free then.
+    /// Drops the fragments at a place, and frees the place.
     fn discard(&mut self, at: usize, reason: DropReason, tally: &mut StepTally) {
         let Some(datagram) = self.places.get_mut(at).and_then(Option::take) else { return };
         self.used -= 1;
@@ -262,7 +261,7 @@ impl<B: PacketBuf> Reassembly<B> {
         datagram.fragments.iter().for_each(drop);
     }
 
-    /// Uses a free place to remember that a datagram was discarded.
+    /// Remembers in a free place that a datagram was discarded.
     fn reject_rest(&mut self, at: usize, key: DatagramKey, since: Nanos, reason: DropReason) {
         let (fragments, discarded) = (ArrayVec::new(), Some(reason));
         if let Some(place) = self.places.get_mut(at) {
@@ -272,7 +271,7 @@ impl<B: PacketBuf> Reassembly<B> {
         }
     }
 
-    /// The frame of a datagram whose fragments are all there.
+    /// Joins the fragments of a complete datagram. `None` if the buffer is too short for them.
     fn join(&mut self, at: usize, tally: &mut StepTally) -> Option<B> {
         let PartialDatagram { mut fragments, len, .. } =
             self.places.get_mut(at).and_then(Option::take)?;
@@ -284,7 +283,7 @@ impl<B: PacketBuf> Reassembly<B> {
         let whole = fragments.next().and_then(|first| {
             let (ip_offset, data_at) = (usize::from(first.ip_offset), first.data_at());
             let mut buf = first.buf;
-            // Padding of the link may follow it.
+            // Padding of the link may follow the first fragment's data.
             let mut end = data_at + usize::from(first.place.data_len);
             let is_cut = buf.truncate(end);
             for fragment in fragments {
@@ -304,13 +303,13 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 }
 
-/// The outcome of a fragment.
+/// The outcome of adding a fragment to its datagram.
 enum FragmentOutcome {
     Waits,
     Completes,
-    /// Only it is dropped.
+    /// Only this fragment is dropped.
     Refused(DropReason),
-    /// It is dropped, and its datagram with it.
+    /// The fragment and its whole datagram are dropped.
     Discards(DropReason),
 }
 
@@ -344,7 +343,7 @@ impl<B: PacketBuf> PartialDatagram<B> {
             return FragmentOutcome::Discards(DropReason::ReassemblyTooMany);
         }
         self.len += len;
-        // Fragments without overlap that are as long as the whole are complete.
+        // Fragments do not overlap, so if they are as long as the datagram they are complete.
         if self.total_len == Some(self.len) {
             FragmentOutcome::Completes
         } else {
@@ -356,8 +355,8 @@ impl<B: PacketBuf> PartialDatagram<B> {
 /// Checks a fragment by itself.
 ///
 /// # Errors
-/// `ReassemblyMalformed` without data, or when data follows that it leaves a gap to;
-/// `ReassemblyTooLong` beyond what a length field holds.
+/// `ReassemblyMalformed` if it has no data, or if more fragments follow and its length is no
+/// multiple of eight octets; `ReassemblyTooLong` if the datagram would exceed its length field.
 fn check<B: PacketBuf>(fragment: &TunnelFragment<B>) -> Result<(), DropReason> {
     let FragmentPosition { is_more, data_len, .. } = fragment.place;
     if data_len == 0 || is_more && !data_len.is_multiple_of(8) {
@@ -369,8 +368,8 @@ fn check<B: PacketBuf>(fragment: &TunnelFragment<B>) -> Result<(), DropReason> {
     }
 }
 
-/// A hash that is the same for all fragments of a datagram, on every worker. It selects the worker
-/// that joins them.
+/// Returns a hash that is the same for all fragments of a datagram, on every worker. It selects the
+/// worker that reassembles them.
 pub(crate) fn hash_of(key: &DatagramKey) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     key.hash(&mut hasher);
@@ -389,7 +388,7 @@ mod tests {
 
     const HEADERS: usize = 14 + 20;
 
-    /// The frame of a part of the datagram `identification`, whose octet at `n` is `n * 7`.
+    /// Builds the frame of a fragment of the datagram `identification`, whose octet `n` is `n * 7`.
     fn part(
         identification: u16,
         start: usize,
@@ -417,7 +416,7 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum ReassemblyStep {
-        /// Identification, start and length in 8 octets, more fragments.
+        /// A fragment: identification, start and length in 8 octets, more fragments.
         Arrives(u16, usize, usize, bool),
         Passes(u64),
     }

@@ -1,12 +1,12 @@
-//! Buffered packets go on when the rules of their session change.
+//! Resumes buffered packets when the rules of their session change.
 //!
-//! They take the stages after classification by the new rules, also if another PDR would match now:
-//! they are forwarded, buffered on, or discarded. Gates, rates, quotas and usage apply then, once.
-//! They leave before later packets of their session.
+//! Resumed packets take the stages after classification by the new rules, even if another PDR would
+//! match now: they are forwarded, buffered further, or discarded. Gates, rates, quotas and usage
+//! apply then, once. Resumed packets leave before later packets of their session.
 //!
-//! Rules are compared by their generation: a few sessions per step in turn, and at once a session
-//! that has packets in the burst. Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets
-//! were processed before), §8.2.31 (DROBU).
+//! A change of rules is found by their generation: in each step a few sessions are reviewed in
+//! turn, and a session that has packets in the burst is reviewed at once. Spec: TS 29.244 §5.2.3
+//! (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.31 (DROBU).
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
@@ -33,13 +33,13 @@ use crate::tap::TapPoint;
 use crate::worker_queues::WorkerQueues;
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// Sessions reviewed per step: each costs one or two cache lines.
+/// Maximum of sessions reviewed per step: each costs one or two cache lines.
 const REVIEWS_PER_STEP_MAX: usize = 32;
 
-/// Packets that wait. The stages after classification do not depend on the kind of a lane.
+/// A lane of buffered packets. The stages after classification do not depend on the kind of lane.
 type ResumedLane<'v, B> = BurstLane<'v, B, Tunneled>;
 
-/// Reviews some of the sessions with buffered packets. Returns whether packets of one left.
+/// Reviews some of the sessions with buffered packets. Returns whether any packets left.
 #[cold]
 pub(crate) fn review_some<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn review_some<Io: Departures>(
     left
 }
 
-/// Reviews the sessions of a lane: their buffered packets leave before those of the lane.
+/// Reviews the sessions of a lane, so that their buffered packets leave before those of the lane.
 ///
 /// Shape:   reads `sessions[0..n]`. n ≤ BURST_MAX.
 /// Cost:    one load per packet while any packet is buffered.
@@ -85,7 +85,7 @@ pub(crate) fn review_session<Io: Departures>(
     }
 }
 
-/// Reviews the session at `at` by the rules of now. Returns whether packets left.
+/// Reviews the session at position `at` by the present rules. Returns whether any packets left.
 #[cold]
 fn review_one<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -144,7 +144,7 @@ fn release<Io: Departures>(
     }
 }
 
-/// Begins the record of a packet that waited, if a tap selects it.
+/// Begins the record of a buffered packet if a tap selects it.
 #[cold]
 fn begin_record<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -176,7 +176,7 @@ fn begin_record<Io: Departures>(
     if taps.is_empty() { None } else { LoneRecord::begin(io, packet, buf.data(), queues, books) }
 }
 
-/// Runs the stages after classification. Packets that the rules stop now are discarded.
+/// Runs the stages after classification. Packets that the new rules stop are discarded.
 fn resume<'v, Io: Departures>(
     ctx: &StepContext<'v>,
     io: &mut Io,

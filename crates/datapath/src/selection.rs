@@ -1,4 +1,4 @@
-//! The session or link that a frame belongs to, before it is parsed: for receivers, and for taps.
+//! Finds the session or link that a frame belongs to before it is parsed, for receivers and taps.
 
 use core::cell::Cell;
 use core::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::handoff::Handoff;
 use crate::interfaces::VlanLink;
 use crate::tap::TapPoint;
 
-/// A glance at a frame, and the interface that it belongs to.
+/// Returns a glance at a frame, and the interface that the frame belongs to.
 pub(crate) fn look_on(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
     let tunnel_end = Cell::new(None);
     let glance = Glance::at(frame, tag_len(frame), |addr| {
@@ -41,7 +41,7 @@ pub(crate) struct TapCandidate<'a> {
 }
 
 impl<'a> TapCandidate<'a> {
-    /// A frame that arrived on `port`.
+    /// Creates a candidate from a frame that arrived on `port`.
     pub(crate) fn new(ctx: &StepContext<'a>, port: PortId, frame: &'a [u8]) -> Self {
         let link = ctx.interfaces.of_port(port).find(vlan_of(frame)).map(|(_, link)| link);
         let (glance, interface) = match link {
@@ -51,7 +51,8 @@ impl<'a> TapCandidate<'a> {
         Self { glance, link, frame, port, interface }
     }
 
-    /// The taps that select it at one of `points`. None if another worker processes it.
+    /// Returns the taps that select the frame at any of `points`; none if another worker processes
+    /// the frame.
     pub(crate) fn select<B: PacketBuf>(
         &self,
         ctx: &StepContext<'_>,
@@ -68,7 +69,7 @@ impl<'a> TapCandidate<'a> {
         })
     }
 
-    /// The beginning of its record.
+    /// Returns the first part of the frame's record.
     pub(crate) fn packet(&self, ctx: &StepContext<'_>, taps: TapSet, books: &Books) -> TapPacket {
         TapPacket {
             taps,
@@ -81,7 +82,7 @@ impl<'a> TapCandidate<'a> {
         }
     }
 
-    /// Its session.
+    /// Returns the session of the frame; `SessionIndex::NONE` if it is unknown.
     fn session(&self, view: &TablesView<'_>) -> SessionIndex {
         let ues = || self.link.map(|link| view.ues(link.domain()));
         let found = match self.glance {
@@ -95,7 +96,7 @@ impl<'a> TapCandidate<'a> {
 
     fn has_key(&self, view: &TablesView<'_>, key: &TapKey) -> bool {
         match *key {
-            // The link where it leaves is not known yet.
+            // Selects all frames: the interface on which a frame leaves is not known yet.
             TapKey::Any | TapKey::Interface(_) => true,
             TapKey::Session(index, seid) => {
                 let found = self.session(view);
@@ -108,7 +109,7 @@ impl<'a> TapCandidate<'a> {
         }
     }
 
-    /// To or from the UE, or in a tunnel of it with a source that is not its own.
+    /// True if the frame is from or to the UE, or in a tunnel of the UE with a foreign source.
     fn is_of_ue(&self, view: &TablesView<'_>, addr: IpAddr) -> bool {
         let is_ue = |other: IpAddr| UeAddress::of(other) == UeAddress::of(addr);
         match self.glance {

@@ -1,4 +1,4 @@
-//! Packets for the slow path, which runs after the bursts of a step.
+//! The queue of packets for the slow path, which runs after the bursts of a step.
 
 use adit_rules::DropReason;
 use adit_types::limits::SLOW_PER_STEP_MAX;
@@ -9,92 +9,86 @@ use arrayvec::ArrayVec;
 use crate::interfaces::LinkId;
 use crate::tally::StepTally;
 
-/// A packet to ourselves for the slow path. Offsets are those of the frame.
+/// The slow path's task with a packet to Adit itself. Offsets are from the start of the frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SlowTask {
-    /// ARP.
     Arp {
-        /// Where the ARP packet begins.
+        /// Offset of the ARP packet.
         l3_offset: u8,
     },
     /// ICMP to one of our IPv4 addresses.
     Icmp {
-        /// Where the IP header begins.
+        /// Offset of the IP header.
         l3_offset: u8,
-        /// The IP header.
         ip: IpPacket,
     },
     /// ICMPv6 to one of our IPv6 addresses or to a group.
     Icmpv6 {
-        /// Where the IP header begins.
+        /// Offset of the IP header.
         l3_offset: u8,
-        /// The IP header.
         ip: IpPacket,
     },
     /// A GTP-U message other than a G-PDU.
     Gtpu {
-        /// The IP header.
         ip: IpPacket,
-        /// Source UDP port, to which answers go.
+        /// Source UDP port of the message; answers go there.
         src_port: u16,
-        /// The GTP-U header.
         gtpu: GtpuPacket,
-        /// Where the GTP-U header begins.
+        /// Offset of the GTP-U header.
         message_offset: u16,
     },
 }
 
-/// Why a packet could not be forwarded.
+/// Why a packet was dropped, for an ICMP error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IcmpErrorKind {
     /// TTL or hop limit ran out.
     TimeExceeded,
-    /// It is longer than the MTU of its egress.
+    /// The packet is longer than the MTU of its egress.
     PacketTooBig {
-        /// The MTU for the packet. Unit: octets of the user's IP packet.
+        /// Maximum length of the user's IP packet. Unit: octets.
         mtu: u16,
     },
 }
 
-/// An error about a packet that was dropped.
+/// An ICMP error about a packet that was dropped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IcmpError {
     /// Why it could not be forwarded.
     pub kind: IcmpErrorKind,
     /// The direction of the packet; the error goes the other way.
     pub direction: Direction,
-    /// Interfaces towards the packet's data network: the error to a host there leaves through one
-    /// of them, the error to a UE counts as coming from there.
+    /// The interfaces to the packet's data network. An error to a host there leaves through one of
+    /// them; an error to a UE is counted as if it came from there.
     pub network: InterfaceSet,
     /// Where the packet begins in its buffer.
     pub ip_offset: u16,
-    /// Its header.
+    /// The header of that packet.
     pub ip: IpPacket,
 }
 
-/// The fault of a GTP-U message that was dropped.
+/// Why a GTP-U message was dropped, for the error to its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GtpuError {
-    /// A G-PDU to a TEID of no session.
+    /// A G-PDU with a TEID that no session has.
     TeidUnknown(Teid),
-    /// A message with an extension header that must be understood and is not.
+    /// A message with an unknown extension header that receivers must comprehend.
     ExtensionUnknown,
 }
 
 /// A TCP segment of a UE that is redirected to a URL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redirected {
-    /// The UE's session.
     pub session: SessionIndex,
-    /// Position of the FAR that redirects in the session's rules.
+    /// Index of the FAR that redirects, among the session's FARs.
     pub far: usize,
     /// Where the packet begins in its buffer.
     pub ip_offset: u16,
-    /// Its header.
+    /// The packet's IP header.
     pub ip: IpPacket,
 }
 
-/// Work of the slow path on a packet.
+/// The slow path's work on a packet.
 pub(crate) enum SlowWork {
     Local(LinkId, SlowTask),
     Error(IcmpError),
@@ -114,18 +108,17 @@ pub(crate) struct SlowQueue<B> {
 }
 
 impl<B> SlowQueue<B> {
-    /// An empty queue.
     pub(crate) fn new() -> Self {
         Self { packets: ArrayVec::new() }
     }
 
-    /// True without packets.
+    /// True if the queue is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Queues a received packet; without room it is dropped as `SlowQueueFull`.
+    /// Queues a received packet to Adit itself; drops it as `SlowQueueFull` if there is no room.
     #[cold]
     pub(crate) fn push(&mut self, buf: B, link: LinkId, task: SlowTask, tally: &mut StepTally) {
         if self.packets.try_push(SlowPacket { buf, work: SlowWork::Local(link, task) }).is_err() {
@@ -133,8 +126,8 @@ impl<B> SlowQueue<B> {
         }
     }
 
-    /// Queues a received packet to be answered for its destination; without room it is dropped as
-    /// `SlowQueueFull`.
+    /// Queues a received packet that Adit answers in place of its destination; drops it as
+    /// `SlowQueueFull` if there is no room.
     #[cold]
     pub(crate) fn push_redirected(
         &mut self,
@@ -148,21 +141,21 @@ impl<B> SlowQueue<B> {
         }
     }
 
-    /// Queues an error about a packet that was counted as dropped; without room it is not sent.
+    /// Queues an error about a packet that was counted as dropped; omits it if there is no room.
     #[cold]
     pub(crate) fn push_error(&mut self, buf: B, error: IcmpError) {
-        // The packet has its outcome already, and errors may be omitted (RFC 1812 §4.3.2.8).
+        // Errors may be omitted (RFC 1812 §4.3.2.8), and the packet has its outcome already.
         self.push_notice(buf, SlowWork::Error(error));
     }
 
-    /// Queues an answer to a GTP-U message that was counted as dropped; without room it is not
-    /// sent.
+    /// Queues an answer to a GTP-U message that was counted as dropped; omits it if there is no
+    /// room.
     #[cold]
     pub(crate) fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
         self.push_notice(buf, SlowWork::GtpuError(error));
     }
 
-    /// Errors leave half of the queue to packets for ourselves.
+    /// Queues an error in the first half of the queue; the rest is for packets to Adit itself.
     fn push_notice(&mut self, buf: B, work: SlowWork) {
         if self.packets.len() < SLOW_PER_STEP_MAX / 2 {
             self.packets.push(SlowPacket { buf, work });

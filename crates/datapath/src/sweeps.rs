@@ -1,13 +1,13 @@
-//! Sweeps: every worker processes the packets that its rings hold.
+//! A sweep: every worker processes the packets that are in its rings.
 //!
-//! A packet without an inner address, such as an End Marker, shows no hash of its UE: it may come
-//! to its session's owner before packets of its tunnel that arrived earlier and that other workers
-//! still have to hand on. The owner requests a sweep. When all other workers have made it, these
-//! packets are in the owner's rings or have an outcome.
+//! A packet without an inner address, such as an End Marker, is not distributed by a hash of its
+//! UE: it may reach its session's owner before packets of its tunnel that arrived earlier and that
+//! other workers still have to hand over. So the owner requests a sweep. When all other workers
+//! have made it, these packets are in the owner's rings or have an outcome.
 //!
-//! Threads: the owner has taken the packet from a ring before it requests a sweep. Its receiver
-//! wrote the earlier packets before it, so a worker that sees the request sees them as well, and an
-//! owner that sees a worker's sweep sees the packets that it handed on.
+//! Threads: the owner has taken the packet from a ring before it requests a sweep. The packet's
+//! receiver wrote the earlier packets before, so a worker that sees the request sees them as well,
+//! and an owner that sees that a worker made its sweep sees the packets that it handed over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// State that the threads of a packet path share.
 #[derive(Debug)]
 struct SharedSweeps {
-    /// The number of sweeps requested.
+    /// How many sweeps were requested, which is the number of the last one. Wraps.
     asked: AtomicU32,
-    /// The last one that a thread has made, by thread.
+    /// The number of the last sweep that each thread has made, by thread.
     made: Box<[AtomicU32]>,
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct Sweeps {
 }
 
 impl Sweeps {
-    /// The sides of all threads, of which the first `sweeping` ones take packets from rings; by
-    /// thread.
+    /// Returns the sides of all threads, in the order of threads. The first `sweeping` threads take
+    /// packets from rings, so only they make sweeps.
     pub(crate) fn of_threads(sweeping: usize) -> impl Iterator<Item = Self> {
         let made = (0..sweeping).map(|_| AtomicU32::new(0)).collect();
         let shared = Arc::new(SharedSweeps { asked: AtomicU32::new(0), made });
         (0..).map(move |thread| Self { shared: Arc::clone(&shared), thread, made: 0 })
     }
 
-    /// The threads that make sweeps.
+    /// Returns the threads that make sweeps.
     pub(crate) fn sweeping(&self) -> core::ops::Range<usize> {
         0..self.shared.made.len()
     }
 
-    /// Requests a sweep. Returns its number.
+    /// Requests a sweep. Returns the number of the sweep.
     #[cold]
     pub(crate) fn ask(&self) -> u32 {
         self.shared.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
@@ -57,13 +57,14 @@ impl Sweeps {
         self.shared.asked.load(Ordering::Relaxed) != self.made
     }
 
-    /// Begins a sweep, of the packets that the rings hold from here on. Returns its number.
+    /// Begins a sweep, for the packets that are in the rings by now. Returns the number of the
+    /// sweep.
     #[cold]
     pub(crate) fn begin(&self) -> u32 {
         self.shared.asked.load(Ordering::Acquire)
     }
 
-    /// Ends a sweep: the packets that the rings held are processed or handed on.
+    /// Ends a sweep: the packets that were in the rings are processed or handed over.
     #[cold]
     pub(crate) fn end(&mut self, sweep: u32) {
         self.made = sweep;
@@ -72,11 +73,11 @@ impl Sweeps {
         }
     }
 
-    /// True if all other threads have made a sweep.
+    /// True if all other threads have made `sweep` or a later one.
     #[cold]
     pub(crate) fn have_others_made(&self, sweep: u32) -> bool {
         let has_made = |made: &AtomicU32| {
-            // Numbers go round; none waits for half of them.
+            // Numbers wrap; no caller waits while half of them are used up.
             made.load(Ordering::Acquire).wrapping_sub(sweep) < u32::MAX / 2
         };
         let mut threads = self.shared.made.iter().enumerate();
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn sweep_is_made_when_all_others_made_it_or_a_later_one() {
         let mut threads: Vec<_> = Sweeps::of_threads(3).take(3).collect();
-        // At the wrap of the numbers.
+        // Starts just before the numbers wrap.
         threads[0].shared.asked.store(u32::MAX, Ordering::Relaxed);
         threads.iter_mut().for_each(|thread| thread.end(u32::MAX));
         assert!(!threads[1].is_due());

@@ -1,4 +1,4 @@
-//! The counts of one step, kept locally and added to the worker's counters once per step.
+//! Counts one step locally; the counts are added to the worker's counters once per step.
 
 use adit_rules::{DropReason, PuntReason, TapOrigin, TapSet};
 use adit_tables::{Counter, SHAPING_DELAYS, WorkerCounters};
@@ -7,25 +7,25 @@ use adit_types::{Direction, InterfaceId, InterfaceSet, Nanos};
 
 use crate::late_packets::{EndedWait, LatePacket, LatePackets, WaitEnd};
 
-/// Why packets wait, other than for a neighbor.
+/// How many packets wait, by reason, except those that wait for a neighbor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingCounts {
-    /// For other rules.
+    /// Buffered by a FAR, until rules change.
     pub by_far: usize,
-    /// For their rates.
+    /// Queued for their rates.
     pub by_rate: usize,
-    /// For other fragments.
+    /// Waiting for other fragments.
     pub by_fragment: usize,
-    /// For room in a transmit queue.
+    /// Waiting for room in a transmit queue.
     pub by_port: usize,
 }
 
 impl WaitingCounts {
-    /// None waits.
+    /// No packet waits.
     pub(crate) const NONE: Self = Self { by_far: 0, by_rate: 0, by_fragment: 0, by_port: 0 };
 }
 
-/// Packets and octets, from the Ethernet header on.
+/// A sum of packets and of their octets, from the Ethernet header on.
 #[derive(Debug, Clone, Copy, Default)]
 struct PacketSum {
     pkts: u64,
@@ -40,34 +40,34 @@ impl PacketSum {
     }
 }
 
-/// The outcomes of one step.
+/// The counts of one step.
 #[derive(Debug)]
 pub(crate) struct StepTally {
     usual: UsualSums,
     rare: RareSums,
-    /// `rare` may have changed.
+    /// True if `rare` may have changed.
     has_rare: bool,
-    /// Packets waited when the counts were last added.
+    /// True if packets waited when the counts were last added.
     had_waiting: bool,
-    /// Packets are taken over from another worker, which counted their arrival.
+    /// True while arriving packets are taken over from another worker, which counted their arrival.
     is_taken_over: bool,
-    /// Packets were joined from fragments, or switched locally: they were counted when they
-    /// arrived.
+    /// True while arriving packets were counted when they arrived before: reassembled packets, and
+    /// packets that are switched locally.
     is_recirculated: bool,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
-    /// Packets that waited for their rates, by how long.
+    /// Packets that waited for their rates, by the slot of their delay.
     delays: [u64; SHAPING_DELAYS],
     is_delayed: bool,
-    /// Interfaces with traffic.
+    /// Interfaces with counts in `rx` or `tx`.
     busy: InterfaceSet,
     rx: [PacketSum; INTERFACES_MAX],
     tx: [PacketSum; INTERFACES_MAX],
-    /// Packets that waited, for reports to taps.
+    /// Packets whose wait ended, for reports to taps.
     late: Option<Box<LatePackets>>,
 }
 
-/// The counts of a step with usual packets.
+/// The counts that change in steps with usual packets.
 #[derive(Debug, Clone, Copy, Default)]
 struct UsualSums {
     received: PacketSum,
@@ -77,7 +77,7 @@ struct UsualSums {
     fast_path: u64,
 }
 
-/// All other scalar counters.
+/// All other counts of a step, except those by reason, delay or interface.
 #[derive(Debug, Clone, Copy, Default)]
 struct RareSums {
     taken_over: u64,
@@ -98,7 +98,6 @@ struct RareSums {
 }
 
 impl StepTally {
-    /// Nothing counted.
     pub(crate) fn new() -> Self {
         Self {
             usual: UsualSums::default(),
@@ -118,34 +117,34 @@ impl StepTally {
         }
     }
 
-    /// Makes room for packets whose wait ends, for taps.
+    /// Allocates memory for packets whose wait ends, for reports to taps.
     pub(crate) fn reserve_late_packets(&mut self) {
         self.late = Some(Box::new(LatePackets::new()));
     }
 
-    /// Sets whether drops from here on are reported to taps. Returns the previous setting.
+    /// Sets whether drops from here on are noted for taps. Returns the previous setting.
     pub(crate) fn note_late_drops(&mut self, is_on: bool) -> bool {
         self.late.as_mut().is_some_and(|late| late.note_drops(is_on))
     }
 
-    /// The oldest packet whose wait ended, if it has to be reported to taps.
+    /// Removes and returns the oldest packet whose wait ended and that is to be reported to taps.
     pub(crate) fn take_late_packet(&mut self) -> Option<LatePacket> {
         self.late.as_mut()?.take_first()
     }
 
-    /// The taps that selected the current packet. If it waits, they also record how the wait ends.
+    /// Returns the taps that selected the current packet. They also record how its wait ends.
     pub(crate) fn taps_in_hand(&self) -> TapSet {
         self.late.as_ref().map_or(TapSet::NONE, |late| late.in_hand)
     }
 
-    /// Says which taps selected the packet that is in hand from here on.
+    /// Sets which taps selected the packet that is processed from here on.
     pub(crate) fn set_taps_in_hand(&mut self, taps: TapSet) {
         if let Some(late) = &mut self.late {
             late.in_hand = taps;
         }
     }
 
-    /// The wait of a packet ends that taps selected.
+    /// Notes the end of the wait of a packet if taps selected the packet.
     #[cold]
     pub(crate) fn end_wait(&mut self, end: WaitEnd, waited: EndedWait, frame: &[u8]) {
         if let Some(late) = &mut self.late
@@ -155,7 +154,7 @@ impl StepTally {
         }
     }
 
-    /// Where packets that arrive now come from.
+    /// Returns where packets that arrive now come from, for taps.
     pub(crate) const fn tap_origin(&self) -> TapOrigin {
         match (self.is_recirculated, self.is_taken_over) {
             (true, _) => TapOrigin::Recirculated,
@@ -164,42 +163,42 @@ impl StepTally {
         }
     }
 
-    /// Outcomes of packets in the step so far.
+    /// Returns the outcomes of packets in the step so far.
     pub(crate) fn outcomes(&self) -> TalliedOutcomes {
         let RareSums { handed_off, locally_switched, .. } = self.rare;
         TalliedOutcomes { drops: self.drops, punts: self.punts, handed_off, locally_switched }
     }
 
-    /// Counts that usual packets do not change.
-    // PERF (adit-bench datapath --burst 1): a step adds only counters that changed.
+    /// Returns the counts that usual packets do not change, for a change of one.
+    // PERF (adit-bench datapath --burst 1): `has_rare` lets a step skip these counts.
     #[inline]
     fn rare(&mut self) -> &mut RareSums {
         self.has_rare = true;
         &mut self.rare
     }
 
-    /// One burst with packets arrived.
+    /// Counts a burst with packets.
     pub(crate) fn burst(&mut self) {
         self.usual.bursts += 1;
     }
 
-    /// Says whether packets that arrive from here on are taken over from another worker.
+    /// Sets whether packets that arrive from here on are taken over from another worker.
     pub(crate) fn set_taken_over(&mut self, is_taking: bool) {
         self.is_taken_over = is_taking;
     }
 
-    /// Says whether packets that arrive from here on arrived before: as fragments, or from another
-    /// UE. Returns the previous setting.
+    /// Sets whether packets that arrive from here on have arrived before, as fragments or from
+    /// another UE. Returns the previous setting.
     pub(crate) fn set_recirculated(&mut self, is_again: bool) -> bool {
         core::mem::replace(&mut self.is_recirculated, is_again)
     }
 
-    /// One packet was switched from one UE to another.
+    /// Counts a packet that is switched from one UE to another.
     pub(crate) fn switch_locally(&mut self) {
         self.rare().locally_switched += 1;
     }
 
-    /// One SYN left with a lower MSS.
+    /// Counts a SYN that leaves with a lower MSS.
     #[cold]
     pub(crate) fn count_lower_mss(&mut self) {
         self.rare().mss_clamped += 1;
@@ -210,29 +209,29 @@ impl StepTally {
         self.rare.locally_switched > 0
     }
 
-    /// One packet was fragmented into `pkts` more than itself.
+    /// Counts fragments: `pkts` more packets than the one that was fragmented.
     pub(crate) fn add_fragments(&mut self, pkts: usize) {
         self.rare().fragments_added += pkts as u64;
     }
 
-    /// Packets went to another worker.
+    /// Counts packets that go to another worker.
     pub(crate) fn hand_off(&mut self, pkts: usize) {
         self.rare().handed_off += pkts as u64;
     }
 
-    /// Packets that waited in another worker wait in this one.
+    /// Counts packets that waited in another worker and now wait in this one.
     #[cold]
     pub(crate) fn take_over_waiting(&mut self, pkts: usize) {
         self.rare().taken_over += pkts as u64;
     }
 
-    /// Packets went to a worker on another node, among those of [`Self::hand_off`].
+    /// Counts those packets of [`Self::hand_off`] that go to a worker on another NUMA node.
     #[cold]
     pub(crate) fn hand_across_nodes(&mut self, pkts: usize) {
         self.rare().handed_across_nodes += pkts as u64;
     }
 
-    /// One packet of `bytes` octets arrived.
+    /// Counts a received packet of `bytes` octets.
     #[inline]
     pub(crate) fn receive(&mut self, bytes: usize) {
         self.receive_many(1, bytes);
@@ -250,7 +249,7 @@ impl StepTally {
         }
     }
 
-    /// The packet that arrived belongs to `interface`.
+    /// Counts a received packet for `interface`.
     #[inline]
     pub(crate) fn receive_on(&mut self, interface: InterfaceId, bytes: usize) {
         self.receive_many_on(interface, 1, bytes);
@@ -267,7 +266,7 @@ impl StepTally {
         }
     }
 
-    /// The packet belongs to `interface`, and nobody saw that before.
+    /// Counts a packet for `interface` even if it is taken over: no other thread has counted it.
     #[inline]
     pub(crate) fn see_on(&mut self, interface: InterfaceId, bytes: usize) {
         self.busy = self.busy.with(interface);
@@ -276,14 +275,14 @@ impl StepTally {
         }
     }
 
-    /// Packets of `bytes` octets together arrived on `interface` and took the fast path.
+    /// Counts packets of `bytes` octets in all that arrived on `interface` and took the fast path.
     pub(crate) fn receive_fast(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.usual.fast_path += pkts as u64;
         self.receive_many(pkts, bytes);
         self.receive_many_on(interface, pkts, bytes);
     }
 
-    /// Received packets of `bytes` octets together left through `interface`.
+    /// Counts received packets of `bytes` octets in all that left through `interface`.
     pub(crate) fn transmit_many(
         &mut self,
         interface: InterfaceId,
@@ -298,7 +297,7 @@ impl StepTally {
         self.transmit_many_on(interface, pkts, bytes);
     }
 
-    /// Frames of any kind left through an interface.
+    /// Counts frames of any origin that left through an interface.
     #[inline]
     fn transmit_many_on(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.busy = self.busy.with(interface);
@@ -307,14 +306,14 @@ impl StepTally {
         }
     }
 
-    /// One packet was dropped.
+    /// Counts a dropped packet.
     #[inline]
     pub(crate) fn drop(&mut self, reason: DropReason) {
         self.rare().dropped += 1;
         self.drops[reason.index()] += 1;
     }
 
-    /// One packet that waited was dropped. `frame`: its octets as they are by now.
+    /// Counts a dropped packet that waited before. `frame`: the packet's octets by now.
     #[cold]
     pub(crate) fn drop_waiting(&mut self, reason: DropReason, frame: &[u8]) {
         self.drop(reason);
@@ -323,7 +322,7 @@ impl StepTally {
         }
     }
 
-    /// One packet that waited is dropped, which taps may have selected.
+    /// Counts a dropped packet that waited before and that taps may have selected.
     #[cold]
     pub(crate) fn drop_waited(&mut self, reason: DropReason, waited: EndedWait, frame: &[u8]) {
         match waited.taps.is_empty() {
@@ -335,66 +334,66 @@ impl StepTally {
         }
     }
 
-    /// One packet was consumed by the slow path.
+    /// Counts a packet that the slow path consumed.
     #[inline]
     pub(crate) fn punt(&mut self, reason: PuntReason) {
         self.rare().punted += 1;
         self.punts[reason.index()] += 1;
     }
 
-    /// One packet leaves after it waited for its rates.
+    /// Counts a packet that leaves after it waited for its rates.
     pub(crate) fn delay(&mut self, delay: Nanos) {
         self.is_delayed = true;
         self.has_rare = true;
         self.delays[delay_slot(delay, SHAPING_DELAYS)] += 1;
     }
 
-    /// Packets of `bytes` octets together that Adit made left through `interface`.
+    /// Counts packets of `bytes` octets in all that Adit made and that left through `interface`.
     pub(crate) fn originate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.rare().originated += pkts as u64;
         self.transmit_many_on(interface, pkts, bytes);
     }
 
-    /// One frame that a worker counted before was lost.
+    /// Counts the loss of a frame that another worker had counted.
     #[cold]
     pub(crate) fn lose_counted(&mut self) {
         self.rare().taken_over += 1;
         self.drop(DropReason::TxQueueFull);
     }
 
-    /// One packet of our own was not made or not transmitted.
+    /// Counts a packet of our own that was not made or not transmitted.
     pub(crate) fn lose_originated(&mut self) {
         self.rare().originated_lost += 1;
     }
 
-    /// Copies of packets, of `bytes` octets together, left through `interface`.
+    /// Counts copies of packets, of `bytes` octets in all, that left through `interface`.
     pub(crate) fn duplicate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.rare().duplicated += pkts as u64;
         self.transmit_many_on(interface, pkts, bytes);
     }
 
-    /// One copy of a packet could not be made or transmitted.
+    /// Counts a copy of a packet that could not be made or transmitted.
     pub(crate) fn lose_duplicate(&mut self) {
         self.rare().duplicates_lost += 1;
     }
 
-    /// One guaranteed packet waits: the transmit queue of its port is full.
+    /// Counts a guaranteed packet that waits because the transmit queue of its port is full.
     pub(crate) fn wait_for_port(&mut self) {
         self.rare().tx_waited += 1;
     }
 
-    /// One event found its ring full.
+    /// Counts an event that is lost because its ring is full.
     pub(crate) fn lose_event(&mut self) {
         self.rare().events_lost += 1;
     }
 
-    /// One event was dropped by a limit.
+    /// Counts an event that a limit dropped.
     pub(crate) fn drop_event(&mut self) {
         self.rare().events_limited += 1;
     }
 
-    /// True if every packet that arrived or waited has one outcome. `before` and `after`: packets
-    /// that waited at the beginning and at the end of the step.
+    /// True if every packet that arrived or waited has exactly one outcome. `before` and `after`:
+    /// how many packets waited at the beginning and at the end of the step.
     pub(crate) fn identity_holds(&self, before: usize, after: usize) -> bool {
         let UsualSums { received, uplink, downlink, .. } = self.usual;
         let RareSums { taken_over, fragments_added, handed_off, dropped, punted, .. } = self.rare;
@@ -403,10 +402,10 @@ impl StepTally {
         came + before as u64 == state + after as u64
     }
 
-    /// Adds everything to the worker's counters and starts again. `waiting` packets wait, by reason
-    /// in `counts`. Readers see all of it or nothing.
+    /// Adds all counts to the worker's counters and sets them to zero. `waiting`: how many packets
+    /// wait; `counts` returns them by reason. Readers see all of the additions or none.
     ///
-    /// Cost: once per step that did something; skips counters of zero.
+    /// Cost: once per step that did something; skips counts of zero.
     #[inline]
     pub(crate) fn flush(
         &mut self,
@@ -453,7 +452,7 @@ impl StepTally {
     }
 }
 
-/// Outcomes of packets up to some moment of a step.
+/// The counts of outcomes at some moment of a step.
 #[derive(Debug, Clone)]
 pub(crate) struct TalliedOutcomes {
     drops: [u64; DropReason::COUNT],
@@ -463,14 +462,14 @@ pub(crate) struct TalliedOutcomes {
 }
 
 impl TalliedOutcomes {
-    /// The first reason for which packets were dropped since `before`.
+    /// Returns the first reason for which packets were dropped since `before`.
     pub(crate) fn drop_since(&self, before: &Self) -> Option<DropReason> {
         let is_new =
             |reason: &&DropReason| self.drops[reason.index()] > before.drops[reason.index()];
         DropReason::ALL.iter().find(is_new).copied()
     }
 
-    /// The first reason for which packets were consumed since `before`.
+    /// Returns the first reason for which packets were consumed since `before`.
     pub(crate) fn punt_since(&self, before: &Self) -> Option<PuntReason> {
         let is_new =
             |reason: &&PuntReason| self.punts[reason.index()] > before.punts[reason.index()];
@@ -491,7 +490,7 @@ impl UsualSums {
 }
 
 impl RareSums {
-    /// Adds these sums and their lists, which start again.
+    /// Adds these sums, and the lists, which are set to zero.
     fn add_to(self, counters: &WorkerCounters, drops: &mut [u64], punts: &mut [u64]) {
         counters.handed_off_pkts.add(self.handed_off);
         counters.handed_across_nodes_pkts.add(self.handed_across_nodes);
@@ -515,7 +514,7 @@ impl RareSums {
     }
 }
 
-/// Writes how many packets wait, and why.
+/// Writes how many packets wait, in all and by reason.
 #[cold]
 fn set_waiting(counters: &WorkerCounters, waiting: usize, counts: &WaitingCounts) {
     counters.buffered_pkts.set(waiting as u64);
@@ -531,7 +530,7 @@ fn add_all(counters: &[Counter], numbers: &mut [u64]) {
     }
 }
 
-/// Slot of a delay in a histogram of powers of two: 0 below a microsecond, n below 2^n of them.
+/// Returns the slot of a delay in a histogram: slot 0 is below 1 µs, slot n below 2^n µs.
 fn delay_slot(delay: Nanos, slots: usize) -> usize {
     let micros = delay.0 / 1000;
     let slot = (u64::BITS - micros.leading_zeros()) as usize;

@@ -1,8 +1,8 @@
-//! The taps of a worker: which packets it reports, and the ring that takes the records.
+//! The taps of a worker: which packets it reports, and the ring that takes the records of packets.
 //!
-//! A packet that a tap selects takes the stages alone ([`crate::model`]), so that its events are
-//! seen between them. Its record is put together in memory of its own, and enters the ring as a
-//! whole or not at all. Without a tap none of this runs.
+//! A packet that a tap selects takes the stages alone ([`crate::model`]), so that its state is
+//! visible between them. Its record is assembled in a buffer, and enters the ring as a whole or not
+//! at all. While no tap is active, none of this runs.
 
 use adit_rules::{
     DropReason, DroppedFor, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOutcome, TapPacket,
@@ -16,17 +16,17 @@ use rtrb::Producer;
 use crate::interfaces::TxTarget;
 use crate::path_record::PathRecord;
 
-/// Items that may precede a record, and confirmations: a record leaves room for them.
+/// Room, in items, that a record leaves in the ring for reports of skipped packets and of stops.
 const MARGIN: usize = 4 * TAPS_MAX;
 
-/// Items of a record that octets of frames leave to others.
+/// How many items of a record are kept free of octets of frames.
 const OTHER_ITEMS: usize = 96;
 
 /// A worker's side of a tap.
 pub struct TapPort {
-    /// Takes its records. Room for fewer items than [`TAP_RECORD_LEN`] and some more takes none.
+    /// Takes the tap's records; none if it has room for fewer than `TAP_RECORD_LEN + 2 * MARGIN`.
     pub records: Producer<TapItem>,
-    /// The time. Read for packets that a tap selected, between the stages.
+    /// Returns the time. Called between the stages for packets that a tap selected.
     pub clock: Box<dyn Fn() -> Nanos + Send>,
 }
 
@@ -36,12 +36,12 @@ impl core::fmt::Debug for TapPort {
     }
 }
 
-/// Where a packet may be selected.
+/// The point of a packet's path at which a tap may select it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TapPoint {
-    /// Before the fast path: by session, address, tunnel or interface of the packet.
+    /// Before the fast path, by session, address, tunnel or interface of the packet.
     Arrival,
-    /// Before the stages, which alone drop by name: whatever it belongs to.
+    /// Before the stages, for taps of drops of any packets: only the stages name drop reasons.
     Stages,
 }
 
@@ -55,9 +55,9 @@ impl TapPoint {
 struct ActiveTap {
     request: TapRequest,
     started: Nanos,
-    /// Packets with its key.
+    /// How many packets with the tap's key came. Wraps.
     seen: u32,
-    /// Records that it gets yet.
+    /// How many more records the tap may get.
     left: u64,
     skipped: u64,
 }
@@ -66,24 +66,24 @@ struct ActiveTap {
 pub(crate) struct Tap {
     ring: Producer<TapItem>,
     active: [Option<ActiveTap>; TAPS_MAX],
-    /// Absent while it is put together.
+    /// `None` while a record is being assembled in it.
     record: Option<Box<TapRecord>>,
     worker: WorkerId,
 }
 
 impl Tap {
-    /// No taps. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new(port: TapPort, worker: WorkerId) -> Self {
         let record = Some(Box::new(TapRecord::new(port.clock)));
         Self { ring: port.records, active: [const { None }; TAPS_MAX], record, worker }
     }
 
-    /// The worker.
+    /// Returns the id of the worker.
     pub(crate) const fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// Starts a tap, or replaces the one with its number.
+    /// Starts a tap; replaces the one with the same id.
     pub(crate) fn start(&mut self, now: Nanos, TapId(id): TapId, request: TapRequest) {
         if let Some(place) = self.active.get_mut(usize::from(id)) {
             let left = request.pkts_max;
@@ -91,28 +91,28 @@ impl Tap {
         }
     }
 
-    /// Stops a tap, and confirms it.
+    /// Stops a tap, and confirms that in the ring.
     pub(crate) fn stop(&mut self, id: TapId) {
         if let Some(place) = self.active.get_mut(usize::from(id.0)) {
             report_skipped(&mut self.ring, id, place);
             *place = None;
         }
-        // There is room: records leave some.
+        // There is room: records leave it ([`MARGIN`]).
         let _ = self.ring.push(TapItem::Stopped(id));
     }
 
-    /// True while a tap is active.
+    /// True while any tap is active.
     pub(crate) fn is_active(&self) -> bool {
         self.active.iter().any(Option::is_some)
     }
 
-    /// True if a tap selects packets at `point`.
+    /// True if any tap selects packets at `point`.
     pub(crate) fn selects_at(&self, point: TapPoint) -> bool {
         self.active.iter().flatten().any(|tap| point.is_of(&tap.request.filter))
     }
 
-    /// The taps that select a packet at `point` which `has_key`. Counts it as skipped without room
-    /// for a record.
+    /// Returns the taps that select a packet at `point`. `has_key` returns whether the packet has a
+    /// key. Without room for a record, counts the packet as skipped.
     pub(crate) fn select(
         &mut self,
         point: TapPoint,
@@ -143,8 +143,8 @@ impl Tap {
         self.ring.slots() >= TAP_RECORD_LEN + 2 * MARGIN
     }
 
-    /// Those of `taps` that selected a packet which waited for `time`: the tap of a number may be
-    /// another one by now.
+    /// Returns those of `selected` that did select a packet which waited for `time`: a tap that was
+    /// started meanwhile has the id of another one, but not its packets.
     pub(crate) fn of_wait(&self, selected: TapSet, now: Nanos, time: Nanos) -> TapSet {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {
@@ -157,7 +157,7 @@ impl Tap {
         taps
     }
 
-    /// The taps that record this drop of a packet that waited, whatever session it belongs to.
+    /// Returns the taps that record this drop of a packet that waited, whatever its session.
     pub(crate) fn of_late_drop(&self, reason: DropReason, now: Nanos) -> TapSet {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {
@@ -172,7 +172,7 @@ impl Tap {
         taps
     }
 
-    /// Begins the record of a packet in `frame`. `None` while another one is put together.
+    /// Begins the record of a packet in `frame`. `None` while another record is being assembled.
     pub(crate) fn begin(&mut self, packet: TapPacket, frame: &[u8]) -> Option<Box<TapRecord>> {
         let mut record = self.record.take()?;
         record.has_stages = false;
@@ -189,7 +189,6 @@ impl Tap {
         Some(record)
     }
 
-    /// Ends a record without a report.
     pub(crate) fn discard(&mut self, record: Box<TapRecord>) {
         self.record = Some(record);
     }
@@ -221,10 +220,10 @@ impl Tap {
     }
 }
 
-/// True if a tap that selected the packet of `record` gets it.
+/// True if a tap with `filter`, which selected the packet of `record`, gets the record.
 fn is_wanted(filter: &TapFilter, record: &TapRecord, outcome: TapOutcome) -> bool {
     let is_here = match filter.key {
-        // It was one of them when its wait began.
+        // The packet was on the interface when its wait began.
         TapKey::Interface(_) if record.has_waited => true,
         TapKey::Interface(interface) => record.interfaces.contains(interface),
         _ => true,
@@ -245,23 +244,23 @@ fn report_skipped(ring: &mut Producer<TapItem>, id: TapId, place: &mut Option<Ac
     }
 }
 
-/// A record that is put together.
+/// A record that is being assembled.
 pub(crate) struct TapRecord {
     clock: Box<dyn Fn() -> Nanos + Send>,
     items: ArrayVec<TapItem, TAP_RECORD_LEN>,
     taps: TapSet,
-    /// Where the packet arrived and where frames leave.
+    /// The interfaces on which the packet arrived and frames leave.
     interfaces: InterfaceSet,
-    /// A tap selected the packet when its wait began.
+    /// True if a tap selected the packet when its wait began.
     has_waited: bool,
     snap_bytes: usize,
     has_stages: bool,
-    /// A tap requests what the fast path would do.
+    /// True if a tap requests a trial of the fast path.
     pub has_path: bool,
     /// The trial of the fast path with the packet.
     pub path: PathRecord,
     stage_began: Nanos,
-    /// The URRs of the packet's PDR, with their counts before the packet.
+    /// The URRs of the packet's PDR, with their counters before the packet.
     pub urrs: ArrayVec<(UrrId, UsageSlot, u64), { URRS_PER_PDR_MAX + 1 }>,
 }
 
@@ -296,12 +295,12 @@ impl TapRecord {
         }
     }
 
-    /// Appends an item, if there is room.
+    /// Appends an item if there is room.
     pub(crate) fn push(&mut self, item: TapItem) {
         let _ = self.items.try_push(item);
     }
 
-    /// Appends an item about stages or rules, if a tap requests them.
+    /// Appends an item about stages or rules if a tap requests such items.
     pub(crate) fn push_detail(&mut self, item: impl FnOnce() -> TapItem) {
         if self.has_stages {
             self.push(item());
@@ -325,13 +324,14 @@ impl TapRecord {
         }
     }
 
-    /// The packet waited for `time`. `was_selected`: a tap selected it when its wait began.
+    /// Notes that the packet waited for `time`. `was_selected`: a tap selected it when its wait
+    /// began.
     pub(crate) fn note_wait(&mut self, wait: TapWait, time: Nanos, was_selected: bool) {
         self.has_waited |= was_selected;
         self.push(TapItem::Waited(wait, time));
     }
 
-    /// A stage is done.
+    /// Notes the end of a stage, and how long it took.
     pub(crate) fn end_stage(&mut self, stage: TapStage) {
         if self.has_stages {
             let now = (self.clock)();
@@ -340,25 +340,25 @@ impl TapRecord {
         }
     }
 
-    /// The time that the record itself took since the last stage belongs to no stage.
+    /// Restarts the time of the stage, so that it excludes the work on the record itself.
     pub(crate) fn restart_stage(&mut self) {
         if self.has_stages {
             self.stage_began = (self.clock)();
         }
     }
 
-    /// The packet leaves through an interface.
+    /// Notes that the packet leaves through an interface.
     pub(crate) fn note_egress(&mut self, interface: InterfaceId) {
         self.interfaces = self.interfaces.with(interface);
     }
 
-    /// A frame is about to leave.
+    /// Notes a frame that is about to leave, and compares it with the trial of the fast path.
     pub(crate) fn note_sent(&mut self, target: TxTarget, frame: &[u8]) {
         self.path.compare(target, frame);
         self.note_left(target, frame.len(), frame);
     }
 
-    /// A frame of `len` octets leaves, which begins with `head`.
+    /// Notes that a frame of `len` octets leaves, which begins with `head`.
     pub(crate) fn note_left(&mut self, target: TxTarget, len: usize, head: &[u8]) {
         let TxTarget { port, interface } = target;
         let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -371,7 +371,7 @@ impl TapRecord {
         if let Some(TapItem::Packet(packet)) = self.items.first_mut() {
             packet.taps = taps;
         }
-        // The end has its place whatever else there is.
+        // The end always gets a place: it replaces the last item of a full record.
         if self.items.is_full() {
             self.items.pop();
         }

@@ -20,17 +20,16 @@ pub(crate) struct Transmitter<'w, Io: Departures> {
     pub io: &'w mut Io,
     /// Where a frame may wait.
     pub queues: &'w mut WorkerQueues<Io::Buf>,
-    /// Limits of messages that others cause.
+    /// Limits of messages that received packets cause.
     pub limits: &'w mut MessageLimits,
-    /// Counts and events.
     pub books: &'w mut Books,
 }
 
 impl<Io: Departures> Transmitter<'_, Io> {
-    /// Sends the frame in `buf` through `egress`. If the neighbor's address is unknown, queues a
-    /// received packet or an End Marker, counts a copy as lost and requests the address, or counts
-    /// another frame of Adit's own as lost. A received packet or an End Marker also waits behind
-    /// others that wait for the neighbor.
+    /// Sends the frame in `buf` through `egress`. If the neighbor's address is unknown: queues a
+    /// received packet or an End Marker; counts a copy as lost, but requests the address; counts
+    /// any other frame of Adit as lost. A received packet or an End Marker also waits if earlier
+    /// frames wait for the neighbor.
     #[inline]
     pub(crate) fn send(
         &mut self,

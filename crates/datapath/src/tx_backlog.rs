@@ -1,9 +1,9 @@
 //! Guaranteed frames that wait for room in the transmit queues of their ports.
 //!
-//! A frame within a guaranteed bit rate that its port does not take waits here and is sent at the
-//! beginning of the next step. While frames wait for a port, the port gets no others: guaranteed
-//! frames join the queue and others are dropped, so no frame overtakes another. If the port is the
-//! bottleneck, guaranteed packets get their rate and the others share the rest.
+//! A frame within a guaranteed bit rate that its port does not accept waits here, and is sent at
+//! the beginning of the next step. While frames wait for a port, the port gets no others: further
+//! guaranteed frames join the queue and all others are dropped, so no frame overtakes another. If
+//! the port is the bottleneck, guaranteed packets get their rate and the others share the rest.
 
 use std::collections::VecDeque;
 
@@ -18,9 +18,9 @@ use crate::interfaces::TxTarget;
 use crate::origin::Origin;
 use crate::tally::StepTally;
 
-/// A port that takes no frame for this long is down: the frames that wait for it are dropped. Far
-/// longer than a port is busy with one frame, and within the packet delay budgets of most GBR
-/// flows. Spec: TS 23.501 table 5.7.4-1.
+/// A port that accepts no frame for this long is down: the frames that wait for it are dropped. The
+/// time is far longer than a port is busy with one frame, and within the packet delay budgets of
+/// most GBR flows. Spec: TS 23.501 table 5.7.4-1.
 const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 
 struct BacklogFrame<B> {
@@ -32,19 +32,19 @@ struct BacklogFrame<B> {
 struct PortBacklog<B> {
     /// First in, first out.
     frames: VecDeque<BacklogFrame<B>>,
-    /// When the port began to refuse all of them.
+    /// Since when the port has refused all frames; `None` if it accepted one since.
     refusing_since: Option<Nanos>,
 }
 
-/// The guaranteed frames of one worker that wait, by port.
+/// The guaranteed frames of one worker that wait for room in transmit queues, by port.
 pub(crate) struct TxBacklog<B> {
     ports: Vec<PortBacklog<B>>,
-    /// Frames of all ports together.
+    /// How many frames wait, for all ports together.
     len: usize,
 }
 
 impl<B: PacketBuf> TxBacklog<B> {
-    /// An empty backlog for `count` ports. Reserves all memory that will be used.
+    /// Allocates all memory that will be used, for `count` ports.
     pub(crate) fn new(count: usize) -> Self {
         let queue = || PortBacklog {
             frames: VecDeque::with_capacity(TX_WAITING_PKTS_MAX),
@@ -53,20 +53,20 @@ impl<B: PacketBuf> TxBacklog<B> {
         Self { ports: core::iter::repeat_with(queue).take(count).collect(), len: 0 }
     }
 
-    /// Frames that wait.
+    /// Returns how many frames wait.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// True while frames wait for `port`: it gets no others.
+    /// True while frames wait for `port`, which then gets no other frames.
     #[inline]
     pub(crate) fn blocks(&self, port: PortId) -> bool {
         self.len != 0
             && self.ports.get(usize::from(port.0)).is_some_and(|queue| !queue.frames.is_empty())
     }
 
-    /// Queues a guaranteed frame that its port did not take, while there is room; drops others.
+    /// Queues a guaranteed frame that its port did not accept, while there is room; drops others.
     #[cold]
     pub(crate) fn queue_or_drop(
         &mut self,
@@ -87,8 +87,8 @@ impl<B: PacketBuf> TxBacklog<B> {
         }
     }
 
-    /// Sends frames that wait, as many as the ports take. Call it once per step, before other
-    /// frames.
+    /// Sends as many of the waiting frames as the ports accept. To be called once per step, before
+    /// other frames are sent.
     #[cold]
     pub(crate) fn send<Io: Departures<Buf = B>>(
         &mut self,
@@ -109,7 +109,7 @@ impl<B: PacketBuf> TxBacklog<B> {
         }
     }
 
-    /// Drops everything that waits.
+    /// Drops all frames that wait.
     pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         for queue in &mut self.ports {
             self.len -= queue.drop_all(tally);
@@ -141,7 +141,7 @@ impl<B: PacketBuf> PortBacklog<B> {
         }
     }
 
-    /// Drops all frames. Returns how many.
+    /// Drops all frames. Returns how many there were.
     fn drop_all(&mut self, tally: &mut StepTally) -> usize {
         self.refusing_since = None;
         let drop = |frame: BacklogFrame<B>| {

@@ -1,4 +1,4 @@
-//! Frames on their way to the ports.
+//! The transmit queues of a worker: frames on their way to the ports.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_types::{InterfaceId, PortId};
@@ -14,15 +14,13 @@ use crate::tx_backlog::TxBacklog;
 /// One frame to be transmitted.
 #[derive(Debug)]
 pub(crate) struct TxFrame<B> {
-    /// The frame.
     pub buf: B,
     /// Its length. Unit: octets.
     pub bytes: usize,
-    /// Where it comes from.
     pub origin: Origin,
 }
 
-/// Consecutive frames that are counted in the same way, for when their buffers are gone.
+/// Consecutive frames that are counted alike. Lets them be counted after their buffers are gone.
 #[derive(Debug, Clone, Copy)]
 struct FrameRun {
     interface: InterfaceId,
@@ -33,7 +31,7 @@ struct FrameRun {
 
 struct PortTxQueue<B> {
     burst: Burst<B>,
-    /// As many packets as there are frames.
+    /// Runs that add up to the frames of `burst`.
     runs: BurstColumn<FrameRun>,
 }
 
@@ -42,7 +40,7 @@ pub(crate) struct TxQueues<B> {
     ports: Vec<PortTxQueue<B>>,
     /// Frames to other UEs.
     pub switched: SwitchedQueue<B>,
-    /// Frames that their ports did not take.
+    /// Guaranteed frames that their ports did not accept.
     pub backlog: TxBacklog<B>,
 }
 
@@ -50,14 +48,12 @@ pub(crate) struct TxQueues<B> {
 pub(crate) struct FrameSender<'w, Io: Departures> {
     /// The way out of the worker.
     pub io: &'w mut Io,
-    /// The queues of the ports.
     pub tx: &'w mut TxQueues<Io::Buf>,
-    /// The counts of the step.
     pub tally: &'w mut StepTally,
 }
 
 impl<Io: Departures> FrameSender<'_, Io> {
-    /// [`TxQueues::push`].
+    /// Queues a frame, as [`TxQueues::push`] does.
     #[inline(always)]
     // PERF (adit-bench kinds): part of the loops of its callers.
     pub(crate) fn send(&mut self, target: TxTarget, frame: TxFrame<Io::Buf>) {
@@ -66,17 +62,17 @@ impl<Io: Departures> FrameSender<'_, Io> {
 }
 
 impl<B: PacketBuf> TxQueues<B> {
-    /// Empty queues for `count` ports, and room for `switched` frames to other UEs.
+    /// Creates queues for `count` ports, with room for `switched` frames to other UEs.
     pub(crate) fn new(count: usize, switched: usize) -> Self {
         let queue = || PortTxQueue { burst: Burst::new(), runs: BurstColumn::new() };
         let ports = core::iter::repeat_with(queue).take(count).collect();
         Self { ports, switched: SwitchedQueue::new(switched), backlog: TxBacklog::new(count) }
     }
 
-    /// Queues one frame. A full queue is transmitted first.
+    /// Queues a frame. Transmits the queue first if it is full.
     #[inline(always)]
-    // PERF (adit-bench kinds): once per packet of the stages, and that waited; a call would pass
-    // the frame through memory.
+    // PERF (adit-bench kinds): runs for every packet of the stages and every packet that waited; a
+    // call would pass the frame through memory.
     pub(crate) fn push<Io: Departures<Buf = B>>(
         &mut self,
         io: &mut Io,
@@ -85,7 +81,7 @@ impl<B: PacketBuf> TxQueues<B> {
         TxFrame { buf, bytes, origin }: TxFrame<B>,
     ) {
         let Some(queue) = self.ports.get_mut(usize::from(port.0)) else {
-            // Interfaces with ports beyond the queues do not exist: both come from one list.
+            // Cannot happen: the queues and the ports of interfaces come from one list.
             origin.count_lost(buf.data(), tally);
             return;
         };
@@ -103,7 +99,7 @@ impl<B: PacketBuf> TxQueues<B> {
         }
     }
 
-    /// Passes every frame that is queued for a port to `see`.
+    /// Passes every frame that is queued for any port to `see`.
     pub(crate) fn each_queued(&self, mut see: impl FnMut(TxTarget, &[u8])) {
         for (port, queue) in (0u16..).map(PortId).zip(&self.ports) {
             let runs = queue.runs.iter().flat_map(|run| core::iter::repeat_n(run, run.pkts));
@@ -113,7 +109,7 @@ impl<B: PacketBuf> TxQueues<B> {
         }
     }
 
-    /// Transmits everything queued.
+    /// Transmits all queued frames.
     #[inline]
     pub(crate) fn flush<Io: Departures<Buf = B>>(&mut self, io: &mut Io, tally: &mut StepTally) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
@@ -124,11 +120,12 @@ impl<B: PacketBuf> TxQueues<B> {
     }
 }
 
-/// Transmits one queue. Frames that the port does not take go to the backlog or are dropped.
+/// Transmits one queue. Guaranteed frames that the port does not accept go to the backlog; others,
+/// and those for which the backlog has no room, are counted as lost or dropped
+/// (`DropReason::TxQueueFull`).
 ///
 /// Shape:   drains `queue`.
 /// Cost:    one driver call.
-/// Errors:  none; frames that the backlog does not take become `DropReason::TxQueueFull`.
 #[inline(never)]
 fn transmit<Io: Departures>(
     io: &mut Io,
@@ -158,7 +155,7 @@ fn transmit<Io: Departures>(
     }
 }
 
-/// Moves the frames that the port did not take, all but the first `sent`, to the backlog.
+/// Moves all but the first `sent` frames, which the port did not accept, to the backlog.
 #[cold]
 fn take_back<B: PacketBuf>(
     port: PortId,

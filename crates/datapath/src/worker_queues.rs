@@ -14,24 +14,23 @@ use crate::slow_queue::SlowQueue;
 use crate::tally::StepTally;
 use crate::tx_queues::TxQueues;
 
-/// Room that a worker reserves at start.
+/// Capacities for which a worker allocates memory at start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerCapacity {
     /// One more than the highest port.
     pub ports: usize,
-    /// Sessions.
+    /// Maximum of sessions.
     pub sessions: usize,
-    /// Packets that FARs buffer.
+    /// Maximum of packets that FARs buffer.
     pub buffered_pkts: usize,
-    /// Packets that wait for their rates.
+    /// Maximum of packets that wait for their rates.
     pub shaped_pkts: usize,
-    /// Packets that are switched to other UEs at a time.
+    /// Maximum of packets that are being switched to other UEs.
     pub switched_pkts: usize,
 }
 
 /// Packets and frames that wait in one worker, within a step or across steps.
 pub(crate) struct WorkerQueues<B> {
-    /// Frames for the ports.
     pub tx: TxQueues<B>,
     /// Frames that wait for a link-layer address.
     pub unresolved: NeighborQueue<B>,
@@ -41,7 +40,7 @@ pub(crate) struct WorkerQueues<B> {
     pub shaping: Shaping<B>,
     /// Received End Markers that wait for packets on their way from other workers.
     pub held_end_markers: HeldEndMarkers<B>,
-    /// Fragments.
+    /// Fragments of tunnel packets, and ports of users' packets in fragments.
     pub fragments: Fragments<B>,
     /// Packets for the slow path.
     pub slow: SlowQueue<B>,
@@ -50,7 +49,7 @@ pub(crate) struct WorkerQueues<B> {
 }
 
 impl<B: PacketBuf> WorkerQueues<B> {
-    /// No packets. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new(capacity: WorkerCapacity, leases: Leases) -> Self {
         Self {
             tx: TxQueues::new(capacity.ports, capacity.switched_pkts),
@@ -64,15 +63,15 @@ impl<B: PacketBuf> WorkerQueues<B> {
         }
     }
 
-    /// Frames that wait across steps: packets, and End Markers of our own, which the packet
-    /// identity leaves out.
+    /// Returns how many frames wait across steps: packets, and End Markers of our own, which the
+    /// packet identity leaves out.
     #[inline]
     pub(crate) fn frames_waiting(&self) -> usize {
         self.packets_waiting() + self.unresolved.end_markers()
     }
 
-    /// Packets that wait across steps. Counts all packets only at the beginning and the end of a
-    /// step, when the other queues are empty.
+    /// Returns how many packets wait across steps. Complete only at the beginning and the end of a
+    /// step, when the queues that are not counted here are empty.
     #[inline]
     pub(crate) fn packets_waiting(&self) -> usize {
         self.unresolved.len()

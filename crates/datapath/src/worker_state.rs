@@ -1,4 +1,4 @@
-//! Everything that a worker keeps between packets, bursts and steps.
+//! The state that a worker keeps between packets, bursts and steps.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{TapId, TapRequest, WorkerCommand, WorkerEvent};
@@ -17,7 +17,7 @@ use crate::transmitter::Transmitter;
 use crate::tx_queues::FrameSender;
 use crate::worker_queues::{WorkerCapacity, WorkerQueues};
 
-/// The state of one worker. Functions take the parts that they need.
+/// The state of one worker. Functions take only the parts that they need.
 pub(crate) struct WorkerState<B> {
     /// Commands of the control thread.
     pub commands: Consumer<WorkerCommand>,
@@ -27,36 +27,36 @@ pub(crate) struct WorkerState<B> {
     pub handoff: Handoff<B>,
     /// Counts, events and taps.
     pub books: Books,
-    /// Limits of messages that others cause.
+    /// Limits of messages that received packets cause.
     pub limits: MessageLimits,
-    /// How bursts are taken in the present step.
+    /// How bursts are processed in the present step.
     pub path: BurstPath,
-    /// How bursts are taken in a step without waiting commands: [`BurstPath::Usual`], or
+    /// How bursts are processed in a step without pending commands: [`BurstPath::Usual`] or
     /// [`BurstPath::Tapped`].
     pub path_without_commands: BurstPath,
-    /// The last burst seemed to hold both address families: a hint which recognition loop to use
+    /// True if the last burst seemed to have both IP versions: a hint which recognition loop to use
     /// next.
     pub are_families_mixed: bool,
-    /// The last hops of the fast path.
+    /// The next hops that the fast path used last.
     pub kept_hops: KeptHops,
 }
 
-/// How a burst is taken.
+/// How a burst is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BurstPath {
     /// The fast path; the packets that it leaves take the stages.
     Usual,
-    /// As [`Self::Usual`], but packets that taps select take the stages alone.
+    /// Like [`Self::Usual`], but packets that taps select take the stages alone.
     Tapped,
-    /// Every packet takes the stages, also with taps. A command was pending when the step began to
-    /// receive, and only the stages can place, for example, an End Marker between two packets. A
-    /// command that arrives later does not matter: the fast rules that follow it become readable
-    /// after this worker began a later step.
+    /// Every packet takes the stages, also if taps are active. Used if a command is pending when
+    /// the step begins to receive: only the stages can place, for example, an End Marker between
+    /// two packets. A command that arrives later need not change the path: this worker sees the
+    /// fast rules that follow the command only in a later step.
     Stages,
 }
 
 impl<B: PacketBuf> WorkerState<B> {
-    /// No packets. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     pub(crate) fn new(
         capacity: WorkerCapacity,
         leases: Leases,
@@ -76,7 +76,7 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// The parts that send and count a frame.
+    /// Returns the parts that send and count a frame.
     #[inline]
     pub(crate) fn transmitter<'w, Io: Departures<Buf = B>>(
         &'w mut self,
@@ -86,7 +86,7 @@ impl<B: PacketBuf> WorkerState<B> {
         Transmitter { io, queues, limits, books }
     }
 
-    /// The packets that wait for rates, and the parts that send them.
+    /// Returns the packets that wait for rates, and the parts that send them.
     #[inline]
     pub(crate) fn shaping_and_sender<'w, Io: Departures<Buf = B>>(
         &'w mut self,
@@ -96,7 +96,7 @@ impl<B: PacketBuf> WorkerState<B> {
         (shaping, FrameSender { io, tx, tally: &mut self.books.tally })
     }
 
-    /// Starts a tap. A worker without a ring for records has none.
+    /// Starts a tap, if the worker has a ring for records.
     pub(crate) fn start_tap(&mut self, now: Nanos, id: TapId, request: TapRequest) {
         if let Some(tap) = &mut self.books.tap {
             tap.start(now, id, request);
@@ -105,7 +105,6 @@ impl<B: PacketBuf> WorkerState<B> {
         }
     }
 
-    /// Stops a tap.
     pub(crate) fn stop_tap(&mut self, id: TapId) {
         if let Some(tap) = &mut self.books.tap {
             tap.stop(id);
@@ -124,7 +123,7 @@ impl<B: PacketBuf> WorkerState<B> {
     }
 
     /// True if a step has nothing to do before it receives: no packet waits, no command is pending,
-    /// and no rate changed. `waiting`: packets that wait.
+    /// and no rate changed. `waiting`: how many packets wait.
     #[inline]
     pub(crate) fn is_quiet(&self, ctx: &StepContext<'_>, waiting: usize) -> bool {
         waiting == 0

@@ -1,8 +1,8 @@
 //! Bindings to the installed DPDK, generated at build time; nothing else.
 //!
-//! Names and types are DPDK's own. Inline functions of the headers are compiled into wrappers with
-//! the same instruction set as the Rust side (see `build.rs`). Only `adit-dpdk` uses this crate: it
-//! ensures DPDK's threading rules and provides safe types.
+//! Names and types are DPDK's own. Inline functions of the headers are compiled into wrappers, with
+//! the same instruction set as the Rust code (see `build.rs`). Only `adit-dpdk` uses this crate: it
+//! obeys DPDK's threading rules and provides safe types.
 #![allow(missing_docs, reason = "DPDK documents its own interface")]
 #![allow(
     non_camel_case_types,

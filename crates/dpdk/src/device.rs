@@ -8,8 +8,8 @@ use adit_types::limits::BURST_MAX;
 /// Longest device name, DPDK's `RTE_ETH_NAME_MAX_LEN` without the final NUL.
 const NAME_BYTES_MAX: usize = 63;
 
-/// A port by its DPDK name: a PCI address (`0000:3b:00.0`) or a virtual device (`net_tap0`), with
-/// optional comma-separated driver arguments (`net_af_packet0,iface=eth1`).
+/// A port, named by a PCI address (`0000:3b:00.0`) or by the name of a virtual device (`net_tap0`),
+/// with optional comma-separated driver arguments (`net_af_packet0,iface=eth1`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     name: String,
@@ -17,7 +17,7 @@ pub struct Device {
     kind: DeviceKind,
 }
 
-/// Bus of a device.
+/// How DPDK finds a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A NIC on the PCI bus, found when the EAL starts.
@@ -26,7 +26,7 @@ pub enum DeviceKind {
     Virtual,
 }
 
-/// Why a text is not a device string.
+/// The reason why a text is no device string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceParseError {
     /// Neither a PCI address nor a virtual network device.
@@ -38,31 +38,31 @@ pub enum DeviceParseError {
     /// The name is longer than DPDK's limit.
     #[error("the device name is longer than {NAME_BYTES_MAX} bytes")]
     TooLong,
-    /// Blanks, control or non-ASCII characters.
+    /// The text contains blanks, control or non-ASCII characters.
     #[error("a device string has no blanks, control or non-ASCII characters")]
     Character,
 }
 
 impl Device {
-    /// DPDK's name of the port; PCI addresses with domain, in lower case.
+    /// Returns DPDK's name of the port. A PCI address has its domain and is in lower case.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The driver arguments as written; empty if there are none.
+    /// Returns the driver arguments as written; empty if there are none.
     #[must_use]
     pub fn arguments(&self) -> &str {
         &self.arguments
     }
 
-    /// The bus.
+    /// Returns the bus.
     #[must_use]
     pub fn kind(&self) -> DeviceKind {
         self.kind
     }
 
-    /// The value of the driver argument `key`.
+    /// Returns the value of the driver argument `key`.
     #[must_use]
     pub fn argument(&self, key: &str) -> Option<&str> {
         self.arguments.split(',').find_map(|pair| {
@@ -71,8 +71,8 @@ impl Device {
         })
     }
 
-    /// True for drivers of virtual links, whose peers are kernels that may leave checksums to a
-    /// card.
+    /// True for drivers of virtual links, whose peers are kernels: a kernel may send packets with
+    /// incomplete checksums, which it expects a card to complete.
     pub(crate) fn leaves_checksums_open(&self) -> bool {
         ["net_af_packet", "net_af_xdp", "net_tap", "net_virtio_user", "net_vhost"]
             .iter()
@@ -86,18 +86,19 @@ impl Device {
         self.kind == DeviceKind::Virtual && self.name.starts_with(driver)
     }
 
-    /// Packet buffers that the driver of an AF_XDP device keeps for each queue pair: those that the
-    /// kernel receives into, and those of sent packets, which the driver frees when the queue sends
-    /// again. It receives nothing without further ones. Zero for other drivers.
+    /// Returns how many packet buffers the driver keeps for each queue pair of an AF_XDP device,
+    /// and zero for other drivers. They are the buffers that the kernel receives into, and those of
+    /// sent packets, which the driver frees when the queue sends again. The driver receives nothing
+    /// if the pool has no buffers beyond these.
     #[must_use]
     pub fn kept_mbufs_per_queue(&self, rx_descriptors: usize) -> usize {
-        // The driver also gives a socket's transmit ring `rx_descriptors`.
+        // The driver also sizes the transmit ring of a socket by `rx_descriptors`.
         let sent = rx_descriptors + BURST_MAX;
         if self.is_driver("net_af_xdp") { AF_XDP_FILLED_MBUFS + sent } else { 0 }
     }
 }
 
-/// Buffers that the AF_XDP driver gives to the kernel for each queue
+/// How many buffers the AF_XDP driver passes to the kernel for each queue
 /// (`XSK_RING_CONS__DEFAULT_NUM_DESCS`).
 const AF_XDP_FILLED_MBUFS: usize = 2048;
 

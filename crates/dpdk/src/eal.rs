@@ -1,4 +1,4 @@
-//! The environment abstraction layer (EAL): one per process.
+//! The environment abstraction layer (EAL) of DPDK; a process has one.
 
 use core::ffi::c_void;
 use std::ffi::CString;
@@ -17,26 +17,26 @@ use crate::errno::Errno;
 use crate::hugepages::{self, HugepageMode};
 use crate::{log, processor};
 
-/// A process can start the EAL only once, even if the start fails.
+/// True once the EAL was started: a process can start it only once, even if the start fails.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Configuration of the EAL.
 #[derive(Debug, Clone)]
 pub struct EalConfig {
-    /// Pages of packet memory.
+    /// Page size of the packet memory.
     pub hugepages: HugepageMode,
-    /// Memory allocated at start. Without hugepages it cannot grow. Unit: MiB.
+    /// Memory that is allocated at start. Without hugepages it cannot grow. Unit: MiB.
     pub memory_mib: u32,
-    /// CPUs on which the main thread may run; empty for those of the process.
+    /// CPUs on which the main thread may run; if empty, all CPUs of the process.
     ///
     /// Workers are not EAL threads: they call [`crate::register_thread`] and pin themselves.
     pub main_cpus: Vec<u16>,
-    /// The NUMA node of the memory; `None`: that of the main CPUs. If its hugepages do not suffice,
-    /// DPDK chooses.
+    /// The NUMA node of the memory; `None` for the node of the main CPUs. If the node has too few
+    /// free hugepages, DPDK chooses the node.
     pub memory_node: Option<u32>,
-    /// Prefix of DPDK's runtime files; must differ between the processes of a machine.
+    /// Prefix of DPDK's runtime files. It must differ between the processes of a machine.
     pub file_prefix: String,
-    /// Devices of the ports.
+    /// Devices of all ports.
     pub devices: Vec<Device>,
     /// Further EAL arguments, appended as written.
     pub extra_args: Vec<String>,
@@ -56,7 +56,7 @@ impl Default for EalConfig {
     }
 }
 
-/// A warning for the operator although the EAL started.
+/// A condition that the operator should know about, although the EAL started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EalNotice {
     /// Too few hugepages are free, so ordinary pages are used.
@@ -71,7 +71,7 @@ pub enum EalNotice {
         /// Free hugepages. Unit: MiB.
         free_mib: u64,
     },
-    /// The node of the memory has too few hugepages free.
+    /// The requested NUMA node has too few free hugepages.
     #[error(
         "{wanted_mib} MiB of hugepages are wanted on node {node}, but only {free_mib} MiB are free there: packets are \
          in memory of another node, which is slower; reserve hugepages with `adit host apply --hugepages {node}:2048:{pages}`",
@@ -87,7 +87,7 @@ pub enum EalNotice {
     },
 }
 
-/// Why the EAL did not start.
+/// The reason why the EAL did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EalError {
     /// This process has started the EAL before.
@@ -127,11 +127,11 @@ fn init_hint(errno: Errno) -> &'static str {
     }
 }
 
-/// DPDK: `RTE_MAX_NUMA_NODES`.
+/// Maximum number of NUMA nodes. DPDK: `RTE_MAX_NUMA_NODES`.
 const NODES_MAX: usize = 32;
 
 impl EalConfig {
-    /// The argument vector that [`Eal::init`] passes to DPDK, program name first.
+    /// Returns the argument vector that [`Eal::init`] passes to DPDK, program name first.
     ///
     /// # Errors
     /// [`EalError::NoHugepages`] if hugepages are required and too few are free now.
@@ -158,13 +158,15 @@ impl EalConfig {
         }
         args.extend(memory);
         args.extend(["--lcores".to_owned(), self.lcores()]);
-        // Neither option leaves files behind; DPDK accepts `--in-memory` only with hugepages.
+        // With either option DPDK leaves no files behind; it accepts `--in-memory` only with
+        // hugepages.
         if has_hugepages {
             args.push("--in-memory".to_owned());
         } else {
             args.extend(["--no-huge".to_owned(), "--no-shconf".to_owned()]);
         }
-        // The peer of a memif maps packet memory as one file. Without hugepages it is one anyway.
+        // The peer of a memif maps all packet memory as one file. Without hugepages there is only
+        // one.
         let is_memif = |device: &Device| device.is_driver("net_memif");
         let is_shared = |device: &Device| device.argument("zero-copy") == Some("yes");
         if self.devices.iter().any(|one| is_memif(one) && (has_hugepages || is_shared(one))) {
@@ -180,7 +182,8 @@ impl EalConfig {
         Ok(EalPlan { arguments: args, notice, memory_node })
     }
 
-    /// Returns whether to use hugepages, and a notice for the operator.
+    /// Returns whether to use hugepages, and a notice for the operator if they were wanted and
+    /// cannot be used.
     fn choose_pages(&self) -> Result<(bool, Option<EalNotice>), EalError> {
         let wanted_mib = self.memory_mib;
         let free_mib = hugepages::free_mib();
@@ -195,8 +198,8 @@ impl EalConfig {
         }
     }
 
-    /// One lcore, number 0, on the main CPUs. So lcore numbers stay below DPDK's limit on machines
-    /// with large CPU numbers.
+    /// Returns the value of `--lcores`: a single lcore, with index 0, on the main CPUs. DPDK limits
+    /// lcore indexes, so they must not follow the CPU indexes of large machines.
     fn lcores(&self) -> String {
         let cpus: Vec<String> = if self.main_cpus.is_empty() {
             processor::allowed_cpus().iter().map(ToString::to_string).collect()
@@ -207,7 +210,8 @@ impl EalConfig {
     }
 }
 
-/// The value of `--socket-mem`: MiB of each node from 0 on. `None` for a node beyond DPDK's limit.
+/// Returns the value of `--socket-mem`, which lists the MiB of each node from 0 on. `None` for a
+/// node beyond DPDK's limit.
 fn socket_memory(node: u32, mib: u32) -> Option<String> {
     let node = usize::try_from(node).ok().filter(|node| *node < NODES_MAX)?;
     Some(format!("{}{mib}", "0,".repeat(node)))
@@ -219,19 +223,19 @@ struct EalPlan {
     memory_node: Option<u32>,
 }
 
-/// DPDK's version as text.
+/// Returns DPDK's version.
 #[must_use]
 pub fn version() -> String {
-    // SAFETY: takes nothing, returns a constant.
+    // SAFETY: the function has no parameters and returns a constant.
     let text = unsafe { sys::rte_version() };
-    // SAFETY: a C string that lives as long as the process.
+    // SAFETY: `text` is a C string that lives as long as the process.
     let text = unsafe { core::ffi::CStr::from_ptr(text) };
     text.to_string_lossy().into_owned()
 }
 
 /// The running EAL; a cheap handle to share.
 ///
-/// Invariant: DPDK's memory stays mapped as long as any handle lives. Pools and ports hold one.
+/// Invariant: DPDK's memory stays mapped while any handle lives. Pools and ports hold handles.
 #[derive(Debug, Clone)]
 pub struct Eal {
     inner: Arc<EalHandle>,
@@ -244,15 +248,15 @@ struct EalHandle {
     arguments: Vec<String>,
     notice: Option<EalNotice>,
     memory_node: Option<u32>,
-    /// DPDK creates this folder even if it stores nothing there.
+    /// The runtime folder, which DPDK creates even if it stores nothing in it.
     runtime_folder: Option<String>,
 }
 
 impl Eal {
     /// Starts the EAL on the calling thread, which becomes the main lcore.
     ///
-    /// The thread is pinned to `main_cpus`, and threads spawned later inherit that affinity:
-    /// workers pin themselves. [`crate::Port::open`] creates virtual devices, not this call.
+    /// Pins the thread to `main_cpus`. Threads that it spawns later inherit that affinity, so
+    /// workers pin themselves. Does not create virtual devices; [`crate::Port::open`] does.
     ///
     /// # Errors
     /// See [`EalError`]. After a failure in DPDK itself the process cannot try again.
@@ -270,8 +274,8 @@ impl Eal {
         // DPDK keeps pointers into its arguments and reorders them, so they are never freed.
         let argv: &'static mut [*mut core::ffi::c_char] =
             strings.into_iter().map(CString::into_raw).collect::<Vec<_>>().leak();
-        // SAFETY: `argv` holds `count` C strings that live for the rest of the process; this is the
-        // only call of `rte_eal_init` in it.
+        // SAFETY: `argv` holds `count` C strings that live for the rest of the process; the process
+        // calls `rte_eal_init` only here, and once.
         let (code, log) = log::capture(|| unsafe { sys::rte_eal_init(count, argv.as_mut_ptr()) });
         if code < 0 {
             return Err(EalError::Init { errno: Errno::last(), log });
@@ -292,19 +296,19 @@ impl Eal {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The warning for the operator, if any.
+    /// Returns the warning for the operator, if there is one.
     #[must_use]
     pub fn notice(&self) -> Option<EalNotice> {
         self.inner.notice
     }
 
-    /// The requested NUMA node, if its hugepages suffice.
+    /// Returns the requested NUMA node if its hugepages suffice; otherwise `None`.
     #[must_use]
     pub fn memory_node(&self) -> Option<u32> {
         self.inner.memory_node
     }
 
-    /// The argument vector passed to DPDK.
+    /// Returns the argument vector that was passed to DPDK.
     #[must_use]
     pub fn arguments(&self) -> &[String] {
         &self.inner.arguments
@@ -313,18 +317,18 @@ impl Eal {
     /// True if packet memory uses hugepages.
     #[must_use]
     pub fn has_hugepages(&self) -> bool {
-        // SAFETY: reads the configuration of the EAL, which runs.
+        // SAFETY: reads the configuration of the running EAL.
         unsafe { sys::rte_eal_has_hugepages() != 0 }
     }
 
-    /// Frequency of [`crate::tsc`]. Unit: Hz.
+    /// Returns the frequency of [`crate::tsc`]. Unit: Hz.
     #[must_use]
     pub fn tsc_hz(&self) -> u64 {
         // SAFETY: reads a number that the EAL measured when it started.
         unsafe { sys::rte_get_tsc_hz() }
     }
 
-    /// DPDK's version as text.
+    /// Returns DPDK's version.
     #[must_use]
     pub fn version(&self) -> String {
         version()
@@ -338,8 +342,8 @@ impl Eal {
         self.inner.registered_threads.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// True if the caller is the main lcore and no other thread has an lcore number, and so no
-    /// other thread has a mempool cache.
+    /// True if the caller is the main lcore and no other thread has an lcore index. Then no other
+    /// thread has a mempool cache.
     pub(crate) fn is_sole_lcore(&self) -> bool {
         self.inner.main_thread == std::thread::current().id()
             && self.inner.registered_threads.load(Ordering::Acquire) == 0
@@ -352,13 +356,13 @@ fn runtime_folder() -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: a C string in the EAL's static memory.
+    // SAFETY: `text` is a C string in the EAL's static memory.
     let text = unsafe { core::ffi::CStr::from_ptr(text) };
     text.to_str().ok().map(str::to_owned)
 }
 
-/// Removes folders that killed processes left next to `own`: empty folders with its name but for
-/// the number of the process, of which there is none. Best effort.
+/// Removes the empty folders that killed processes left next to `own`: those with the same name
+/// except for the process ID, if no process has that ID. Best effort.
 fn remove_left_folders(own: &Path) {
     let digits =
         |name: &str| name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -380,16 +384,16 @@ fn remove_left_folders(own: &Path) {
     }
 }
 
-/// Longest wait for DPDK's interrupt thread.
+/// Maximum wait for DPDK's interrupt thread.
 const INTERRUPT_ROUND_MAX: Duration = Duration::from_millis(200);
 
-/// Waits until the interrupt thread has released what closed ports gave it, and sleeps.
+/// Waits until the interrupt thread has freed the handlers of closed ports and sleeps again.
 pub(crate) fn settle_interrupts() {
     static ROUNDS: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn note_round(_: *mut c_void) {
         ROUNDS.fetch_add(1, Ordering::Release);
     }
-    // Memory that the first one finds to be released is released before the second one.
+    // Two rounds: memory that the first round marks for release is released before the second.
     for _ in 0..2 {
         let before = ROUNDS.load(Ordering::Acquire);
         // SAFETY: the EAL runs; the callback uses nothing but a static counter.
@@ -398,15 +402,15 @@ pub(crate) fn settle_interrupts() {
             wait_for_interrupts(|| ROUNDS.load(Ordering::Acquire) != before);
         }
     }
-    // Its loop begins anew, and waits.
+    // After its callback the thread begins its loop anew, and waits in the kernel.
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// Stops the interrupt thread for good: an event of ours comes, and its callback does not return.
-/// NOTE: DPDK 22.11 does not end this thread, unmaps memory that it still uses, and wakes it
-/// shortly before.
+/// Stops the interrupt thread for good: registers an event source whose callback never returns.
+/// NOTE: when DPDK 22.11 is cleaned up, it does not end this thread, but wakes it and then unmaps
+/// memory that the thread still uses.
 fn stop_interrupts() {
-    // `RTE_INTR_INSTANCE_F_PRIVATE`: not in memory that is unmapped.
+    // `RTE_INTR_INSTANCE_F_PRIVATE`: DPDK allocates the handle outside the memory that it unmaps.
     const PRIVATE: u32 = 0;
     static IS_STOPPED: AtomicBool = AtomicBool::new(false);
     extern "C" fn stop(_: *mut c_void) {
@@ -415,31 +419,31 @@ fn stop_interrupts() {
             std::thread::sleep(Duration::MAX);
         }
     }
-    // The descriptor is readable from the beginning.
+    // The initial value 1 makes the descriptor readable at once.
     let Ok(event) = eventfd(1, EventfdFlags::CLOEXEC) else { return };
     // SAFETY: takes flags, returns a handle or null.
     let handle = unsafe { sys::rte_intr_instance_alloc(PRIVATE) };
     if handle.is_null() {
         return;
     }
-    // The thread polls it from now on.
+    // From here on the interrupt thread polls the descriptor, so it is never closed.
     let event = event.into_raw_fd();
     // SAFETY: the handle is live.
     unsafe { sys::rte_intr_fd_set(handle, event) };
     // SAFETY: the handle is live.
     unsafe { sys::rte_intr_type_set(handle, sys::rte_intr_handle_type::RTE_INTR_HANDLE_EXT) };
     let argument = core::ptr::null_mut();
-    // SAFETY: the EAL runs and copies the live handle; the callback gets no pointer, and uses
+    // SAFETY: the EAL runs and copies the live handle; the callback gets a null pointer, and uses
     // static memory only.
     let code = unsafe { sys::rte_intr_callback_register(handle, Some(stop), argument) };
-    // SAFETY: the handle is live, and used no more.
+    // SAFETY: the handle is live, and nothing uses it after this call.
     unsafe { sys::rte_intr_instance_free(handle) };
     if code == 0 {
         wait_for_interrupts(|| IS_STOPPED.load(Ordering::Acquire));
     }
 }
 
-/// Waits until the interrupt thread has done something, though not for long.
+/// Waits until `is_done` holds, at most [`INTERRUPT_ROUND_MAX`].
 fn wait_for_interrupts(is_done: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_done() && began.elapsed() < INTERRUPT_ROUND_MAX {
@@ -450,9 +454,9 @@ fn wait_for_interrupts(is_done: impl Fn() -> bool) {
 impl Drop for EalHandle {
     fn drop(&mut self) {
         stop_interrupts();
-        // SAFETY: every pool and port holds a handle, so none of those that point into DPDK's
-        // memory is left; a pool that could not be freed has leaked its handle and we do not get
-        // here.
+        // SAFETY: every pool and port holds a handle, so none of them, which point into DPDK's
+        // memory, is left. A pool that could not be freed has leaked its handle, and then this code
+        // does not run.
         unsafe { sys::rte_eal_cleanup() };
         if let Some(folder) = &self.runtime_folder {
             // Best effort: removes the folder only when it is empty.
@@ -469,7 +473,7 @@ mod tests {
     fn only_empty_folders_of_processes_that_are_gone_are_removed() {
         let parent = std::env::temp_dir().join(format!("adit-eal-{}", std::process::id()));
         let own = parent.join(format!("adit-{}", std::process::id()));
-        // No process has a number beyond 2^22.
+        // Linux has no process IDs beyond 2^22.
         let names = ["adit-99999999", "adit-99999998", "adit-1", "other-99999999", "adit-x"];
         std::fs::create_dir_all(&own).unwrap();
         names.iter().for_each(|name| std::fs::create_dir(parent.join(name)).unwrap());
@@ -506,7 +510,7 @@ mod tests {
         assert_eq!(socket_memory(0, 512).as_deref(), Some("512"));
         assert_eq!(socket_memory(2, 512).as_deref(), Some("0,0,512"));
         assert_eq!(socket_memory(32, 512), None);
-        // Ordinary pages come from where the main thread prefers them.
+        // With ordinary pages, the memory policy of the main thread decides.
         let ordinary = EalConfig { memory_node: Some(1), ..config(&["net_null0"]) };
         assert!(ordinary.arguments().unwrap().join(" ").contains(" -m 64 "));
     }

@@ -9,30 +9,29 @@ use adit_dpdk_sys as sys;
 pub struct Errno(i32);
 
 impl Errno {
-    /// The error of a call that returned `code`, a negative error number or a bare -1.
-    ///
-    /// Drivers return a bare -1 if they have no error number; it does not mean `EPERM`.
+    /// Returns the error of a call that returned `code`: a negative error number, or a bare -1, by
+    /// which drivers mean that they have no error number, not `EPERM`.
     pub(crate) fn of_return(code: i32) -> Self {
         if code == -1 { Self(0) } else { Self(code.saturating_abs()) }
     }
 
-    /// The C library's thread-local error number.
+    /// Returns the C library's thread-local error number.
     pub(crate) fn last_os() -> Self {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
     }
 
-    /// No error number.
+    /// Returns the value for errors without a number.
     pub(crate) const fn none() -> Self {
         Self(0)
     }
 
-    /// DPDK's thread-local `rte_errno`.
+    /// Returns DPDK's thread-local `rte_errno`.
     pub(crate) fn last() -> Self {
         // SAFETY: reads a thread-local integer of the DPDK library.
         Self(unsafe { sys::adit_rte_errno() })
     }
 
-    /// The number, positive; zero if DPDK returned none.
+    /// Returns the number, which is positive, or zero if DPDK returned none.
     #[must_use]
     pub fn value(self) -> i32 {
         self.0

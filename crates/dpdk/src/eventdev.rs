@@ -1,8 +1,8 @@
-//! Event devices: DPDK's schedulers, which give packets to cores.
+//! Event devices: DPDK's schedulers, which distribute packets to cores.
 //!
-//! `event_sw` schedules centrally, on a core of its own or wherever [`EventScheduler::run`] is
-//! called; `event_dsw` in the ports themselves. Events own their packets. Events in flight when the
-//! last handle is dropped return to their pool.
+//! `event_sw` schedules centrally, on the thread that calls [`EventScheduler::run`]; `event_dsw`
+//! schedules in the port calls of each thread. Events own their packets. When the last handle is
+//! dropped, the packets of events in flight return to their pool.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_void};
@@ -22,7 +22,7 @@ use crate::errno::Errno;
 use crate::log;
 use crate::mbuf::Mbuf;
 
-// An event is passed on as it is: a tag, and the pointer of the packet or null.
+// DPDK reads `Event`s directly: a tag, then the pointer of the packet or null.
 const _: () = assert!(size_of::<Event<Mbuf>>() == size_of::<sys::rte_event>());
 const _: () = assert!(align_of::<Event<Mbuf>>() == align_of::<sys::rte_event>());
 const _: () = assert!(offset_of!(Event<Mbuf>, buf) == 8);
@@ -31,20 +31,20 @@ const _: () = assert!(EventOperation::New as u32 == sys::RTE_EVENT_OP_NEW);
 const _: () = assert!(EventOperation::Forward as u32 == sys::RTE_EVENT_OP_FORWARD);
 const _: () = assert!(EventOperation::Release as u32 == sys::RTE_EVENT_OP_RELEASE);
 
-/// Credits that a port of `event_dsw` keeps at most. DPDK: `DSW_PORT_MAX_CREDITS`.
+/// Maximum number of credits that a port of `event_dsw` keeps. DPDK: `DSW_PORT_MAX_CREDITS`.
 const DSW_PORT_CREDITS_MAX: u32 = 1024;
 
-/// Which scheduler.
+/// The driver of an event device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventDriver {
-    /// `event_sw`: central.
+    /// `event_sw`: a central scheduler.
     Sw,
-    /// `event_dsw`: distributed over the ports.
+    /// `event_dsw`: a scheduler that is distributed over the ports.
     Dsw,
 }
 
 impl EventDriver {
-    /// The driver's name.
+    /// Returns the driver's name in DPDK.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,24 +57,24 @@ impl EventDriver {
 /// One queue of an event device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventQueueConfig {
-    /// How the events of a flow are ordered.
+    /// The order in which events of one flow are processed.
     pub schedule: ScheduleType,
-    /// Queues with a lower number go first. `event_dsw` ignores it.
+    /// The scheduler serves queues with a lower value first. `event_dsw` ignores it.
     pub priority: u8,
 }
 
 /// One port of an event device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPortConfig {
-    /// The port's new events are refused while more than this many events are in flight; cut to
-    /// the device's limit. With `event_dsw` up to 1024 more per port: it counts credits that ports
-    /// keep.
+    /// The port's new events are refused while more than this many events are in flight. Reduced to
+    /// the device's limit. `event_dsw` may accept up to 1024 more per port: it counts the credits
+    /// that ports keep as events.
     pub new_event_threshold: u32,
-    /// Most events per dequeue; cut to the device's limit.
+    /// Maximum number of events per dequeue. Reduced to the device's limit.
     pub dequeue_depth: u16,
-    /// Most events per enqueue; cut to the device's limit.
+    /// Maximum number of events per enqueue. Reduced to the device's limit.
     pub enqueue_depth: u16,
-    /// The queues from which it takes events.
+    /// Indexes of the queues from which the port dequeues.
     pub queues: Vec<u8>,
 }
 
@@ -85,36 +85,37 @@ pub struct EventDeviceConfig<'a> {
     pub driver: EventDriver,
     /// Arguments of the driver, such as `sched_quanta=64,credit_quanta=32`.
     pub arguments: &'a str,
-    /// Flows per queue.
+    /// Number of flows per queue.
     pub flows: u32,
-    /// Most events in flight; cut to the device's limit. With `event_dsw` up to 1024 more per port.
+    /// Maximum number of events in flight. Reduced to the device's limit. `event_dsw` may accept up
+    /// to 1024 more per port.
     pub events_max: u32,
-    /// The queues, by number.
+    /// The queues, by index.
     pub queues: Vec<EventQueueConfig>,
-    /// The ports, by number.
+    /// The ports, by index.
     pub ports: Vec<EventPortConfig>,
 }
 
-/// Why an event device could not be opened.
+/// The reason why an event device could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventDeviceError {
     /// The arguments contain a NUL.
     #[error("the arguments {0:?} of the event device contain a NUL character")]
     Arguments(String),
-    /// The device schedules fewer queues, ports or flows.
+    /// The device has fewer queues, ports or flows than are configured.
     #[error("{driver} offers {most} {what}, but {wanted} are configured")]
     TooMany {
         /// The driver.
         driver: &'static str,
-        /// The scarce resource.
+        /// The kind of resource that is too scarce.
         what: &'static str,
-        /// The number that it offers.
+        /// How many the device offers.
         most: u32,
-        /// The requested number.
+        /// How many are configured.
         wanted: u32,
     },
-    /// A queue is linked to no port: its events would go nowhere, and `event_dsw` would divide by
-    /// zero.
+    /// No port is linked to the queue: its events would never be dequeued, and `event_dsw` would
+    /// divide by zero.
     #[error("no port of {driver} takes events from queue {queue}")]
     UnlinkedQueue {
         /// The driver.
@@ -136,14 +137,13 @@ pub enum EventDeviceError {
     },
 }
 
-/// A running event device and the means to read its statistics; a cheap handle to share.
+/// A running event device, of which the statistics can be read; a cheap handle to share.
 #[derive(Debug, Clone)]
 pub struct EventDevice {
     started: Arc<StartedDevice>,
 }
 
-/// An open event device. Drop stops it, returns the packets in flight to their pools, and removes
-/// it.
+/// An open event device. Drop stops it, frees the packets in flight, and removes it.
 #[derive(Debug)]
 struct StartedDevice {
     id: u8,
@@ -157,7 +157,7 @@ struct StartedDevice {
 
 /// One port of a running event device.
 ///
-/// Invariant: the only handle on this port; it may move between threads, and is used by one at a
+/// Invariant: the only handle on this port, which may move between threads but is used by one at a
 /// time. The device runs as long as the handle lives.
 #[derive(Debug)]
 pub struct SchedulerPort {
@@ -165,14 +165,14 @@ pub struct SchedulerPort {
     id: u8,
     port: u8,
     dequeue_depth: u16,
-    /// The driver keeps events until it is called to pass them on. Others may have the function of
-    /// a device that had their number before.
+    /// True if the driver keeps events until `rte_event_maintain` is called. With other drivers it
+    /// must not be called: DPDK may still have the function of a former device with the same id.
     keeps_events: bool,
     counts: EventPortCounts,
     not_sync: PhantomData<Cell<u8>>,
 }
 
-/// The right to run a central scheduler, on one thread at a time.
+/// The handle that runs a central scheduler, on one thread at a time.
 #[derive(Debug)]
 pub struct EventScheduler {
     _device: Arc<StartedDevice>,
@@ -185,23 +185,24 @@ pub struct EventScheduler {
 pub struct OpenEventDevice {
     /// The device.
     pub device: EventDevice,
-    /// Its ports, by number.
+    /// Ports of the device, by index.
     pub ports: Vec<SchedulerPort>,
-    /// Its scheduler, if it is central: nothing moves unless somebody runs it.
+    /// Scheduler of the device if it is a central one: no event moves unless a thread runs it.
     pub scheduler: Option<EventScheduler>,
 }
 
-/// A number that a device counts.
+/// One statistic of an event device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventStat {
-    /// DPDK's name of it.
+    /// DPDK's name of the statistic.
     pub name: String,
-    /// Its value.
+    /// Value of the statistic.
     pub value: u64,
 }
 
 impl EventDevice {
-    /// Opens, configures and starts an event device with the number `instance`.
+    /// Opens, configures and starts an event device. `instance` makes its name unique in the
+    /// process.
     ///
     /// # Errors
     /// See [`EventDeviceError`].
@@ -223,7 +224,7 @@ impl EventDevice {
         }
     }
 
-    /// The scheduler's counters: of the device, then of its ports, then of its queues.
+    /// Returns the statistics of the device, then of its ports, then of its queues.
     #[must_use]
     pub fn stats(&self) -> Vec<EventStat> {
         use sys::rte_event_dev_xstats_mode as mode;
@@ -255,7 +256,7 @@ fn open(
     let name = CString::new(format!("{}{instance}", driver.name()))
         .unwrap_or_else(|_| unreachable!("a driver's name has no NUL"));
     add_device(&name, &arguments).map_err(refused("start"))?;
-    // SAFETY: reads a C string.
+    // SAFETY: `name` is a C string.
     let number = unsafe { sys::rte_event_dev_get_dev_id(name.as_ptr()) };
     let Ok(id) = u8::try_from(number) else {
         remove_device(&name);
@@ -341,7 +342,7 @@ fn check_limits(
     }
 }
 
-/// The depth for a requested one, within the device's limit; at least one.
+/// Reduces a requested depth to the device's limit; at least one.
 fn depth(wanted: u16, most: u32) -> u16 {
     wanted.clamp(1, u16::try_from(most).unwrap_or(u16::MAX).max(1))
 }
@@ -381,8 +382,8 @@ impl StartedDevice {
         })
     }
 
-    /// Events that ports may have reserved without having them: each port of `event_dsw` keeps
-    /// credits, which count as events in flight.
+    /// Returns how many more events must be allowed in flight for the credits that ports keep:
+    /// `event_dsw` counts each kept credit as an event.
     fn hoarded(&self) -> u32 {
         match self.driver {
             EventDriver::Sw => 0,
@@ -395,7 +396,7 @@ impl StartedDevice {
         let mut conf: sys::rte_event_queue_conf = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the queue is below the number of queues; writes one structure.
         check(unsafe { sys::rte_event_queue_default_conf_get(self.id, queue, &raw mut conf) })?;
-        // Both defaults may exceed the flows of the device.
+        // DPDK's default for either number may exceed the flows of the device.
         conf.nb_atomic_flows = flows;
         conf.nb_atomic_order_sequences = flows;
         conf.event_queue_cfg = 0;
@@ -435,7 +436,8 @@ impl StartedDevice {
         if linked == i32::from(count) { Ok(()) } else { Err(Errno::last()) }
     }
 
-    /// The service of a central scheduler, which may from now on run on any registered thread.
+    /// Allows the service of a central scheduler to run on any registered thread, and returns its
+    /// id; `None` for a distributed scheduler.
     fn allow_service(&self) -> Result<Option<u32>, Errno> {
         if self.driver != EventDriver::Sw {
             return Ok(None);
@@ -443,7 +445,7 @@ impl StartedDevice {
         let mut service = 0;
         // SAFETY: the device exists; writes one number.
         check(unsafe { sys::rte_event_dev_service_id_get(self.id, &raw mut service) })?;
-        // SAFETY: the service of this device.
+        // SAFETY: `service` is the service of this device.
         check(unsafe { sys::rte_service_runstate_set(service, 1) })?;
         // SAFETY: as above.
         check(unsafe { sys::rte_service_set_runstate_mapped_check(service, 0) })?;
@@ -464,7 +466,7 @@ impl Drop for StartedDevice {
             // SAFETY: no port is in use: each has a handle on this value.
             unsafe { sys::rte_event_dev_stop(self.id) };
         }
-        // SAFETY: ours, and stopped.
+        // SAFETY: the device belongs to this value, and is stopped.
         unsafe { sys::rte_event_dev_close(self.id) };
         remove_device(&self.name);
     }
@@ -489,19 +491,19 @@ fn schedule_type(schedule: ScheduleType) -> u8 {
 extern "C" fn free_event(_device: u8, event: sys::rte_event, _argument: *mut c_void) {
     // SAFETY: every event comes from a `SchedulerPort`, whose events have a packet or null here.
     let packet = unsafe { event.__bindgen_anon_2.mbuf };
-    // SAFETY: the event owned its packet alone, and the device has forgotten it.
+    // SAFETY: only this event owned its packet, and the device no longer uses it.
     drop(NonNull::new(packet).map(|raw| unsafe { Mbuf::from_raw(raw) }));
 }
 
 impl SchedulerPort {
-    /// The number of this port.
+    /// Returns the index of this port.
     #[must_use]
     pub const fn number(&self) -> u8 {
         self.port
     }
 
-    /// Enqueues events until the device takes no more, and moves the others to the front. Returns
-    /// how many were enqueued.
+    /// Enqueues events until the device accepts no more, and moves the remaining events to the
+    /// front. Returns how many were enqueued.
     fn pass_on(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
         let len = events.len();
         let first = events.as_mut_ptr();
@@ -520,7 +522,7 @@ impl SchedulerPort {
                     count,
                 )
             };
-            // At most the enqueue depth at a time.
+            // DPDK accepts at most the enqueue depth per call.
             if more == 0 {
                 break;
             }
@@ -570,9 +572,9 @@ impl EventPort for SchedulerPort {
         count
     }
 
-    /// A successor that ended a dequeued event would let its flow go on to another port before the
-    /// other successors of the flow are enqueued. So successors are new to the scheduler, and the
-    /// next dequeue ends all events of the last.
+    /// Enqueues successors as new events, and leaves it to the next dequeue to end the dequeued
+    /// events: a successor that ended its dequeued event would let the scheduler move the flow to
+    /// another port before the flow's other successors are enqueued.
     #[inline]
     fn enqueue(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
         self.enqueue_new(events)
@@ -606,16 +608,17 @@ impl EventPort for SchedulerPort {
 }
 
 impl EventScheduler {
-    /// Runs one iteration of the scheduler. Returns false if it did not run.
+    /// Runs one iteration of the scheduler. False if it did not run.
     ///
-    /// Threads: the calling thread is registered with DPDK.
+    /// Threads: the calling thread must be registered with DPDK.
     pub fn run(&mut self) -> bool {
         // SAFETY: the service of a running device; `&mut self` makes this the only caller.
         unsafe { sys::rte_service_run_iter_on_app_lcore(self.service, 0) == 0 }
     }
 }
 
-/// The numbers of one part of a device.
+/// Reads the statistics of the device, or of its port or queue with index `part`; empty if DPDK
+/// fails or their number changes meanwhile.
 fn read_stats(id: u8, mode: sys::rte_event_dev_xstats_mode::Type, part: u8) -> Vec<EventStat> {
     // SAFETY: null and zero return the number of entries.
     let count = unsafe {
@@ -661,7 +664,7 @@ fn read_stats(id: u8, mode: sys::rte_event_dev_xstats_mode::Type, part: u8) -> V
     names.into_iter().zip(values).map(stat).collect()
 }
 
-/// The text of a C array up to its NUL.
+/// Converts a C array of characters up to its NUL.
 fn text(array: &[c_char]) -> String {
     let bytes: Vec<u8> =
         array.iter().take_while(|c| **c != 0).map(|c| c.to_ne_bytes()[0]).collect();

@@ -3,24 +3,24 @@
 use std::fs;
 use std::path::Path;
 
-/// Choice of pages for packet memory.
+/// Whether packet memory uses hugepages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HugepageMode {
-    /// Hugepages if enough are free; otherwise ordinary pages with a warning.
+    /// Uses hugepages if enough are free; otherwise ordinary pages, with a warning.
     #[default]
     Auto,
-    /// Hugepages; too few free ones are an error.
+    /// Uses hugepages; too few free ones are an error.
     Require,
-    /// Ordinary pages.
+    /// Uses ordinary pages.
     Never,
 }
 
-/// Free hugepages of all page sizes; zero without kernel support. Unit: MiB.
+/// Returns the free hugepages of all page sizes; zero if the kernel has none. Unit: MiB.
 pub(crate) fn free_mib() -> u64 {
     free_mib_in(Path::new("/sys/kernel/mm/hugepages"))
 }
 
-/// Free hugepages of a NUMA node.
+/// Returns the free hugepages of a NUMA node. Unit: MiB.
 pub(crate) fn free_mib_of(node: u32) -> u64 {
     free_mib_in(Path::new(&format!("/sys/devices/system/node/node{node}/hugepages")))
 }

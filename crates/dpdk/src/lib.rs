@@ -1,8 +1,9 @@
 //! Safe DPDK: environment, pools, packet buffers, ports and queues.
 //!
-//! All `unsafe` code of packet I/O is here. Objects are created in the order Eal → Mempool → Port →
-//! queues and dropped in reverse, since each holds a handle on the earlier ones. A packet buffer is
-//! one pointer and holds no handle; instead, a pool is not freed before all its buffers have
+//! All `unsafe` code of DPDK's packet I/O is in this crate. Objects are created in the order Eal →
+//! Mempool → Port → queues and dropped in reverse, since each holds a handle on those before it. A
+//! packet buffer is one pointer without a handle; a pool is not freed before all its buffers have
+//! returned, see [`Mempool`]. This crate does not interpret traffic and starts no threads.
 //! returned, see [`Mempool`]. This room does not interpret traffic and starts no threads.
 
 mod device;

@@ -1,4 +1,5 @@
-//! Captures DPDK's log during an operation, so that errors contain the driver's own reason.
+//! Captures DPDK's log during an operation, so that errors contain the reason that the driver
+//! logged.
 //!
 //! At other times DPDK logs to standard error as usual.
 
@@ -9,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 
 use adit_dpdk_sys as sys;
 
-/// Maximum length of captured log in an error; keeps the end. Unit: octets.
+/// Maximum length of the captured log in an error, which has the end of a longer log. Unit: octets.
 const CAPTURE_BYTES_MAX: usize = 4096;
 
-/// The capture file in two forms: the C stream that DPDK writes and the file that is read back.
+/// The capture file in two forms: the C stream that DPDK writes, and the file that is read back.
 ///
 /// Invariant: `stream` is never closed, since a DPDK thread may still be writing to it when the
 /// operation is over.
@@ -21,7 +22,7 @@ struct DpdkLogSink {
     file: File,
 }
 
-// SAFETY: a C stream may be used from any thread; the mutex around the sink serializes ours.
+// SAFETY: a C stream may be used from any thread; the mutex around the sink serializes our uses.
 unsafe impl Send for DpdkLogSink {}
 
 static SINK: Mutex<Option<DpdkLogSink>> = Mutex::new(None);
@@ -31,8 +32,8 @@ impl DpdkLogSink {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = File::from(rustix::fs::memfd_create("adit-dpdk-log", flags).ok()?);
         let descriptor = file.try_clone().ok()?.into_raw_fd();
-        // SAFETY: `descriptor` is open and owned by nobody else; the mode is a C string. The memory
-        // file is appended to, so that truncation between operations moves the write position.
+        // SAFETY: `descriptor` is open and nothing else owns it; the mode is a C string. It is
+        // append, so that writing continues at the start after the file was truncated.
         let stream = unsafe { libc::fdopen(descriptor, c"a".as_ptr()) };
         (!stream.is_null()).then_some(Self { stream, file })
     }
@@ -50,10 +51,10 @@ impl DpdkLogSink {
     }
 }
 
-/// Runs `operation` and returns DPDK's log of it.
+/// Runs `operation`, and returns its result and what DPDK logged meanwhile.
 ///
-/// The text is empty if DPDK logged nothing, or if the capture failed and the log went to standard
-/// error.
+/// The text is empty if DPDK logged nothing, or if no capture file could be created and the log
+/// went to standard error.
 pub(crate) fn capture<T>(operation: impl FnOnce() -> T) -> (T, String) {
     let mut guard = SINK.lock().unwrap_or_else(PoisonError::into_inner);
     if guard.is_none() {
@@ -70,14 +71,14 @@ pub(crate) fn capture<T>(operation: impl FnOnce() -> T) -> (T, String) {
     (outcome, sink.take_text())
 }
 
-/// Writes captured lines of a successful operation to standard error.
+/// Writes the captured log of a successful operation to standard error.
 pub(crate) fn print_log(text: &str) {
     if !text.is_empty() {
         eprintln!("{text}");
     }
 }
 
-/// Formats captured lines as the end of an error message, one per line.
+/// Formats a captured log as the end of an error message, on a line of its own.
 pub(crate) fn log_tail(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\n{text}") }
 }

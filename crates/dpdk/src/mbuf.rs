@@ -10,7 +10,7 @@ use adit_dpdk_sys as sys;
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
 
 // The accessors below read these fields directly. DPDK keeps the layout of the first cache line
-// stable for its vector drivers; a release that moves a field needs a review.
+// stable for its vector drivers; if a release moves a field, the accessors need a review.
 const _: () = assert!(offset_of!(sys::rte_mbuf, buf_addr) == 0);
 const _: () = assert!(offset_of!(sys::rte_mbuf, data_off) == 16);
 const _: () = assert!(offset_of!(sys::rte_mbuf, nb_segs) == 20);
@@ -23,10 +23,9 @@ const _: () = assert!(size_of::<Mbuf>() == size_of::<*mut sys::rte_mbuf>());
 /// One packet of a DPDK pool.
 ///
 /// Invariant: owns its mbuf chain alone (every segment direct, reference count 1); no other pointer
-/// into it exists, neither in a queue nor in another `Mbuf`. In the first segment
-/// `data_off + data_len <= buf_len`. Its pool is alive: a pool is freed only after all its buffers
-/// have returned. The layout is one non-null pointer, so that a slice of these is DPDK's packet
-/// array.
+/// to the chain exists, neither in a queue nor in another `Mbuf`. In the first segment `data_off +
+/// data_len <= buf_len`. Its pool is alive, since a pool is freed only after all its buffers have
+/// returned. The layout is one non-null pointer, so that a slice of `Mbuf`s is DPDK's packet array.
 ///
 /// `Send`, since any thread may return buffers to a pool; neither `Sync` nor `Clone`.
 #[repr(transparent)]
@@ -42,7 +41,7 @@ impl Mbuf {
     /// Takes ownership of an mbuf.
     ///
     /// # Safety
-    /// `raw` came from DPDK as a packet that the caller owns alone, with every segment direct.
+    /// `raw` must be a packet from DPDK that the caller owns alone, with every segment direct.
     #[inline]
     pub(crate) unsafe fn from_raw(raw: NonNull<sys::rte_mbuf>) -> Self {
         Self { raw, not_sync: PhantomData }
@@ -50,8 +49,8 @@ impl Mbuf {
 
     #[inline]
     fn header(&self) -> &sys::rte_mbuf {
-        // SAFETY: points to a live mbuf that this value owns; DPDK writes all its fields before it
-        // hands it out.
+        // SAFETY: `raw` points to a live mbuf that this value owns, and DPDK has written all its
+        // fields.
         unsafe { self.raw.as_ref() }
     }
 
@@ -68,20 +67,20 @@ impl Mbuf {
     pub fn free_burst(burst: &mut Burst<Self>) {
         let count = u32::try_from(burst.len()).unwrap_or(0);
         let packets = burst.as_mut_ptr().cast::<*mut sys::rte_mbuf>();
-        // SAFETY: forgets the packets; the call below owns them.
+        // SAFETY: no packet is dropped here: the call below takes ownership of all.
         unsafe { burst.set_len(0) };
         // SAFETY: `count` pointers to mbufs that were owned alone, laid out as `Mbuf`s are.
         unsafe { sys::rte_pktmbuf_free_bulk(packets, count) };
     }
 
-    /// Free space before the packet. Unit: bytes.
+    /// Returns the free space before the packet. Unit: bytes.
     #[inline]
     #[must_use]
     pub fn headroom(&self) -> usize {
         usize::from(self.header().data_off)
     }
 
-    /// Free space after the packet's first segment. Unit: bytes.
+    /// Returns the free space after the packet's first segment. Unit: bytes.
     #[inline]
     #[must_use]
     pub fn tailroom(&self) -> usize {
@@ -89,7 +88,7 @@ impl Mbuf {
         usize::from(header.buf_len - header.data_off - header.data_len)
     }
 
-    /// The ethdev number of the port that received the packet.
+    /// Returns the ethdev id of the port that received the packet.
     #[inline]
     #[must_use]
     pub fn rx_port(&self) -> u16 {
@@ -203,8 +202,8 @@ impl PacketBuf for Mbuf {
     #[inline]
     fn mark(&self) -> u32 {
         let fields = &self.header().__bindgen_anon_2;
-        // SAFETY: every member of the unions is made of numbers, and DPDK clears a pool's memory
-        // once.
+        // SAFETY: every member of the unions consists of numbers, and DPDK has zeroed the pool's
+        // memory.
         let hash = unsafe { &fields.hash };
         // SAFETY: as above.
         unsafe { hash.usr }
@@ -250,7 +249,7 @@ impl PacketBuf for Mbuf {
 impl Drop for Mbuf {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: owned alone, and nobody uses it afterwards.
+        // SAFETY: this value owns the mbuf alone, and is gone afterwards.
         unsafe { sys::rte_pktmbuf_free(self.raw.as_ptr()) };
     }
 }

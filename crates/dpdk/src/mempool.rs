@@ -15,26 +15,27 @@ use crate::mbuf::Mbuf;
 /// Configuration of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MempoolConfig<'a> {
-    /// Name, unique in the process; at most 25 bytes.
+    /// Name, unique in the process; maximum 25 bytes.
     pub name: &'a str,
-    /// Number of buffers; 2^n - 1 wastes no memory.
+    /// Number of buffers; 2^n - 1 uses memory best.
     pub mbufs: u32,
-    /// Size of each registered thread's cache of buffers; 0 to 512 and at most 2/3 of `mbufs`.
+    /// Buffers that the cache of each registered thread holds; 0 to 512, and at most 2/3 of
+    /// `mbufs`.
     pub cache: u32,
-    /// Buffer size. Unit: bytes, 128 bytes of headroom included.
+    /// Size of a buffer. Unit: bytes, 128 bytes of headroom included.
     pub data_room_bytes: u16,
-    /// NUMA node; `None` for any. Without hugepages DPDK's memory has no nodes.
+    /// NUMA node; `None` for any. Without hugepages DPDK ignores nodes.
     pub node: Option<u32>,
 }
 
 impl Default for MempoolConfig<'_> {
-    /// 8191 buffers for frames of 2048 bytes, with a cache of 256 per thread.
+    /// Has 8191 buffers for frames of 2048 bytes, with a cache of 256 per thread.
     fn default() -> Self {
         Self { name: "packets", mbufs: 8191, cache: 256, data_room_bytes: 2048 + 128, node: None }
     }
 }
 
-/// Why a pool could not be created.
+/// The reason why a pool could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MempoolError {
     /// The name contains a NUL.
@@ -48,9 +49,9 @@ pub enum MempoolError {
     NoMemory {
         /// The pool.
         name: String,
-        /// Requested buffers.
+        /// Requested number of buffers.
         mbufs: u32,
-        /// Estimate. Unit: MiB.
+        /// Estimated memory of the pool. Unit: MiB.
         need_mib: u64,
     },
     /// DPDK refused for another reason.
@@ -68,9 +69,9 @@ pub enum MempoolError {
 /// A pool of [`Mbuf`]s; a cheap handle to share.
 ///
 /// Invariant: the pool outlives its buffers, although a buffer holds no handle. Drop of the last
-/// handle frees the pool only if every buffer has returned and no other thread has a mempool cache
-/// to which a buffer could be returning: on the main thread, after the workers have unregistered.
-/// Otherwise the pool and the EAL remain until the process ends.
+/// handle frees the pool only on the main thread, after the workers have unregistered and every
+/// buffer has returned: otherwise a buffer could be on its way back through another thread's
+/// mempool cache. If this does not hold, the pool and the EAL remain until the process ends.
 #[derive(Debug, Clone)]
 pub struct Mempool {
     inner: Arc<MempoolHandle>,
@@ -85,8 +86,8 @@ struct MempoolHandle {
     eal: Eal,
 }
 
-// SAFETY: DPDK's pools allocate and free buffers on any thread; the last handle frees the pointer
-// itself, once.
+// SAFETY: DPDK's pools allocate and free buffers on any thread; the pool itself is freed once, by
+// the last handle.
 unsafe impl Send for MempoolHandle {}
 // SAFETY: as above.
 unsafe impl Sync for MempoolHandle {}
@@ -106,16 +107,17 @@ impl Mempool {
             mbuf_priv_size: 0,
             flags: 0,
         };
-        // SAFETY: takes and returns numbers.
+        // SAFETY: the function has no parameters and returns a number.
         let iova = unsafe { sys::rte_eal_iova_mode() };
-        // Without the flag no buffer crosses a page. The AF_XDP driver multiplies the size of a
-        // buffer by their number, and would give the kernel less memory than they have.
+        // Without this flag no buffer crosses a page, which leaves gaps between buffers. The AF_XDP
+        // driver needs buffers without gaps: it passes memory of their size times their number to
+        // the kernel.
         let is_dense = iova == sys::rte_iova_mode::RTE_IOVA_VA;
         let flags = if is_dense { sys::RTE_MEMPOOL_F_NO_IOVA_CONTIG } else { 0 };
         let len = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
         let element = size_of::<sys::rte_mbuf>() + usize::from(config.data_room_bytes);
         // SAFETY: the EAL runs; the name is a C string and `private` a structure that DPDK copies;
-        // the functions are those for pools of packet buffers with these sizes.
+        // the two functions are those for pools of packet buffers with these sizes.
         let (raw, log) = log::capture(|| unsafe {
             sys::rte_mempool_create(
                 name.as_ptr(),
@@ -158,12 +160,13 @@ impl Mempool {
     pub fn alloc(&self) -> Option<Mbuf> {
         // SAFETY: the pool is alive.
         let raw = NonNull::new(unsafe { sys::rte_pktmbuf_alloc(self.inner.raw.as_ptr()) })?;
-        // SAFETY: a fresh mbuf: one direct segment, reference count 1, known to nobody else.
+        // SAFETY: `raw` is a fresh mbuf: one direct segment, reference count 1, with no other
+        // pointer to it.
         Some(unsafe { Mbuf::from_raw(raw) })
     }
 
-    /// Appends `count` empty buffers with full headroom to `burst`, or as many as fit it; none if
-    /// the pool has fewer left. Returns their number.
+    /// Appends `count` empty buffers with full headroom to `burst`, or as many as it has room for.
+    /// Appends none if the pool has too few. Returns how many.
     ///
     /// Cost: one call, which writes the buffers' pointers directly into `burst`.
     #[inline]
@@ -184,37 +187,37 @@ impl Mempool {
         wanted
     }
 
-    /// Free buffers, in the ring or in caches. Inexact while other threads run; for display and
-    /// tests.
+    /// Returns the number of free buffers, in the ring or in caches. Inexact while other threads
+    /// run; for display and tests.
     #[must_use]
     pub fn available(&self) -> u32 {
         self.inner.available()
     }
 
-    /// Total number of buffers.
+    /// Returns the total number of buffers.
     #[must_use]
     pub fn mbufs(&self) -> u32 {
         self.inner.mbufs
     }
 
-    /// Buffer size. Unit: bytes, headroom included.
+    /// Returns the size of a buffer. Unit: bytes, headroom included.
     #[must_use]
     pub fn data_room_bytes(&self) -> u16 {
         self.inner.data_room_bytes
     }
 
-    /// The requested NUMA node, or `SOCKET_ID_ANY`.
+    /// Returns the requested NUMA node, or `SOCKET_ID_ANY`.
     pub(crate) fn node(&self) -> i32 {
         // SAFETY: the pool is alive.
         unsafe { self.inner.raw.as_ref() }.socket_id
     }
 
-    /// Its buffers are one after the other in one piece of memory.
+    /// True if the buffers follow one another without gaps in one piece of memory.
     pub(crate) fn is_dense(&self) -> bool {
         self.inner.is_dense
     }
 
-    /// The EAL that owns the pool's memory.
+    /// Returns the EAL that owns the pool's memory.
     #[must_use]
     pub fn eal(&self) -> &Eal {
         &self.inner.eal
@@ -235,9 +238,9 @@ impl MempoolHandle {
 impl Drop for MempoolHandle {
     fn drop(&mut self) {
         if self.eal.is_sole_lcore() && self.available() == self.mbufs {
-            // SAFETY: every buffer has returned. A thread without lcore number returns buffers
-            // through the ring only, whose count includes a buffer once the thread is done; no
-            // other thread has a cache. No handle is left to allocate a buffer.
+            // SAFETY: every buffer has returned: no other thread has a cache, and a thread without
+            // an lcore index returns buffers directly to the ring, which counts a buffer only once
+            // the thread is done with it. No handle is left that could allocate a buffer.
             unsafe { sys::rte_mempool_free(self.raw.as_ptr()) };
         } else {
             core::mem::forget(self.eal.clone());

@@ -1,4 +1,4 @@
-//! Opens ports; their description and counters.
+//! Opens ports, describes them, and reads their counters.
 
 mod attach;
 mod error;
@@ -40,14 +40,14 @@ pub struct PortConfig<'a> {
     pub rx_queues: u16,
     /// Number of transmit queues, one per worker.
     pub tx_queues: u16,
-    /// Receive descriptors per queue, adjusted to the driver's limits.
+    /// Receive descriptors per queue. Adjusted to the driver's limits.
     pub rx_descriptors: u16,
-    /// Transmit descriptors per queue, adjusted to the driver's limits.
+    /// Transmit descriptors per queue. Adjusted to the driver's limits.
     pub tx_descriptors: u16,
     /// MTU, without the Ethernet header. A port on a network device of the kernel does not change
     /// that device's MTU, see [`Port::network_device`]. Unit: bytes.
     pub mtu_bytes: u16,
-    /// Receive frames to any MAC address.
+    /// True to receive frames to any MAC address.
     pub promiscuous: bool,
     /// Pool of received packets. Its buffers must hold a whole frame, since scatter is not used.
     pub mempool: &'a Mempool,
@@ -68,9 +68,9 @@ pub struct PortDetails {
     pub tx_queues_max: u16,
     /// True if the link is up.
     pub link_up: bool,
-    /// Link speed, `None` when unknown. Unit: Mb/s.
+    /// Link speed; `None` if unknown. Unit: Mb/s.
     pub link_speed_mbps: Option<u32>,
-    /// Headers whose fields RSS hashes, by DPDK's names; empty if the device does not use RSS.
+    /// Names of the headers whose fields RSS hashes; empty if the device does not use RSS.
     pub rss: Vec<&'static str>,
     /// True if the device supports RSS.
     pub can_rss: bool,
@@ -113,7 +113,7 @@ pub struct Port {
 /// Invariant: started from construction to drop; the pool outlives it.
 #[derive(Debug)]
 struct StartedPort {
-    /// Drops after the port is stopped, and before the pool handle.
+    /// Dropped after the port is stopped, and before the pool handle.
     attached: AttachedDevice,
     promiscuous: bool,
     /// True once flow rules have been created.
@@ -133,7 +133,8 @@ impl Drop for StartedPort {
             flow::flush(self.id());
         }
         if self.promiscuous {
-            // SAFETY: takes any number. Otherwise a kernel interface would stay promiscuous.
+            // SAFETY: valid for any port id. A kernel interface would stay promiscuous without this
+            // call.
             unsafe { sys::rte_eth_promiscuous_disable(self.id()) };
         }
         // SAFETY: the port was started, and no queue handle is left.
@@ -142,7 +143,7 @@ impl Drop for StartedPort {
 }
 
 impl Port {
-    /// Opens and starts a port. Returns one handle per queue.
+    /// Opens and starts a port. Returns it with one handle per queue.
     ///
     /// # Errors
     /// See [`PortError`]. The port is then closed.
@@ -177,7 +178,7 @@ impl Port {
         })
     }
 
-    /// Starts a port. Returns it with the number of its receive queues.
+    /// Starts a port. Returns it with the number of receive queues in use.
     fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<(StartedPort, u16), PortError> {
         let attached = AttachedDevice::attach(eal, config.device, config.mtu_bytes)?;
         let id = attached.id();
@@ -238,26 +239,26 @@ impl Port {
         })
     }
 
-    /// Properties of the port for workers; constant while it runs.
+    /// Returns the properties of the port for workers, which are constant while it runs.
     #[must_use]
     pub fn info(&self) -> PortInfo {
         self.info
     }
 
-    /// Receive queues in use.
+    /// Returns the number of receive queues in use.
     #[must_use]
     pub fn rx_queues(&self) -> u16 {
         self.rx_queues
     }
 
-    /// The ethdev number, DPDK's own index of the port.
+    /// Returns the ethdev id, DPDK's own index of the port.
     #[must_use]
     pub fn ethdev_id(&self) -> u16 {
         self.running.id()
     }
 
-    /// The number of the kernel's network device behind the port: the device itself, or the one
-    /// from which the port receives. `None` for ports without one.
+    /// Returns the index of the kernel's network device behind the port: the device itself, or the
+    /// one from which the port receives. `None` for ports without one.
     #[must_use]
     pub fn network_device(&self) -> Option<u32> {
         ffi::dev_info(self.running.id())
@@ -266,7 +267,7 @@ impl Port {
             .filter(|index| *index != 0)
     }
 
-    /// Description of the port with its current link state.
+    /// Describes the port, with its current link state.
     ///
     /// # Errors
     /// The driver's reason, for instance after a NIC was removed.
@@ -288,7 +289,7 @@ impl Port {
         })
     }
 
-    /// True if the link is up. Cost: that of a register of the device, or of a call of its driver.
+    /// True if the link is up. Cost: reading a register of the device, or a call of its driver.
     ///
     /// # Errors
     /// The driver's reason, for instance after a NIC was removed.
@@ -296,7 +297,7 @@ impl Port {
         ffi::link(self.running.id()).map(|(is_up, _)| is_up)
     }
 
-    /// The current counters.
+    /// Reads the counters.
     ///
     /// # Errors
     /// The driver's reason.
@@ -304,7 +305,7 @@ impl Port {
         ffi::stats(self.running.id())
     }
 
-    /// The driver's own counters by name.
+    /// Reads the driver's own counters, by name.
     ///
     /// # Errors
     /// The driver's reason.

@@ -4,10 +4,10 @@
 use adit_dpdk_sys as sys;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Why a thread could not be pinned.
+/// The reason why a thread could not be pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    /// The number exceeds the limit of the kernel interface.
+    /// The CPU index exceeds the limit of the kernel interface.
     #[error("CPU {cpu} is out of range")]
     OutOfRange {
         /// The requested CPU.
@@ -39,7 +39,7 @@ pub fn pin_current_thread(cpu: u16) -> Result<(), PinError> {
     sched_setaffinity(None, &set).map_err(|errno| PinError::Refused { cpu, errno })
 }
 
-/// CPUs on which the calling thread may run; CPU 0 if the kernel does not report them.
+/// Returns the CPUs on which the calling thread may run; CPU 0 if the kernel does not report them.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
@@ -47,7 +47,7 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// The time stamp counter of this core; see [`crate::Eal::tsc_hz`] for its frequency.
+/// Reads the time stamp counter of this core; see [`crate::Eal::tsc_hz`] for its frequency.
 #[inline]
 #[must_use]
 pub fn tsc() -> u64 {

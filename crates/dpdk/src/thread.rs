@@ -1,5 +1,4 @@
-//! Registration of threads with DPDK: lcore numbers. Priority of threads, and the node of their
-//! memory.
+//! Threads: registration with DPDK, real-time priority, and the NUMA node of their memory.
 
 use core::marker::PhantomData;
 
@@ -8,30 +7,31 @@ use adit_dpdk_sys as sys;
 use crate::eal::Eal;
 use crate::errno::Errno;
 
-/// Why a thread could not be registered.
+/// The reason why a thread could not be registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// The thread is registered already, or is the main lcore.
     #[error("this thread is an lcore already")]
     AlreadyRegistered,
-    /// DPDK refused, usually because every lcore number is taken.
+    /// DPDK refused, usually because all lcore indexes are in use.
     #[error("DPDK gave this thread no lcore number: {0}; at most {max} threads can have one",
         max = sys::RTE_MAX_LCORE)]
     Refused(Errno),
 }
 
-/// The calling thread's lcore number. Drop releases it.
+/// The registration of the calling thread. Drop releases its lcore index.
 ///
-/// Invariant: does not leave the thread that created it.
+/// Invariant: stays on the thread that created it.
 #[derive(Debug)]
 pub struct ThreadGuard {
     eal: Eal,
     same_thread: PhantomData<*const ()>,
 }
 
-/// Registers the calling thread: assigns an lcore number and a cache in every mempool.
+/// Registers the calling thread with DPDK, which assigns it an lcore index and a cache in every
+/// mempool.
 ///
-/// Threads: each worker calls this once before it touches a queue or a pool.
+/// Threads: each worker calls this once before it uses a queue or a pool.
 ///
 /// # Errors
 /// See [`RegisterError`].
@@ -50,7 +50,7 @@ pub fn register_thread(eal: &Eal) -> Result<ThreadGuard, RegisterError> {
     Ok(ThreadGuard { eal: eal.clone(), same_thread: PhantomData })
 }
 
-/// The kernel gave the thread no real-time priority.
+/// The kernel refused to give the thread a real-time priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no real-time priority {priority}: {errno}; it needs CAP_SYS_NICE, or RLIMIT_RTPRIO of as much"
@@ -62,8 +62,8 @@ pub struct PriorityError {
     pub errno: Errno,
 }
 
-/// Gives the calling thread a real-time priority from 1 to 99 (SCHED_FIFO): it runs before all
-/// threads without one whenever it has work. Threads that it starts have none.
+/// Gives the calling thread a real-time priority from 1 to 99 (SCHED_FIFO): whenever it has work,
+/// it runs before all threads without one. Threads that it starts do not inherit the priority.
 ///
 /// # Errors
 /// See [`PriorityError`].
@@ -78,7 +78,7 @@ pub fn set_realtime_priority(priority: u8) -> Result<(), PriorityError> {
     }
 }
 
-/// The kernel does not let a thread choose the node of its memory.
+/// The kernel refused to set the NUMA node for the thread's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel does not let adit prefer memory of {}: {errno}", describe(*node))]
 pub struct MemoryNodeError {
@@ -92,11 +92,12 @@ fn describe(node: Option<u32>) -> String {
     node.map_or_else(|| "the thread's own node".to_owned(), |node| format!("node {node}"))
 }
 
-/// Node numbers are below this, the maximum of Linux on x86-64.
+/// Maximum number of NUMA nodes of Linux on x86-64.
 const NODES_MAX: usize = 1024;
 
-/// Lets memory that the calling thread touches first come from `node`, as long as that has any;
-/// with `None` from the node that the thread runs on. Threads that it starts begin with the same.
+/// Makes memory that the calling thread touches first come from `node` while that node has free
+/// memory; `None` resets this to the node that the thread runs on. Threads that it starts inherit
+/// the setting.
 ///
 /// # Errors
 /// See [`MemoryNodeError`].
@@ -109,7 +110,7 @@ pub fn prefer_memory_of(node: Option<u32>) -> Result<(), MemoryNodeError> {
             let number = usize::try_from(number).unwrap_or(NODES_MAX);
             let word = mask.get_mut(number / 64);
             *word.ok_or_else(|| refused(Errno::of_return(-libc::EINVAL)))? = 1 << (number % 64);
-            // The kernel reads one bit less.
+            // The kernel reads one bit less than the count.
             (libc::MPOL_PREFERRED, mask.as_ptr(), NODES_MAX + 1)
         }
     };
@@ -121,7 +122,7 @@ pub fn prefer_memory_of(node: Option<u32>) -> Result<(), MemoryNodeError> {
 }
 
 impl ThreadGuard {
-    /// The lcore number of this thread.
+    /// Returns the lcore index of this thread.
     #[must_use]
     pub fn lcore(&self) -> u32 {
         // SAFETY: reads a thread-local number.
@@ -131,7 +132,7 @@ impl ThreadGuard {
 
 impl Drop for ThreadGuard {
     fn drop(&mut self) {
-        // SAFETY: this thread registered itself, and the guard cannot move to another.
+        // SAFETY: this thread registered itself, and the guard cannot move to another thread.
         unsafe { sys::rte_thread_unregister() };
         self.eal.thread_unregistered();
     }
@@ -141,15 +142,15 @@ impl Drop for ThreadGuard {
 mod tests {
     use super::*;
 
-    /// Fields 40 and 41 of proc_pid_stat(5), priority and policy, and the name of the thread before
-    /// them may have spaces.
+    /// Returns fields 40 and 41 of proc_pid_stat(5), priority and policy. Counts from the closing
+    /// parenthesis, because the thread's name before it may contain spaces.
     fn scheduling() -> Vec<String> {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, fields) = stat.rsplit_once(')').unwrap();
         fields.split_whitespace().skip(37).take(2).map(str::to_owned).collect()
     }
 
-    /// The mode of the calling thread's memory policy.
+    /// Returns the mode of the calling thread's memory policy.
     fn memory_mode() -> i32 {
         let mut mode = -1;
         let (mask, none) = (core::ptr::null_mut::<u64>(), core::ptr::null_mut::<u8>());

@@ -15,15 +15,15 @@ use crate::thread::{ThreadGuard, register_thread};
 /// The queues of a port that belong to one thread.
 #[derive(Debug)]
 pub struct WorkerPort {
-    /// The receive queues of this thread; none if others receive from the port.
+    /// The receive queues of this thread; empty if only other threads receive from the port.
     pub rx: Vec<RxQueue>,
     /// The transmit queue of this thread; `None` if it only receives.
     pub tx: Option<TxQueue>,
-    /// Constant properties of the port; see [`crate::Port::info`].
+    /// Properties of the port, which are constant; see [`crate::Port::info`].
     pub info: PortInfo,
 }
 
-/// All ports of one thread, by [`PortId`], and the pool for packets that it creates.
+/// All ports of one thread, by [`PortId`], and the pool for packets that the thread creates.
 ///
 /// Threads: moves to the thread and stays there. Drop it before the thread's
 /// [`crate::ThreadGuard`].
@@ -36,34 +36,34 @@ pub struct WorkerIo {
 #[derive(Debug)]
 struct PolledPort {
     queues: WorkerPort,
-    /// The receive queue whose turn it is.
+    /// Index of the receive queue that the next poll reads.
     next: usize,
 }
 
 impl WorkerIo {
-    /// Ports in the order of their [`PortId`].
+    /// Takes the ports in the order of their [`PortId`].
     #[must_use]
     pub fn new(ports: Vec<WorkerPort>, pool: Mempool) -> Self {
         let ports = ports.into_iter().map(|queues| PolledPort { queues, next: 0 }).collect();
         Self { ports, pool }
     }
 
-    /// The ports from which this thread receives, each once for each of its queues: a poll of a
-    /// port takes from one queue, in turns.
+    /// Returns the ports from which this thread receives. A port is repeated for each of its
+    /// queues, because one poll of a port reads one queue, in turn.
     pub fn receiving(&self) -> impl Iterator<Item = PortId> + '_ {
         let ports = (0..).zip(&self.ports);
         ports.flat_map(|(id, port)| port.queues.rx.iter().map(move |_| PortId(id)))
     }
 
-    /// Duplicated descriptors that are readable while a queue of the thread has packets; `None` if
-    /// a queue has no descriptor.
+    /// Returns duplicates of the descriptors that are readable while a queue of the thread has
+    /// packets; `None` if a queue has no descriptor.
     #[must_use]
     pub fn sockets(&self) -> Option<Vec<OwnedFd>> {
         let queues = self.ports.iter().flat_map(|port| &port.queues.rx);
         queues.map(|rx| rx.socket()?.try_clone_to_owned().ok()).collect()
     }
 
-    /// Number of ports. A [`PortId`] at or above it is a programming error.
+    /// Returns the number of ports. A [`PortId`] at or above it is a programming error.
     #[must_use]
     pub fn port_count(&self) -> usize {
         self.ports.len()
@@ -71,11 +71,12 @@ impl WorkerIo {
 }
 
 thread_local! {
-    /// The lcore number of a thread that [`RegisteringIo`] has registered.
+    /// The registration of a thread that [`RegisteringIo`] has registered.
     static REGISTERED: RefCell<Option<ThreadGuard>> = const { RefCell::new(None) };
 }
 
-/// A [`WorkerIo`] that registers the thread that polls it, for threads that are not DPDK's.
+/// A [`WorkerIo`] that registers the polling thread with DPDK at its first poll, for threads that
+/// other code started.
 ///
 /// Threads: moves to a thread before its first poll and stays there.
 #[derive(Debug)]
@@ -86,13 +87,13 @@ pub struct RegisteringIo {
 }
 
 impl RegisteringIo {
-    /// `io`, whose thread is registered at its first poll.
+    /// Wraps `io`, whose thread is registered at its first poll.
     #[must_use]
     pub const fn new(io: WorkerIo, eal: Eal) -> Self {
         Self { io, eal, has_tried: false }
     }
 
-    /// The ports, for another thread.
+    /// Returns the ports, for use on another thread.
     #[must_use]
     pub fn into_inner(self) -> WorkerIo {
         self.io
@@ -101,8 +102,8 @@ impl RegisteringIo {
     #[cold]
     fn register(&mut self) {
         self.has_tried = true;
-        // Without a number of its own a thread has no cache of buffers, and uses the pool all the
-        // same.
+        // A failure only costs speed: without an lcore index a thread has no buffer cache and uses
+        // the pool itself.
         if let Ok(guard) = register_thread(&self.eal) {
             REGISTERED.set(Some(guard));
         }

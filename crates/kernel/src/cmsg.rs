@@ -9,7 +9,8 @@ const ALIGNMENT: usize = size_of::<usize>();
 
 const _: () = assert!(HEADER == 16 && ALIGNMENT == 8);
 
-/// Octets of [`ControlBuffer`]: three messages of four octets each, and one to spare.
+/// Size of [`ControlBuffer`]: room for four messages of four octets each, one more than is used.
+/// Unit: octets.
 const CAPACITY: usize = 96;
 
 /// Control messages of one datagram.
@@ -28,21 +29,22 @@ impl Default for ControlBuffer {
 /// The kernel's control messages about a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReceivedControl {
-    /// Size of each of several datagrams that were received as one (`UDP_GRO`).
+    /// Size of each datagram, if the kernel joined several of one size (`UDP_GRO`). Unit: octets.
     pub segment: Option<usize>,
     /// Type of service or traffic class.
     pub tos: u8,
     /// Datagrams that the kernel has dropped so far, modulo 2^32 (`SO_RXQ_OVFL`).
     pub dropped: Option<u32>,
-    /// The tag that the kernel has taken out of a frame, as it was on the wire (`PACKET_AUXDATA`).
+    /// The VLAN tag that the kernel has removed from a frame, as it was on the wire
+    /// (`PACKET_AUXDATA`).
     pub tag: Option<[u8; 4]>,
 }
 
 impl ControlBuffer {
-    /// Octets of the buffer.
+    /// Size of the buffer. Unit: octets.
     pub(crate) const LEN: usize = CAPACITY;
 
-    /// Where the kernel reads and writes.
+    /// Returns the start of the buffer, for the kernel to read or write.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
         self.octets.as_mut_ptr().cast()
     }
@@ -63,7 +65,8 @@ impl ControlBuffer {
         found
     }
 
-    /// Appends a message at `at`; returns where the next one begins.
+    /// Appends a message at `at`; returns the offset of the next message. A message that does not
+    /// fit is left out.
     pub(crate) fn append(&mut self, at: usize, level: i32, number: i32, data: &[u8]) -> usize {
         let size = HEADER + data.len();
         let Some(place) = self.octets.get_mut(at..at + size) else { return at };
@@ -76,7 +79,8 @@ impl ControlBuffer {
 }
 
 impl ReceivedControl {
-    /// Datagrams that the kernel dropped since it last said so, which `known` has.
+    /// Returns how many datagrams the kernel dropped since `known`, the count in an earlier
+    /// message, and sets `known` to the present count.
     pub(crate) fn missed_since(&self, known: &mut u32) -> usize {
         let dropped = self.dropped.unwrap_or(*known);
         let missed = dropped.wrapping_sub(core::mem::replace(known, dropped));
@@ -90,8 +94,8 @@ impl ReceivedControl {
                 let size = word.and_then(|size| usize::try_from(size).ok());
                 self.segment = size.filter(|size| *size > 0);
             }
-            // One octet over IPv4, an int over IPv6; either way the first octet of a little-endian
-            // number.
+            // The kernel writes one octet over IPv4 and an int over IPv6: little-endian, so the
+            // first octet has the value in both.
             (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                 self.tos = match (data, word) {
                     ([tos], _) => *tos,
@@ -107,8 +111,8 @@ impl ReceivedControl {
     }
 }
 
-/// The tag of `struct tpacket_auxdata`: status, two lengths, two offsets, and TCI and TPID of a
-/// tag.
+/// Returns the VLAN tag in `struct tpacket_auxdata`, whose fields are status, two lengths, two
+/// offsets, TCI and TPID. `None` if the frame had no tag.
 fn taken_tag(status: u32, data: &[u8]) -> Option<[u8; 4]> {
     let half = |at: usize| Some(u16::from_ne_bytes(*data.get(at..)?.first_chunk()?));
     let (tci, tpid) = (half(16)?, half(18)?);

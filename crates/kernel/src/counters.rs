@@ -1,24 +1,24 @@
-//! The counters of a kernel port: one writer, a worker; readers are other threads.
+//! The counters of a kernel port: a worker is the only writer; other threads read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of one port, or of one worker's part of it.
+/// Counters of a port, or of the part of a port that belongs to one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PortCounters {
     /// Packets received.
     pub rx_pkts: u64,
-    /// Their octets, with the Ethernet header.
+    /// Octets received, with the Ethernet headers.
     pub rx_bytes: u64,
     /// Packets that the kernel dropped because adit did not read them in time.
     pub rx_missed_pkts: u64,
-    /// Packets for which no buffer was free.
+    /// Packets lost because no buffer was free.
     pub rx_no_buffer_pkts: u64,
-    /// Packets that do not fit a buffer, or that are no IP packets.
+    /// Packets lost because they do not fit a buffer or are no IP packets.
     pub rx_unusable_pkts: u64,
     /// Packets sent.
     pub tx_pkts: u64,
-    /// Their octets, with the Ethernet header.
+    /// Octets sent, with the Ethernet headers.
     pub tx_bytes: u64,
     /// Packets that the kernel refused: no route, a filter, or a device that is down.
     pub tx_refused_pkts: u64,
@@ -63,19 +63,19 @@ cells!(
     tx_calls,
 );
 
-/// Adds to a counter of which the caller is the only writer.
+/// Adds to a counter that only the caller writes.
 #[inline]
 pub(crate) fn add(cell: &AtomicU64, count: usize) {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
-/// A reader of the counters of one worker's part of a port.
+/// Reads the counters of one worker's part of a port.
 #[derive(Debug, Clone, Default)]
 pub struct KernelCounters(pub(crate) Arc<CounterCells>);
 
 impl KernelCounters {
-    /// The counts so far.
+    /// Returns the present values.
     #[must_use]
     pub fn read(&self) -> PortCounters {
         self.0.read()

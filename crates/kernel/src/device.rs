@@ -7,43 +7,43 @@ use core::str::FromStr;
 /// Longest name of a network device, without the final NUL.
 const NAME_BYTES_MAX: usize = 15;
 
-/// A port by the kernel's device behind it.
+/// A kernel port, named by the device of the kernel that it uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KernelDevice {
     /// UDP sockets at the addresses of the port's interface.
     Udp,
     /// A TUN device.
     Tun {
-        /// Its name.
+        /// Name of the device.
         name: String,
     },
     /// Packet sockets on a network device.
     Packet {
-        /// Its name.
+        /// Name of the device.
         iface: String,
     },
 }
 
-/// Why a text is no kernel device.
+/// The reason why a text names no kernel device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KernelDeviceParseError {
-    /// The text names none of the kinds.
+    /// The text names none of the three kinds of device.
     #[error("neither kernel:udp nor kernel:tun,name=NAME nor kernel:packet,iface=NAME")]
     Unrecognized,
-    /// The name is no name of a network device.
+    /// The name cannot be one of a network device.
     #[error("a name of 1 to {NAME_BYTES_MAX} printable ASCII characters without / : % is required")]
     Name,
 }
 
 impl KernelDevice {
-    /// True if `text` means a kernel device, right or wrong.
+    /// True if `text` begins as the string of a kernel device, even if the rest is wrong.
     #[must_use]
     pub fn is_meant_by(text: &str) -> bool {
         text.starts_with("kernel:")
     }
 
-    /// True if the kernel routes what the port sends: it is then the only station on the port's
-    /// link.
+    /// True if the kernel routes the packets that the port sends. The kernel is then the only
+    /// station on the port's link.
     #[must_use]
     pub const fn is_routed(&self) -> bool {
         !matches!(self, Self::Packet { .. })

@@ -1,11 +1,11 @@
-//! The addresses that network devices of this host have.
+//! Reads the addresses of a network device of this host.
 
 use std::net::IpAddr;
 
 use nix::ifaddrs::getifaddrs;
 
-/// The addresses of a network device that other hosts reach, in the order of the kernel. Empty if
-/// there is no such device.
+/// Returns the addresses of a network device, without link-local ones, in the kernel's order. Empty
+/// if there is no such device.
 #[must_use]
 pub fn device_addresses(device: &str) -> Vec<IpAddr> {
     let all = getifaddrs().into_iter().flatten().filter(|of| of.interface_name == device);

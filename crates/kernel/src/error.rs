@@ -1,12 +1,12 @@
-//! Why a kernel port cannot start.
+//! Errors of kernel ports.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a kernel port cannot start.
+/// The reason why a kernel port cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// The kernel does not let the process create or configure a network device.
+    /// The kernel does not permit the process to create or configure a network device.
     #[error(
         "{operation} {device}: {reason}; adit needs CAP_NET_ADMIN for a TUN or TAP device, and CAP_NET_RAW for packet sockets"
     )]
@@ -65,7 +65,7 @@ pub enum KernelError {
         /// The kernel's error.
         reason: io::Error,
     },
-    /// A socket option that a port cannot do without.
+    /// The kernel refuses a socket option that the port requires.
     #[error("cannot set {option} of a socket: {reason}")]
     SocketOption {
         /// The option.
@@ -76,7 +76,7 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// The error of `operation` on `device`.
+    /// Makes the error of a failed `operation` on `device`.
     pub(crate) fn device(operation: &'static str, device: &str, reason: io::Error) -> Self {
         let device = device.to_owned();
         match reason.raw_os_error() {

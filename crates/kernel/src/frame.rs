@@ -1,4 +1,5 @@
-//! Frames of a kernel port: the headers that the kernel has removed, or adds.
+//! Frames of a kernel port: writes the headers that the kernel removes from received packets, and
+//! reads those of packets to be sent.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,13 +12,14 @@ use zerocopy::IntoBytes;
 
 use crate::{PORT_MAC, STATION_MAC};
 
-/// Octets of the Ethernet header.
+/// Length of the Ethernet header. Unit: octets.
 pub(crate) const ETHERNET: usize = EthernetHeader::LEN;
 
-/// Hops of a synthesized header; nothing forwards it.
+/// Hop limit of a synthesized header. Any value does: such a packet is not forwarded by its outer
+/// header.
 const TTL: u8 = 64;
 
-/// Octets of Ethernet, IP and UDP headers in front of a datagram from `from`.
+/// Returns the length of the Ethernet, IP and UDP headers of a datagram from `from`. Unit: octets.
 pub(crate) const fn headers_len(from: IpAddr) -> usize {
     match from {
         IpAddr::V4(_) => ETHERNET + 20 + 8,
@@ -25,7 +27,7 @@ pub(crate) const fn headers_len(from: IpAddr) -> usize {
     }
 }
 
-/// A datagram that the kernel delivered.
+/// The addresses and traffic class of a datagram that the kernel delivered without its headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DatagramHeaders {
     pub from: SocketAddr,
@@ -34,8 +36,9 @@ pub(crate) struct DatagramHeaders {
     pub tos: u8,
 }
 
-/// Writes the headers of a frame with `payload_len` octets of UDP payload; `out` has their length.
-/// The UDP checksum is zero: the kernel has verified it, and tunnels may omit it (RFC 6935 §5).
+/// Writes the headers of a frame with `payload_len` octets of UDP payload into `out`, which has
+/// exactly their length. The UDP checksum is zero: the kernel has verified it, and tunnels may omit
+/// it (RFC 6935 §5).
 pub(crate) fn write_headers(out: &mut [u8], datagram: &DatagramHeaders, payload_len: usize) {
     let DatagramHeaders { from, to, tos } = *datagram;
     let udp_len = u16::try_from(payload_len + 8).unwrap_or(u16::MAX);
@@ -85,7 +88,7 @@ pub(crate) fn write_ethernet(out: &mut [u8], ether_type: EtherType) {
     out.copy_from_slice(header.as_bytes());
 }
 
-/// The type of an IP packet by its version.
+/// Returns the EtherType of an IP packet by its version; `None` if it is neither 4 nor 6.
 pub(crate) fn ether_type(packet: &[u8]) -> Option<EtherType> {
     match packet.first()? >> 4 {
         4 => Some(EtherType::IPV4),
@@ -94,14 +97,14 @@ pub(crate) fn ether_type(packet: &[u8]) -> Option<EtherType> {
     }
 }
 
-/// True if a frame to be sent carries an IP packet without a tag.
+/// True if a frame to be sent carries an IP packet without a VLAN tag.
 pub(crate) fn carries_ip(frame: &[u8]) -> bool {
     parse_frame(frame).is_ok_and(|parsed| {
         matches!(parsed.ether_type, EtherType::IPV4 | EtherType::IPV6) && parsed.l3_offset == 14
     })
 }
 
-/// A datagram to be sent: the payload is at `start..end` of its frame.
+/// A datagram to be sent; its payload is at `start..end` of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutgoingDatagram {
     pub to: SocketAddr,
@@ -111,9 +114,10 @@ pub(crate) struct OutgoingDatagram {
 }
 
 impl OutgoingDatagram {
-    /// Reads the headers of a frame; `None` if it does not carry a whole UDP datagram. The kernel
-    /// refuses port 0 as it refuses datagrams joined for too narrow a path: a peer that sends from
-    /// it must not end joining.
+    /// Reads the headers of a frame. `None` if it does not carry a whole UDP datagram, or if its
+    /// destination port is 0: the kernel refuses port 0 with the error that it also returns for
+    /// joined datagrams on a path too narrow for them, so a peer that sends from port 0 could end
+    /// joining.
     pub(crate) fn read(frame: &[u8]) -> Option<Self> {
         let link = parse_frame(frame).ok()?;
         let l3_offset = usize::from(link.l3_offset);

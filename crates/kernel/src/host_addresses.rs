@@ -1,8 +1,8 @@
-//! Addresses of the host's devices that adit has while it is active: N4's, and those of kernel
+//! Addresses that adit adds to the host's devices while it is active: those of N4 and of kernel
 //! ports.
 //!
-//! The kernel gives them back by itself: each address has a lifetime that adit prolongs, so a
-//! process that was killed, or stands still, does not keep it.
+//! Each address has a lifetime that adit prolongs. The kernel thus removes the addresses of a
+//! process that was killed or hangs.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,21 +20,21 @@ use crate::netlink::Netlink;
 use crate::network::IpNetwork;
 use crate::packet_socket::PacketSocket;
 
-/// All nodes of the link. Spec: RFC 4291 §2.7.1.
+/// The all-nodes multicast address. Spec: RFC 4291 §2.7.1.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 const IPV6_HEADER_LEN: usize = 40;
 
-/// An address, and the device that gets it.
+/// An address, and the device to which it is added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceAddress {
     /// Name of the device.
     pub device: String,
-    /// The address with the prefix length of its link.
+    /// The address, with the prefix length of the link.
     pub network: IpNetwork,
 }
 
-/// Addresses that adit has while it is active. Drop removes those that it added.
+/// Addresses that adit holds while it is active. Drop removes those that adit added.
 #[derive(Debug)]
 pub struct HostAddresses {
     netlink: Netlink,
@@ -46,16 +46,17 @@ struct HeldAddress {
     device: String,
     index: i32,
     network: IpNetwork,
-    /// Adit added it. The device had the others before, and keeps them.
+    /// True if adit added the address. The device had the other addresses before, and keeps them.
     is_added: bool,
 }
 
 impl HostAddresses {
-    /// Adds the addresses for `lifetime`; [`Self::prolong`] keeps them. One that a device has for
-    /// good stays as it is.
+    /// Adds the addresses for `lifetime`, which [`Self::prolong`] extends. An address that a device
+    /// has without a lifetime is left alone.
     ///
     /// # Errors
-    /// A device does not exist, or cannot have its address; those added before are removed.
+    /// A device does not exist, or the kernel refuses the address; the addresses added so far are
+    /// removed.
     pub fn add(wanted: &[DeviceAddress], lifetime: Duration) -> Result<Self, KernelError> {
         let open = |error| KernelError::device("cannot configure", "network devices", error);
         let mut addresses = Self { netlink: Netlink::open().map_err(open)?, held: Vec::new() };
@@ -76,10 +77,10 @@ impl HostAddresses {
         Ok(addresses)
     }
 
-    /// Keeps the addresses for `lifetime` from now on.
+    /// Makes the addresses last for `lifetime` from now on.
     ///
     /// # Errors
-    /// A device has lost its address, and cannot have it again.
+    /// A device has lost its address, and the kernel refuses to add it again.
     pub fn prolong(&mut self, lifetime: Duration) -> Result<(), KernelError> {
         for HeldAddress { device, index, network, .. } in
             self.held.iter().filter(|held| held.is_added)
@@ -92,12 +93,12 @@ impl HostAddresses {
         Ok(())
     }
 
-    /// Announces every address on its link, once: gratuitous ARP, unsolicited Neighbor
+    /// Announces every address once on its link, by a gratuitous ARP or an unsolicited Neighbor
     /// Advertisement. Links other than Ethernet have no stations to notify.
     ///
     /// # Errors
-    /// The kernel's, for example without `CAP_NET_RAW`; the other addresses are announced all the
-    /// same.
+    /// The kernel's, for example without `CAP_NET_RAW`. The remaining addresses are announced
+    /// nevertheless.
     pub fn announce(&self) -> Result<(), KernelError> {
         let mut outcome = Ok(());
         for HeldAddress { device, index, network, .. } in &self.held {
@@ -138,7 +139,8 @@ fn announce(index: i32, addr: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Writes an unsolicited advertisement that overrides the caches of nodes.
+/// Writes an unsolicited Neighbor Advertisement with the override flag, so that nodes replace
+/// cached link-layer addresses.
 fn advertise(packet: &mut [u8], target: Ipv6Addr, mac: MacAddr) -> Result<(), Malformed> {
     let pseudo = PseudoHeader { src: target, dst: ALL_NODES };
     let header = Ipv6Header::new(&Ipv6Fields {

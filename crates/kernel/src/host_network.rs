@@ -1,4 +1,4 @@
-//! The host's network devices, addresses and routes, as the kernel has them now.
+//! The present network devices, addresses and routes of the host.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use crate::netlink::Netlink;
 use crate::network::{HostRoute, IpNetwork, NetworkDevice};
 use crate::syscall::ethtool_value;
 
-/// `linux/ethtool.h`: whether the device joins received segments, and the flags of its features.
+/// `linux/ethtool.h`: commands that read whether GRO is enabled, and the feature flags of a device.
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_GFLAGS: u32 = 0x25;
-/// Flag of segments that the card joins.
+/// Feature flag: the card joins received segments (LRO).
 const ETH_FLAG_LRO: u32 = 1 << 15;
 
 /// Network devices and routes of the host, in the network namespace of this thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNetwork {
-    /// By number.
+    /// Sorted by index.
     pub devices: Vec<NetworkDevice>,
     /// Unicast routes of the main table.
     pub routes: Vec<HostRoute>,
 }
 
-/// Joins of received segments.
+/// Which offloads of a device join received segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReceiveOffloads {
     /// The kernel joins segments (GRO).
@@ -51,13 +51,13 @@ impl HostNetwork {
         read().map_err(|error| KernelError::device("cannot read", "network devices", error))
     }
 
-    /// The device with this name.
+    /// Returns the device with this name.
     #[must_use]
     pub fn device(&self, name: &str) -> Option<&NetworkDevice> {
         self.devices.iter().find(|device| device.name == name)
     }
 
-    /// The device that has this address, and the address with the length of its prefix.
+    /// Returns the device that has this address, and the address with its prefix length.
     #[must_use]
     pub fn owner(&self, addr: IpAddr) -> Option<(&NetworkDevice, IpNetwork)> {
         let of = |device: &NetworkDevice| {
@@ -66,7 +66,8 @@ impl HostNetwork {
         self.devices.iter().find_map(|device| Some((device, of(device)?)))
     }
 
-    /// The routers of the default routes through a device, or through any.
+    /// Returns the gateways of the default routes through `device`, or through all devices if it is
+    /// `None`.
     pub fn default_gateways(&self, device: Option<i32>) -> impl Iterator<Item = IpAddr> {
         let is_here = move |route: &&HostRoute| {
             route.network.len == 0 && device.is_none_or(|device| device == route.device)
@@ -75,10 +76,10 @@ impl HostNetwork {
     }
 }
 
-/// Reads which segments a device joins before anybody receives them.
+/// Reads which receive offloads of a device are enabled.
 ///
 /// # Errors
-/// There is no such device, or its driver does not say.
+/// There is no such device, or its driver does not support the query.
 pub fn receive_offloads(device: &str) -> io::Result<ReceiveOffloads> {
     let gro = ethtool_value(device, ETHTOOL_GGRO)? != 0;
     let flags = ethtool_value(device, ETHTOOL_GFLAGS)?;

@@ -2,9 +2,9 @@
 //!
 //! A sleeping worker wakes when one of its ports has packets, when its [`Doorbell`] rings (for
 //! packets from another worker or a command from the control thread), and after a timeout. If a
-//! driver has no file descriptor to wait for (memif, NICs without interrupts), the timeout is
-//! short: [`SHARE`] times the measured cost of a sleep. A sleeping worker is offline for
-//! publication, so no answer to the control plane waits for it.
+//! driver offers no file descriptor to wait on (memif, NICs without interrupts), the timeout is
+//! [`SHARE`] times the measured cost of a sleep, which is short. A sleeping worker is
+//! offline for publication, so that no answer to the control plane waits for it.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -16,19 +16,19 @@ use adit_types::Nanos;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A worker without packets for this long goes to sleep: longer than the cost of a sleep and
-/// wake-up.
+/// A worker without packets for this long goes to sleep. It is longer than the cost of a sleep and
+/// a wake-up.
 const AWAKE: Nanos = Nanos::from_micros(50);
 
-/// The longest sleep of a worker whose ports can all wake it. It bounds the delay of adit's end and
-/// of timeouts of buffered packets.
+/// The longest sleep of a worker whose ports can all wake it. It bounds how late adit ends, and how
+/// late buffered packets time out.
 const SLEEP_MAX: Nanos = Nanos::from_millis(20);
 
-/// Duration of a timed sleep as a multiple of its cost, so that sleeping takes 4 % of a core.
+/// Ratio of a timed sleep's duration to its cost: with 24, sleeping takes 4 % of a core.
 const SHARE: u64 = 24;
 
-/// Bounds of a timed sleep. A shorter one is not worth its cost; during a longer one the queues of
-/// a port overflow at common rates.
+/// Bounds of a timed sleep. A shorter sleep is not worth its cost; during a longer one a port's
+/// queues would overflow at usual rates.
 const TIMED_SLEEP_MIN: Nanos = Nanos::from_micros(20);
 const TIMED_SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
@@ -43,6 +43,8 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
+    /// Creates a doorbell that has not rung.
+    ///
     /// # Errors
     /// The process is out of file descriptors.
     pub fn new() -> io::Result<Self> {
@@ -50,7 +52,8 @@ impl Doorbell {
         Ok(Self { is_asleep: Arc::default(), event: Arc::new(event) })
     }
 
-    /// Call this after putting packets or a command into a ring of the worker.
+    /// Wakes the worker if it sleeps. Must be called after packets or a command were put into a
+    /// ring of the worker.
     ///
     /// Cost: a fence and a load; a system call only if the worker sleeps or is about to.
     pub fn ring(&self) {
@@ -59,12 +62,13 @@ impl Doorbell {
         fence(Ordering::SeqCst);
         let is_asleep = &self.is_asleep;
         if is_asleep.load(Ordering::Relaxed) && is_asleep.swap(false, Ordering::AcqRel) {
-            // A full counter is a pending wake-up.
+            // The write fails only if the counter is full: a wake-up is then pending already.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 
-    /// From now on `ring` wakes the worker. The worker must take one more step before it sleeps.
+    /// Makes `ring` wake the worker from now on. The worker must run one more step before it
+    /// sleeps: a packet may have arrived before the announcement.
     fn announce_sleep(&self) {
         self.is_asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -78,21 +82,21 @@ impl Doorbell {
     }
 }
 
-/// Behavior of a worker without packets.
+/// How a worker behaves after a step that found no packets.
 #[derive(Debug)]
 pub enum IdlePolicy {
-    /// It polls again; if it shares its core, it yields first.
+    /// The worker polls again; if it shares its core, it yields first.
     Busy {
         /// True if another thread runs on the core.
         shares_core: bool,
     },
-    /// It sleeps.
+    /// The worker sleeps.
     Adaptive(Sleeper),
 }
 
 impl IdlePolicy {
-    /// Call this after every step. `rest` must take the worker offline for publication. Returns the
-    /// time that the worker slept.
+    /// Must be called after every step. `rest` must take the worker offline for publication.
+    /// Returns how long the worker slept.
     #[inline]
     pub fn after_step(
         &mut self,
@@ -113,21 +117,22 @@ impl IdlePolicy {
 #[derive(Debug)]
 pub struct Sleeper {
     bell: Doorbell,
-    /// Readable while ports have packets.
+    /// Descriptors that are readable while ports have packets.
     ports: Vec<OwnedFd>,
-    /// `None` if every port can wake the worker.
+    /// `Some` if a port of the worker cannot wake it.
     timed_sleep: Option<TimedSleep>,
     idle_since: Option<Nanos>,
     is_dozing: bool,
 }
 
 impl Sleeper {
-    /// A sleeper for the calling thread; sets the thread's timer slack. `ports` are descriptors
-    /// that become readable with packets; `None` if a port of the worker has none.
+    /// Creates the sleeper of the calling thread, and sets the thread's timer slack. `ports` are
+    /// descriptors that become readable when packets arrive; `None` if a port of the worker has no
+    /// descriptor.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
         let cost = TIMED_SLEEP_COST.0;
         let timed_sleep = ports.is_none().then_some(TimedSleep { cost, spent: None });
-        // Best effort: otherwise sleeps last 50 microseconds longer.
+        // Best effort: with the default slack, sleeps last 50 microseconds longer.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let ports = ports.unwrap_or_default();
         Self { bell, ports, timed_sleep, idle_since: None, is_dozing: false }
@@ -150,7 +155,7 @@ impl Sleeper {
         }
         let now = now();
         let since = *self.idle_since.get_or_insert_with(|| {
-            // The CPU time until now was for packets.
+            // The thread processed packets until now: that CPU time is no cost of a sleep.
             self.timed_sleep.iter_mut().for_each(|sleep| sleep.spent = None);
             now
         });
@@ -167,7 +172,7 @@ impl Sleeper {
         let descriptors = self.ports.iter().map(AsFd::as_fd).chain([self.bell.event.as_fd()]);
         let mut sources: Vec<_> =
             descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // An interruption acts as a timeout.
+        // An interruption by a signal counts as a timeout.
         let _ = poll(&mut sources, Some(&timeout));
         self.bell.wake();
     }
@@ -183,7 +188,7 @@ struct TimedSleep {
 }
 
 impl TimedSleep {
-    /// The duration of the next sleep.
+    /// Measures the cost of the last sleep, and returns the duration of the next one.
     fn span(&mut self) -> Nanos {
         let spent = thread_time();
         if let Some(before) = self.spent.replace(spent) {
@@ -194,7 +199,7 @@ impl TimedSleep {
     }
 }
 
-/// CPU time of the calling thread. Unit: nanoseconds.
+/// Returns the CPU time of the calling thread. Unit: nanoseconds.
 pub fn thread_time() -> u64 {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     let (s, ns) = (u64::try_from(tv_sec).unwrap_or(0), u64::try_from(tv_nsec).unwrap_or(0));

@@ -1,9 +1,9 @@
-//! Joins packets of one flow, so that a TUN device takes them as one large packet.
+//! Joins packets of one flow, so that a TUN device accepts them as one large packet.
 //!
-//! The inverse of [`crate::segment`]: cutting a joined packet gives the octets of its parts, except
-//! that IPv4 identifications of packets that may not be fragmented become consecutive, which RFC
-//! 6864 §4.1 allows. A packet joins only with a correct checksum, because the kernel computes that
-//! of a large packet anew. The order of packets within a flow stays.
+//! This is the inverse of [`crate::segment`]: segmenting a joined packet gives the octets of the
+//! original packets, except that IPv4 identifications of packets with DF become consecutive, which
+//! RFC 6864 §4.1 allows. Only packets with correct checksums are joined, because the kernel
+//! computes the checksum of a large packet anew. The order of packets within a flow stays.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_types::limits::BURST_MAX;
@@ -18,10 +18,11 @@ const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// The largest joined packet, with headers: what a 16-bit length can say.
+/// Maximum length of a joined packet, with headers: a 16-bit length field holds no more. Unit:
+/// octets.
 const JOINED_MAX: usize = 65_535;
 
-/// The kinds of joined packets that the kernel takes.
+/// The kinds of joined packets that the kernel accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JoinOffer {
     /// TCP over IPv4 and over IPv6.
@@ -30,43 +31,43 @@ pub(crate) struct JoinOffer {
     pub udp: bool,
 }
 
-/// A packet as joining sees it. Offsets count from the IP header.
+/// The fields of a packet that joining needs. Offsets count from the IP header.
 #[derive(Debug, Clone, Copy)]
 struct JoinablePacket {
-    /// The key of the flow: equal keys may be different flows, different keys are.
+    /// Hash of the flow. Different keys mean different flows; equal keys may not mean equal flows.
     key: u64,
     upper_at: usize,
-    /// Octets of all headers; the whole packet if it cannot join.
+    /// Length of all headers, or of the whole packet if it cannot join. Unit: octets.
     headers: usize,
     is_udp: bool,
     can_join: bool,
     is_last: bool,
 }
 
-/// Packets that leave as one, by their positions in the burst.
+/// A group of packets that leave as one large packet, by their positions in the burst.
 #[derive(Debug, Clone)]
 pub(crate) struct Joined {
     pub first: usize,
     last: usize,
     pub count: usize,
-    /// Octets of payload of all packets but the last; of a lone packet too.
+    /// Payload of each packet but the last, which may have less. Unit: octets.
     size: usize,
     payload: usize,
     is_open: bool,
     is_verified: bool,
 }
 
-/// The packets of one burst, arranged.
+/// The division of one burst into groups.
 #[derive(Debug)]
 pub(crate) struct JoinPlan {
     segments: ArrayVec<Option<JoinablePacket>, BURST_MAX>,
     pub groups: ArrayVec<Joined, BURST_MAX>,
-    /// The packet that follows in the same group.
+    /// For each packet, the position of the next packet of its group.
     next: [u8; BURST_MAX],
 }
 
 impl JoinPlan {
-    /// Arranges the frames of `burst`, whose IP packets begin at `l3_offset`.
+    /// Divides the frames of `burst`, whose IP packets begin at `l3_offset`, into groups.
     pub(crate) fn new<B: PacketBuf>(burst: &Burst<B>, l3_offset: usize, offer: JoinOffer) -> Self {
         let mut plan =
             Self { segments: ArrayVec::new(), groups: ArrayVec::new(), next: [0; BURST_MAX] };
@@ -77,7 +78,8 @@ impl JoinPlan {
             match segment {
                 Some(segment) => plan.add(at, segment, &packet),
                 None => {
-                    // Its flow is unknown: no later packet may overtake it.
+                    // The packet's flow is unknown, so no later packet may join a group in front of
+                    // it.
                     plan.groups.iter_mut().for_each(|group| group.is_open = false);
                     plan.push(at, 0, false);
                 }
@@ -130,20 +132,21 @@ impl JoinPlan {
         self.push(at, size, segment.can_join && !segment.is_last);
     }
 
-    /// The positions of a group's packets.
+    /// Returns the positions of a group's packets.
     pub(crate) fn members(&self, group: &Joined) -> impl Iterator<Item = usize> {
         let first = group.first;
         let chain = core::iter::successors(Some(first), |at| Some(usize::from(self.next[*at])));
         chain.take(group.count)
     }
 
-    /// Octets of headers of the packets behind the first one of a group.
+    /// Returns the length of the headers of each packet of a group. Unit: octets.
     pub(crate) fn headers(&self, group: &Joined) -> usize {
         self.segments[group.first].map_or(0, |segment| segment.headers)
     }
 
-    /// Makes `first` the headers of the whole group, and returns their description for the kernel.
-    /// `last` is the last packet's.
+    /// Rewrites the headers in `first`, the first packet, as those of the joined packet, and
+    /// returns the header that describes it to the kernel. `last_flags` are the TCP flags of the
+    /// last packet.
     pub(crate) fn finish(&self, group: &Joined, first: &mut [u8], last_flags: u8) -> VnetHeader {
         let Some(segment) = self.segments[group.first].filter(|_| group.count > 1) else {
             return VnetHeader::default();
@@ -183,7 +186,7 @@ impl JoinPlan {
         }
     }
 
-    /// The TCP flags of the last packet of a group.
+    /// Returns the TCP flags of the last packet of a group; zero if its flow is unknown.
     pub(crate) fn last_flags<B: PacketBuf>(
         &self,
         group: &Joined,
@@ -196,7 +199,7 @@ impl JoinPlan {
     }
 }
 
-/// Reads a packet of TCP or UDP; `None` for others, and for fragments.
+/// Reads a TCP or UDP packet; `None` for other packets and for fragments.
 fn read(packet: &[u8], offer: JoinOffer) -> Option<JoinablePacket> {
     let (upper_at, protocol, len) = match packet.first()? >> 4 {
         4 if packet.len() >= 20 && packet[0] == 0x45 && packet[6] & 0x3f == 0 && packet[7] == 0 => {
@@ -209,7 +212,7 @@ fn read(packet: &[u8], offer: JoinOffer) -> Option<JoinablePacket> {
     };
     let upper = packet.get(upper_at..)?;
     let ports = u64::from(u32::from_be_bytes(*upper.first_chunk()?));
-    // The last four octets of both addresses.
+    // The last four octets of both addresses, for the key.
     let src = *packet.get(upper_at - if upper_at == 20 { 8 } else { 20 }..)?.first_chunk()?;
     let dst = *packet.get(upper_at - 4..)?.first_chunk()?;
     let addrs = u64::from(u32::from_be_bytes(src)) << 32 | u64::from(u32::from_be_bytes(dst));
@@ -239,7 +242,7 @@ fn read(packet: &[u8], offer: JoinOffer) -> Option<JoinablePacket> {
     }
 }
 
-/// True if both packets, whose keys are equal, are of one flow.
+/// True if both packets, whose keys are equal, belong to one flow.
 fn is_same_flow(one: &[u8], other: &[u8], segment: &JoinablePacket) -> bool {
     let (from, to) = if segment.upper_at == 20 { (12, 24) } else { (8, 44) };
     let protocol = if segment.upper_at == 20 { 9 } else { 6 };
@@ -247,7 +250,8 @@ fn is_same_flow(one: &[u8], other: &[u8], segment: &JoinablePacket) -> bool {
     is_version && one.get(from..to) == other.get(from..to) && one[protocol] == other[protocol]
 }
 
-/// True if `this` continues `before`, a packet of the same flow: all other header fields are equal.
+/// True if `this` continues `before`, a packet of the same flow: the IP identification and the TCP
+/// sequence number follow on, and all other header fields are equal.
 fn follows(before: &[u8], one: &JoinablePacket, this: &[u8], other: &JoinablePacket) -> bool {
     if !one.can_join || one.headers != other.headers {
         return false;
@@ -269,14 +273,14 @@ fn follows(before: &[u8], one: &JoinablePacket, this: &[u8], other: &JoinablePac
         u32::from_be_bytes(bytes)
     };
     let payload = u32::try_from(before.len() - one.headers).unwrap_or(0);
-    // Acknowledgment and data offset, window, urgent pointer and options.
+    // Acknowledgment number and data offset; window; urgent pointer and options.
     sequence(before).wrapping_add(payload) == sequence(this)
         && same(at + 8, at + 13)
         && same(at + 14, at + 16)
         && same(at + 18, one.headers)
 }
 
-/// True if the checksums of a packet are right.
+/// True if the checksums of a packet are correct.
 fn is_intact(packet: &[u8], segment: &JoinablePacket) -> bool {
     let protocol = if segment.is_udp { protocol::UDP } else { protocol::TCP };
     let upper = &packet[segment.upper_at..];

@@ -1,4 +1,4 @@
-//! Cutting and joining are inverse.
+//! Segmenting and joining are inverse.
 
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketBuf};
@@ -131,7 +131,7 @@ fn is_intact(packet: &[u8]) -> bool {
     header && pseudo_header(packet, protocol, upper.len()).bytes(upper).checksum() == 0
 }
 
-/// The groups that the device would get: each group's header and octets.
+/// Returns the packets that the device would get: the header and octets of each group.
 fn join(packets: &[Vec<u8>]) -> Vec<Large> {
     let mut burst: Burst<MemBuf> =
         packets.iter().map(|octets| MemBuf::from_packet(octets)).collect();
@@ -258,7 +258,7 @@ fn packets_that_differ_in_more_than_their_position_stay_apart() {
     };
     let segments = Large::new(shape).segments();
     assert_eq!(join(&segments).len(), 1);
-    // Each octet is changed, and the checksum made right again.
+    // Changes one octet of the second packet at a time, and corrects the checksums.
     for at in [1, 5, 8, 20 + 7, 20 + 11, 20 + 13, 20 + 15, 20 + 19, 20 + 25] {
         let mut changed = segments.clone();
         changed[1][at] ^= 0x04;

@@ -1,21 +1,23 @@
-//! Large pages for the session tables, on which packets depend beyond some ten thousand sessions.
+//! Large pages for the session tables. Beyond some ten thousand sessions, forwarding is slower
+//! without them.
 //!
-//! The tables request transparent huge pages from the kernel (2 MiB on x86-64). Whether it has any
-//! is a setting of the host.
+//! The tables request transparent huge pages from the kernel (2 MiB on x86-64). A setting of the
+//! host decides whether the kernel grants them.
 
 use std::fs;
 
 const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Checks that session tables get large pages, as far as the kernel has free memory for them.
+/// Checks that the host grants huge pages to the session tables, as far as memory is free.
 ///
 /// # Errors
-/// They take ordinary pages; the text says why, and what helps.
+/// The tables get ordinary pages; the text names the reason and a remedy.
 pub fn check_host() -> Result<(), String> {
     check(fs::read_to_string(SETTING).ok().as_deref())
 }
 
-/// `setting`: the kernel's choices, the active one in brackets; `None` if it has none.
+/// Checks `setting`, which lists the kernel's choices with the active one in brackets; `None` if
+/// the kernel has no such setting.
 fn check(setting: Option<&str>) -> Result<(), String> {
     let ordinary = "session tables take ordinary pages, which is slower with many sessions";
     match setting {

@@ -1,19 +1,20 @@
 //! The kernel's devices as packet ports: UDP sockets for GTP-U (N3, N9, N4-u), a TUN device for N6,
-//! packet sockets on a network device for either; and addresses of its devices that adit has while
-//! it is active.
+//! and packet sockets on a network device for either. Also addresses that adit adds to the host's
+//! devices while it is active.
 //!
 //! A port needs neither hugepages nor a DPDK device; a TUN device needs `CAP_NET_ADMIN`, a packet
-//! socket `CAP_NET_RAW`. Behind UDP sockets and a TUN device the kernel routes, resolves neighbors,
-//! reassembles and filters. Towards the datapath they carry Ethernet frames, as every other port:
-//! they put the headers that the kernel has removed in front of each packet, and remove them when
-//! they send. All frames come from one station, [`STATION_MAC`]; frames to any destination go to
-//! it. A packet socket has the frames of its device, and the kernel does nothing for adit.
+//! socket `CAP_NET_RAW`. With UDP sockets and a TUN device the kernel routes, resolves neighbors,
+//! reassembles and filters. To the datapath these ports pass Ethernet frames, as every port does:
+//! they prepend the headers that the kernel has removed to received packets, and strip them from
+//! sent ones. All frames come from and go to one station, [`STATION_MAC`]. A packet socket passes
+//! the device's own frames, and the kernel does nothing of the above.
 //!
-//! Large packets of the kernel (GSO) are cut into packets of the path's size, and packets of one
-//! flow are joined before they are sent, so that one system call moves many. A driver decides
-//! nothing about traffic: packets that it cannot send are counted, never answered.
+//! Large packets of the kernel (GSO) are segmented to the path's size, and packets of one flow are
+//! joined before they are sent: one system call moves many packets. A driver decides nothing about
+//! traffic: it counts packets that it cannot send, and never replies to one.
 //!
-//! Does not live here: which frames are for us, and what their answers are (`datapath`).
+//! Does not live here: the choice of the frames that adit processes, and the replies to them
+//! (`datapath`).
 
 mod cmsg;
 mod counters;
@@ -93,9 +94,9 @@ pub enum KernelPort {
 }
 
 impl KernelPort {
-    /// Appends at most `limit` received packets to `burst`; returns how many. `alloc` gives an
-    /// empty buffer with full headroom, or `None` if there is none left: the packet is then lost
-    /// and counted.
+    /// Appends at most `limit` received packets to `burst`; returns how many. `alloc` returns an
+    /// empty buffer with full headroom, or `None` if none is free: the packet is then lost and
+    /// counted.
     ///
     /// Cost: system calls until the device has no packet or `burst` has `limit`. Never blocks.
     pub fn rx_burst<B: PacketBuf>(
@@ -111,8 +112,8 @@ impl KernelPort {
         }
     }
 
-    /// Sends `burst`. Packets that the device has no room for stay in it, in order; those that the
-    /// device can never send are freed and counted.
+    /// Sends `burst`. Packets for which the device has no room stay in it, in order; packets that
+    /// the device can never send are freed and counted.
     ///
     /// Cost: a system call per packet or per run of packets that the kernel takes as one. Never
     /// blocks.
@@ -124,7 +125,7 @@ impl KernelPort {
         }
     }
 
-    /// A part of the same port for a thread that only sends. It has counters of its own.
+    /// Creates a part of the same port for a thread that only sends, with counters of its own.
     ///
     /// # Errors
     /// The process is out of file descriptors.
@@ -136,7 +137,7 @@ impl KernelPort {
         })
     }
 
-    /// The descriptors that are readable while the port has packets.
+    /// Returns the descriptors that are readable while the port has packets.
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (udp, other) = match self {
             Self::Udp(port) => (Some(port.sockets()), None),
@@ -146,7 +147,8 @@ impl KernelPort {
         udp.into_iter().flatten().chain(other)
     }
 
-    /// The properties of the port for a worker; its largest IP packet has `mtu_bytes`.
+    /// Returns the properties of the port for a worker; `mtu_bytes` is the size of its largest IP
+    /// packet.
     #[must_use]
     pub const fn info(&self, mtu_bytes: u16) -> PortInfo {
         let mac = match self {
@@ -156,7 +158,7 @@ impl KernelPort {
         PortInfo { mac, mtu_bytes, rx_ipv4_checksum: false }
     }
 
-    /// The counters of this part; the reader may be another thread.
+    /// Returns a reader of this part's counters, which another thread may use.
     #[must_use]
     pub fn counters(&self) -> KernelCounters {
         match self {

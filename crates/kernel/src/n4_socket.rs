@@ -1,11 +1,11 @@
 //! The N4 socket: large buffers, reception in batches, and a count of datagrams that the kernel
 //! dropped.
 //!
-//! The kernel keeps datagrams to a neighbor that does not answer ARP or ND for about three seconds,
-//! and charges them to the send buffer. Requests in the name of absent hosts can fill it, so
-//! answers to addresses without an association leave by a second socket of the same address and
-//! port, which receives nothing. A neighbor that is known and gone takes at most the kernel's queue
-//! for one neighbor (`unres_qlen_bytes`, 208 KiB).
+//! The kernel holds datagrams to a neighbor that does not answer ARP or ND for about three seconds,
+//! and charges them to the send buffer. Requests with the source addresses of absent hosts can fill
+//! that buffer, so answers to addresses without an association leave by a second socket with the
+//! same address and port, which receives nothing. A neighbor with an association that has
+//! disappeared takes at most the kernel's queue for one neighbor (`unres_qlen_bytes`, 208 KiB).
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -27,8 +27,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 /// overhead.
 pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 
-/// Send buffer for known peers, and that for all others: datagrams that wait for 300 absent
-/// neighbors. Less without `CAP_NET_ADMIN`: `net.core.wmem_max`. Unit: octets.
+/// Size of each of the two send buffers, for known peers and for all other addresses: enough for
+/// datagrams that wait for 300 absent neighbors. Without `CAP_NET_ADMIN`, `net.core.wmem_max`
+/// limits it. Unit: octets.
 const SEND_BUFFER_BYTES: usize = 64 << 20;
 
 /// Maximum number of datagrams per system call.
@@ -38,7 +39,8 @@ const BATCH: usize = 32;
 #[derive(Debug)]
 pub struct N4Socket {
     socket: UdpSocket,
-    /// Sends to addresses without an association, once `listen` is bound.
+    /// The second socket: sends to addresses without an association. `None` until `listen` is
+    /// bound.
     to_strangers: Option<UdpSocket>,
     listen: SocketAddr,
     buffers: Vec<Vec<u8>>,
@@ -60,7 +62,8 @@ impl N4Socket {
         Ok(socket)
     }
 
-    /// The socket for `listen` before its address is bound: it receives nothing, and must not send.
+    /// Creates the socket for `listen` without binding the address. It receives nothing, and must
+    /// not send.
     ///
     /// # Errors
     /// The kernel's.
@@ -69,7 +72,7 @@ impl N4Socket {
         if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
             set_socket_recv_buffer_size(&socket, receive_buffer_bytes)?;
         }
-        // The kernel reports twice the size, since it includes its own overhead.
+        // The kernel reports twice the requested size, because it adds its own overhead.
         let receive_buffer_bytes = socket_recv_buffer_size(&socket)? / 2;
         setsockopt(&socket, RxqOvfl, &1)?;
         let buffers = (0..BATCH).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
@@ -84,12 +87,13 @@ impl N4Socket {
         })
     }
 
-    /// Binds the address: the socket receives from now on.
+    /// Binds the address. From then on the socket receives.
     ///
     /// # Errors
     /// The address cannot be bound.
     pub fn listen(&mut self) -> io::Result<()> {
-        // Alone at first, so that an address that another process has is refused.
+        // Binds without `SO_REUSEPORT` first, so that an address in use by another process is
+        // refused.
         rustix::net::bind(&self.socket, &self.listen)?;
         let second = sending_socket(self.listen)?;
         setsockopt(&self.socket, ReusePort, &true)?;
@@ -100,36 +104,39 @@ impl N4Socket {
         Ok(())
     }
 
-    /// Size of the receive buffer that the kernel granted. Unit: octets.
+    /// Returns the size of the receive buffer that the kernel granted. Unit: octets.
     pub const fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes
     }
 
-    /// Number of datagrams that the kernel dropped because the buffer was full, up to the last
-    /// received one.
+    /// Returns how many datagrams the kernel had dropped, because the buffer was full, when the
+    /// last received datagram arrived.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 
+    /// Returns the bound address.
+    ///
     /// # Errors
     /// The kernel's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Sends to a peer with an association, or to another address.
+    /// Sends to `to`. `is_known`: the peer has an association.
     ///
     /// # Errors
-    /// The kernel's: `WouldBlock` if too many datagrams of its kind wait for neighbors.
+    /// The kernel's: `WouldBlock` if the socket for peers of this kind holds too many datagrams
+    /// that wait for neighbors.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr, is_known: bool) -> io::Result<usize> {
         let other = self.to_strangers.as_ref().filter(|_| !is_known);
         other.unwrap_or(&self.socket).send_to(bytes, to)
     }
 
-    /// Passes waiting datagrams to `take`, at most about `max`.
+    /// Passes waiting datagrams to `take`: at most `max`, rounded up to whole batches.
     ///
     /// # Errors
-    /// Those of the kernel, except that an earlier datagram did not reach its peer.
+    /// The kernel's, except reports that an earlier datagram did not reach its peer.
     pub fn receive(
         &mut self,
         max: usize,
@@ -185,7 +192,7 @@ impl AsFd for N4Socket {
     }
 }
 
-/// A nonblocking UDP socket with a large send buffer, of the family of `listen`.
+/// Opens a nonblocking UDP socket with a large send buffer, of the family of `listen`.
 fn sending_socket(listen: SocketAddr) -> io::Result<UdpSocket> {
     let family = if listen.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -196,7 +203,7 @@ fn sending_socket(listen: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The first socket of the group to which `member` belongs receives everything
+/// Makes the first socket of the reuseport group of `member` receive all datagrams
 /// (`SO_ATTACH_REUSEPORT_CBPF`).
 fn receive_by_first(member: &UdpSocket) -> io::Result<()> {
     let code = u16::try_from(BPF_RET | BPF_K).map_err(io::Error::other)?;
@@ -244,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Without the program of the group, the kernel gives the second socket about half of all
-    /// senders.
+    /// Without the filter of the reuseport group, the kernel passes the datagrams of about half of
+    /// all senders to the second socket.
     #[test]
     fn second_socket_sends_from_the_same_port_and_receives_nothing() {
         for listen in ["127.0.0.1:0", "[::1]:0"] {

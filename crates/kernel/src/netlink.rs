@@ -1,4 +1,5 @@
-//! The part of rtnetlink that configures a device. Spec: RFC 3549; `linux/rtnetlink.h`.
+//! The part of rtnetlink that reads and configures devices, addresses and routes. Spec: RFC 3549;
+//! `linux/rtnetlink.h`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,17 +17,18 @@ use crate::network::{HostRoute, IpNetwork, NetworkDevice};
 const HEADER: usize = 16;
 /// Octets of `struct nlattr`.
 const ATTRIBUTE: usize = 4;
-/// Octets of the kernel's answers: it sends at most 32 KiB at once.
+/// Size of the buffer for answers: the kernel sends at most 32 KiB at once. Unit: octets.
 const ANSWER_BYTES_MAX: usize = 32 << 10;
 
-/// `linux/netlink.h`: without the flags of nested attributes and of byte order.
+/// `linux/netlink.h`: removes the flags for nested attributes and byte order from an attribute's
+/// type.
 const NLA_TYPE_MASK: u16 = 0x3fff;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const ADDR_GEN_MODE_NONE: u8 = 1;
 
-/// A connection to the kernel's configuration.
+/// A socket to the kernel's routing and device configuration.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
@@ -65,7 +67,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// The index of a device.
+    /// Returns the index of a device.
     pub(crate) fn index(&self, name: &str) -> io::Result<i32> {
         let index = nix::net::if_::if_nametoindex(name)?;
         i32::try_from(index).map_err(|_| io::ErrorKind::InvalidData.into())
@@ -90,7 +92,7 @@ impl Netlink {
         self.request(request)
     }
 
-    /// Sets the MTU of the device if it is smaller.
+    /// Sets the MTU of the device to `mtu` if it is smaller.
     pub(crate) fn raise_mtu(&mut self, index: i32, mtu: u32) -> io::Result<()> {
         const PREFIX: usize = 16;
         let mut former = None;
@@ -112,8 +114,8 @@ impl Netlink {
         self.request(request.attribute(libc::IFLA_ADDRESS, &mac.0))
     }
 
-    /// Keeps the kernel from giving the device a link-local address, and so from soliciting routers
-    /// there.
+    /// Keeps the kernel from adding a link-local address to the device, and so from soliciting
+    /// routers on it.
     pub(crate) fn disable_address_generation(&mut self, index: i32) -> io::Result<()> {
         let mode = nested(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
         let family = nested(u16::try_from(libc::AF_INET6).unwrap_or(0), &mode);
@@ -122,8 +124,8 @@ impl Netlink {
         self.request(request)
     }
 
-    /// Adds an address to the device, or replaces the same one: for `lifetime` in whole seconds, at
-    /// least one, or for good.
+    /// Adds an address to the device, or replaces the same one. It lasts for `lifetime` in whole
+    /// seconds, at least one, or for ever if that is `None`.
     pub(crate) fn add_address(
         &mut self,
         index: i32,
@@ -154,7 +156,7 @@ impl Netlink {
         self.request(request)
     }
 
-    /// True if the device has an address, and has it for good.
+    /// True if the device has the address without a lifetime.
     pub(crate) fn has_permanent_address(&mut self, index: i32, addr: IpAddr) -> io::Result<bool> {
         let body = [family(addr), 0, 0, 0, 0, 0, 0, 0];
         let request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &body);
@@ -165,25 +167,27 @@ impl Netlink {
         Ok(is_found)
     }
 
-    /// All network devices, without their addresses.
+    /// Returns all network devices, without their addresses.
     pub(crate) fn devices(&mut self) -> io::Result<Vec<NetworkDevice>> {
         let request = Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &link(0, 0, 0));
         self.dump(request, libc::RTM_NEWLINK, device)
     }
 
-    /// The addresses of all devices, with the numbers of these, without link-local ones.
+    /// Returns the addresses of all devices, without link-local ones, each with the index of its
+    /// device.
     pub(crate) fn addresses(&mut self) -> io::Result<Vec<(i32, IpNetwork)>> {
         let request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]);
         self.dump(request, libc::RTM_NEWADDR, address)
     }
 
-    /// The unicast routes of the main table.
+    /// Returns the unicast routes of the main table.
     pub(crate) fn routes(&mut self) -> io::Result<Vec<HostRoute>> {
         let request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
         self.dump(request, libc::RTM_NEWROUTE, route)
     }
 
-    /// All answers of a kind to `request`, as far as `read` wants them.
+    /// Sends `request`, and returns what `read` makes of the messages of type `kind`; it skips a
+    /// message by `None`.
     fn dump<T>(
         &mut self,
         request: Request,
@@ -284,7 +288,7 @@ struct KernelMessage<'a> {
     body: &'a [u8],
 }
 
-/// Takes the next message off `rest`.
+/// Takes the next message from the front of `rest`.
 fn next_message<'a>(rest: &mut &'a [u8]) -> Option<KernelMessage<'a>> {
     let all = *rest;
     let len = usize::try_from(word(all, 0)?).ok()?;
@@ -299,7 +303,8 @@ fn word(octets: &[u8], at: usize) -> Option<i32> {
     octets.get(at..)?.first_chunk::<4>().map(|bytes| i32::from_ne_bytes(*bytes))
 }
 
-/// `struct ifaddrmsg`: family, prefix length, flags (no duplicate address detection), scope, index.
+/// Builds `struct ifaddrmsg`: family, prefix length, flags (no duplicate address detection), scope,
+/// index.
 fn address_message(index: i32, address: IpNetwork) -> Vec<u8> {
     let nodad = u8::try_from(libc::IFA_F_NODAD).unwrap_or(0);
     let mut body = vec![family(address.addr), address.len, nodad, 0];
@@ -307,7 +312,7 @@ fn address_message(index: i32, address: IpNetwork) -> Vec<u8> {
     body
 }
 
-/// True if a message of the kernel says that the device has this address for good.
+/// True if a message of the kernel states that the device has this address without a lifetime.
 fn is_permanent_address(message: &[u8], index: i32, addr: IpAddr) -> bool {
     const PREFIX: usize = 8;
     let is_permanent =
@@ -321,7 +326,7 @@ fn is_permanent_address(message: &[u8], index: i32, addr: IpAddr) -> bool {
     })
 }
 
-/// The device of a message.
+/// Parses a message about a device.
 fn device(message: &[u8]) -> Option<NetworkDevice> {
     const PREFIX: usize = 16;
     let flags = word(message, 8)?;
@@ -349,18 +354,19 @@ fn device(message: &[u8]) -> Option<NetworkDevice> {
     Some(device)
 }
 
-/// The address of a message, unless it is link-local, with the number of its device.
+/// Parses a message about an address: the index of its device, and the address. `None` for a
+/// link-local address.
 fn address(message: &[u8]) -> Option<(i32, IpNetwork)> {
     const PREFIX: usize = 8;
     let [_, len, _, scope] = *message.first_chunk()?;
     let all = message.get(PREFIX..)?;
-    // The far end of a link between two stations is IFA_ADDRESS.
+    // On a point-to-point link IFA_ADDRESS is the address of the peer.
     let addr = attribute(all, libc::IFA_LOCAL).or_else(|| attribute(all, libc::IFA_ADDRESS))?;
     let is_kept = scope != libc::RT_SCOPE_LINK;
     Some((word(message, 4)?, IpNetwork { addr: ip(addr)?, len })).filter(|_| is_kept)
 }
 
-/// The route of a message, if it is one of unicast packets in the main table.
+/// Parses a message about a route; `None` unless it is a unicast route of the main table.
 fn route(message: &[u8]) -> Option<HostRoute> {
     let [family, len, _, _, table, _, _, kind] = *message.first_chunk()?;
     if table != libc::RT_TABLE_MAIN || kind != libc::RTN_UNICAST {
@@ -385,18 +391,18 @@ fn ip(octets: &[u8]) -> Option<IpAddr> {
     v4.or_else(|| <[u8; 16]>::try_from(octets).ok().map(IpAddr::from))
 }
 
-/// A text that the kernel ends with a zero.
+/// Converts a text that ends with a NUL.
 fn string(octets: &[u8]) -> String {
     let text = octets.split(|octet| *octet == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// The value of the first attribute of this kind.
+/// Returns the value of the first attribute of type `wanted`.
 fn attribute(all: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(all).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
 
-/// Kinds and values of the attributes of a message.
+/// Returns types and values of the attributes of a message.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
         let [a, b, c, d] = *rest.first_chunk::<ATTRIBUTE>()?;
@@ -408,7 +414,7 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// `struct ifinfomsg`.
+/// Builds `struct ifinfomsg`: family, type, index, flags, and the mask of flags to change.
 fn link(index: i32, flags: u32, change: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
     body.extend(index.to_ne_bytes());

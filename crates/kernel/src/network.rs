@@ -14,34 +14,34 @@ pub struct IpNetwork {
 /// A network device of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkDevice {
-    /// The kernel's number.
+    /// The kernel's index of the device.
     pub index: i32,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// The kind of a virtual device, such as `veth`.
+    /// The type of a virtual device, such as `veth`; `None` for a physical one.
     pub kind: Option<String>,
-    /// True if its frames are Ethernet's.
+    /// True if its frames are Ethernet frames.
     pub is_ethernet: bool,
     /// True for the loopback device.
     pub is_loopback: bool,
-    /// True if it is up.
+    /// True if it is administratively up.
     pub is_up: bool,
     /// True if it belongs to a bridge or a bond.
     pub has_master: bool,
     /// True if an XDP program is attached.
     pub has_xdp: bool,
-    /// Largest IP packet.
+    /// Maximum size of an IP packet.
     pub mtu_bytes: u32,
-    /// Its addresses with the lengths of their prefixes, without link-local ones.
+    /// Addresses of the device with their prefix lengths, without link-local ones.
     pub addresses: Vec<IpNetwork>,
 }
 
 /// A route of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostRoute {
-    /// Its destinations.
+    /// Destinations of the route.
     pub network: IpNetwork,
-    /// The number of its device.
+    /// Index of the device that packets to the destinations leave through.
     pub device: i32,
     /// The router, unless the destinations are on the link.
     pub gateway: Option<IpAddr>,

@@ -1,4 +1,4 @@
-//! Settings of network devices that are ports of other drivers.
+//! Changes settings of network devices that are ports of other drivers.
 
 use std::io;
 
@@ -8,17 +8,18 @@ use nix::net::if_::if_indextoname;
 use crate::error::KernelError;
 use crate::netlink::Netlink;
 
-/// Raises the MTU of a network device, by its number, if packets of `mtu_bytes` do not pass.
+/// Raises the MTU of the network device with index `device`, if it is below `mtu_bytes`.
 ///
 /// # Errors
-/// The device has no such MTU, or the process has no `CAP_NET_ADMIN`; the message names the device.
+/// The device does not support the MTU, or the process has no `CAP_NET_ADMIN`; the message names
+/// the device.
 pub fn raise_mtu(device: u32, mtu_bytes: u16) -> Result<(), KernelError> {
     configure(device, "cannot raise to mtu_bytes the MTU of", |netlink, index| {
         netlink.raise_mtu(index, mtu_bytes.into())
     })
 }
 
-/// Sets the link-layer address of a network device, by its number.
+/// Sets the link-layer address of the network device with index `device`.
 ///
 /// # Errors
 /// The kernel refuses; the message names the device.

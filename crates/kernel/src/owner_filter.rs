@@ -1,14 +1,14 @@
-//! A program by which the kernel gives each datagram to the socket of its session's owner.
+//! A BPF program by which the kernel passes each datagram to the socket of its session's owner.
 //!
 //! The TEID of a G-PDU contains the position of its session, which determines the owner
-//! ([`Owners`]). The program computes the same number. It is a hint: workers hand over packets that
-//! arrive elsewhere.
+//! ([`Owners`]). The program computes the owner as [`Owners`] does. A wrong result costs only time:
+//! workers hand over packets that arrive elsewhere.
 //!
 //! [`Owners`]: adit_types::Owners
 
 use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, OWNER_STRIDE};
 
-/// Where the TEID is in a GTP-U message. Spec: TS 29.281 §5.1.
+/// Offset of the TEID in a GTP-U message. Spec: TS 29.281 §5.1.
 const TEID: u32 = 4;
 
 /// The octets of an instruction: code, jumps, operand.
@@ -20,8 +20,8 @@ const fn instruction(code: u32, k: u32) -> Instruction {
     Instruction { code, jt: 0, jf: 0, k }
 }
 
-/// The program for `workers` sockets, in the order of their workers. A datagram without a TEID goes
-/// to the first.
+/// Returns the program for `workers` sockets, which are in the order of their workers. A datagram
+/// without a TEID goes to the first socket.
 pub(crate) const fn program(workers: u32) -> [Instruction; 7] {
     const ALU: u32 = libc::BPF_ALU | libc::BPF_K;
     [

@@ -1,10 +1,9 @@
-//! A packet socket as a port: one worker's part of a network device, with frames as they are on the
-//! wire.
+//! A packet socket as a port: one worker's part of a network device, with the frames of the wire.
 //!
-//! The kernel passes large packets and open checksums with a header that says so
-//! (`PACKET_VNET_HDR`), and the tag that it has taken out of a frame (`PACKET_AUXDATA`): all of
-//! them are undone here, so that neither the offloads of the device nor those of its peer matter.
-//! Fragments arrive as they are. Spec: packet(7).
+//! The kernel passes large packets and incomplete checksums, marked in a header
+//! (`PACKET_VNET_HDR`), and frames whose VLAN tag it has removed (`PACKET_AUXDATA`). This port
+//! segments, completes checksums and puts tags back, so the offloads of the device and its peer do
+//! not matter. Fragments arrive unchanged. Spec: packet(7).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,33 +25,34 @@ use crate::segment::Cut;
 use crate::syscall::{PlaceLayout, Received, SendBatch, receive_datagrams, set_option};
 use crate::vnet::{GSO_NONE, NEEDS_CSUM, VnetHeader};
 
-/// Frames per system call. Each may be a large packet.
+/// Maximum number of frames per system call. Each may be a large packet.
 const BATCH: usize = 32;
 
-/// Place of one frame: the largest packet with its headers, and room that keeps the places of a
-/// batch from sharing the sets of a cache.
+/// Size of the buffer for one frame: the largest packet with its headers. The stride between
+/// buffers is not a power of two, so that the buffers of a batch do not share cache sets. Unit:
+/// octets.
 const SIZE: usize = VnetHeader::LEN + ETHERNET + 65_536 + 64;
 const STRIDE: usize = SIZE.next_multiple_of(64) + 17 * 64;
 
-/// Octets of a tag of IEEE 802.1Q, behind both addresses of a frame.
+/// Length of a VLAN tag of IEEE 802.1Q, which follows both MAC addresses of a frame. Unit: octets.
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
 
-/// Buffers of a socket in the kernel. Unit: octets.
+/// Size of each buffer of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
 
-/// The configuration of a device's ports.
+/// The configuration of the packet sockets of one device.
 #[derive(Debug, Clone)]
 pub struct PacketConfig<'a> {
     /// Name of the network device.
     pub device: &'a str,
     /// Number of sockets, one per worker.
     pub queues: usize,
-    /// Largest IP packet.
+    /// Maximum size of an IP packet.
     pub mtu_bytes: u16,
 }
 
-/// Opens the sockets of a device, and raises its MTU if packets of `mtu_bytes` do not pass.
+/// Opens the sockets of a device, and raises its MTU if it is below `mtu_bytes`.
 ///
 /// # Errors
 /// See [`KernelError`].
@@ -70,9 +70,10 @@ pub fn open_packet(config: &PacketConfig<'_>) -> Result<Vec<PacketPort>, KernelE
         queues.push(queue.map_err(fail("cannot receive frames of"))?);
     }
     if queues.len() > 1 {
-        // Groups of other processes and of other devices have other numbers, by all likelihood.
+        // A number that fanout groups of other processes and devices are unlikely to have.
         let group = (std::process::id().wrapping_mul(31)).wrapping_add(index.unsigned_abs());
-        // Hash each flow to one of the sockets. The flag that joins fragments is not set.
+        // Distributes flows to the sockets by a hash. PACKET_FANOUT_FLAG_DEFRAG is not set: the
+        // kernel must not reassemble fragments.
         let value = (libc::PACKET_FANOUT_HASH << 16) | (group & 0xffff);
         let value = value.cast_signed();
         for queue in &queues {
@@ -89,22 +90,23 @@ pub struct PacketPort {
     socket: OwnedFd,
     mac: MacAddr,
     counters: KernelCounters,
-    /// Places of received frames, each behind its [`VnetHeader`].
+    /// Buffers of received frames, each behind its [`VnetHeader`].
     buffer: Box<[u8]>,
     controls: Box<[ControlBuffer]>,
     received: Vec<Received>,
-    /// The frame that is cut next, or that `pending` is of.
+    /// Index in `received` of the frame to be segmented next, or of the frame that `pending`
+    /// belongs to.
     at: usize,
     pending: Option<PendingFrame>,
-    /// The kernel's last count of dropped frames.
+    /// The kernel's last count of dropped frames, modulo 2^32.
     dropped: u32,
 }
 
-/// The rest of a large packet.
+/// The segments of a large packet that are not yet taken.
 #[derive(Debug, Clone, Copy)]
 struct PendingFrame {
     cut: Cut,
-    /// The tag that the kernel has taken out.
+    /// The VLAN tag that the kernel has removed.
     tag: Option<[u8; TAG]>,
     l3_offset: usize,
     len: usize,
@@ -120,7 +122,7 @@ impl PacketPort {
         set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
-        // Without it drops are not counted.
+        // Best effort: without this option drops are not counted.
         let _ = set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         grow_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
         let mac = bind_device(&socket, index, libc::ETH_P_ALL)?;
@@ -139,7 +141,7 @@ impl PacketPort {
         })
     }
 
-    /// A socket that only sends.
+    /// Duplicates the socket for a thread that only sends.
     pub(crate) fn try_clone_sender(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
@@ -154,7 +156,7 @@ impl PacketPort {
         })
     }
 
-    /// The device's hardware address.
+    /// Returns the device's hardware address.
     #[must_use]
     pub const fn mac(&self) -> MacAddr {
         self.mac
@@ -180,7 +182,7 @@ impl PacketPort {
                 if !may_read || !self.receive() {
                     return false;
                 }
-                // After a batch that is not full the device has no frame.
+                // A batch that is not full was the last: the device has no more frames.
                 may_read = self.received.len() == BATCH;
             }
             self.take_next(burst, &mut alloc);
@@ -188,7 +190,7 @@ impl PacketPort {
         })
     }
 
-    /// Receives a batch of frames; false if none waits.
+    /// Receives a batch of frames; false if none was waiting.
     fn receive(&mut self) -> bool {
         self.received.clear();
         self.at = 0;
@@ -201,7 +203,7 @@ impl PacketPort {
                 !self.received.is_empty()
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => true,
-            // The kernel has discarded a large packet of a kind that the header cannot say.
+            // The kernel has discarded a large packet of a kind that the header cannot describe.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 add(&self.counters.0.rx_unusable_pkts, 1);
                 true
@@ -210,7 +212,7 @@ impl PacketPort {
         }
     }
 
-    /// Makes a frame of the next part of the received octets.
+    /// Makes a frame of the next segment of the received octets.
     fn take_next<B: PacketBuf>(
         &mut self,
         burst: &mut Burst<B>,
@@ -282,18 +284,18 @@ impl PacketPort {
 }
 
 impl PendingFrame {
-    /// Reads the header in front of a frame, and completes the frame's checksum; `None` if they do
-    /// not fit.
+    /// Reads the header in front of a frame, and completes the frame's checksum. `None` if header
+    /// and frame contradict each other.
     fn new(place: &mut [u8], tag: Option<[u8; TAG]>) -> Option<Self> {
         let (header, frame) = place.split_at_mut_checked(VnetHeader::LEN)?;
         let mut header = VnetHeader::read_from_bytes(header).ok()?;
         let l3_offset = usize::from(parse_frame(frame).ok()?.l3_offset);
         let len = frame.len();
         let packet = frame.get_mut(l3_offset..)?;
-        // The kernel counts from the frame, cutting from the IP packet.
+        // The kernel counts from the start of the frame, `Cut` from the IP packet.
         header.csum_start = match (header.flags & NEEDS_CSUM, header.gso_type) {
             (0, GSO_NONE) => 0,
-            // A card has verified the checksums.
+            // Nothing to complete: the card has verified the checksums.
             (0, _) => parse_ip(packet, false).ok()?.payload_offset,
             _ => header.csum_start.checked_sub(u16::try_from(l3_offset).ok()?)?,
         };
@@ -301,12 +303,12 @@ impl PendingFrame {
         Some(Self { cut, tag, l3_offset, len, next: 0 })
     }
 
-    /// Octets of the frame of part number `part`.
+    /// Returns the length of the frame of segment `part`. Unit: octets.
     fn len_of(&self, part: usize) -> usize {
         self.l3_offset + self.tag.map_or(0, |tag| tag.len()) + self.cut.len_of(part)
     }
 
-    /// Writes part number `part` of `frame` into `out`, which has its length.
+    /// Writes the frame of segment `part` of `frame` into `out`, which has exactly its length.
     fn write(&self, frame: &[u8], part: usize, out: &mut [u8]) {
         let (link, packet) = frame.split_at(self.l3_offset);
         let (front, rest) = out.split_at_mut(self.len_of(part) - self.cut.len_of(part));
@@ -338,7 +340,7 @@ mod tests {
     /// `VIRTIO_NET_HDR_F_DATA_VALID`: a card has verified the checksums.
     const VERIFIED: u8 = 2;
 
-    /// A frame with `len` octets of TCP payload.
+    /// Makes a frame with `len` octets of TCP payload.
     fn tcp(len: u16) -> Vec<u8> {
         let [a, b] = (40 + len).to_be_bytes();
         let ip = [0x45, 0, a, b, 0, 7, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];

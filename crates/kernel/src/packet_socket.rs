@@ -1,4 +1,4 @@
-//! Packets of our own on an Ethernet device of the kernel. Spec: packet(7).
+//! Sends packets that adit makes on an Ethernet device of the kernel. Spec: packet(7).
 
 use std::io;
 use std::mem::zeroed;
@@ -22,7 +22,7 @@ pub(crate) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// A socket for the device; `None` if it is not an Ethernet device.
+    /// Opens a socket for the device; `None` if it is not an Ethernet device.
     ///
     /// # Errors
     /// The kernel's, for example without `CAP_NET_RAW`.
@@ -41,7 +41,7 @@ impl PacketSocket {
         to.sll_protocol = kind.0.to_be();
         to.sll_halen = 6;
         to.sll_addr[..6].copy_from_slice(&dst.0);
-        // SAFETY: `packet` and `to` live across the call, and their lengths are given.
+        // SAFETY: `packet` and `to` live across the call, and the lengths passed are theirs.
         let sent = unsafe {
             libc::sendto(
                 self.socket.as_raw_fd(),
@@ -57,8 +57,8 @@ impl PacketSocket {
 }
 
 /// Binds a packet socket to a device, from which it then receives frames of the type `protocol` of
-/// `linux/if_ether.h`, none if that is zero. Returns the device's hardware address; `None` if it is
-/// not an Ethernet device.
+/// `linux/if_ether.h`; none if `protocol` is zero. Returns the device's hardware address; `None` if
+/// it is not an Ethernet device.
 ///
 /// # Errors
 /// The kernel's.
@@ -72,7 +72,7 @@ pub(crate) fn bind_device(
     // SAFETY: `own` is a structure of `NAME_LEN` octets that lives across the call.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const own).cast(), NAME_LEN) })?;
     let mut len = NAME_LEN;
-    // SAFETY: as above; `len` holds the size of `own`.
+    // SAFETY: `own` lives across the call, and `len` holds its size.
     check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut own).cast(), &raw mut len) })?;
     let mac = own
         .sll_addr
@@ -81,7 +81,7 @@ pub(crate) fn bind_device(
     Ok(mac.map(|mac| MacAddr(*mac)))
 }
 
-/// Lets the device of a packet socket receive all multicast frames, as long as the socket exists.
+/// Makes the device of a packet socket receive all multicast frames while the socket exists.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,4 +1,4 @@
-//! Parts that the receiving sides of ports share.
+//! Code that the receiving sides of all kernel ports share.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,12 +8,13 @@ use adit_types::limits::BURST_MAX;
 
 use crate::syscall::set_option;
 
-/// After so many packets without a buffer, or that fit none, a burst reads no more: packets that
-/// arrive without end and find no buffer must not keep the worker from releasing buffers.
+/// A burst reads no more after it has lost this many packets, which found no free buffer or were
+/// too large for one: an endless stream of such packets must not keep the worker from releasing
+/// buffers.
 pub(crate) const LOST_MAX: usize = 4 * BURST_MAX;
 
-/// Adds at most `limit` packets to `burst` and returns how many. `step` gets how many were lost so
-/// far, and adds or loses one packet; false: none waits.
+/// Adds at most `limit` packets to `burst` and returns how many. `step` adds or loses one packet,
+/// and returns false if none is waiting; its second parameter is how many packets were lost so far.
 pub(crate) fn fill<B: PacketBuf>(
     limit: usize,
     burst: &mut Burst<B>,
@@ -32,8 +33,8 @@ pub(crate) fn fill<B: PacketBuf>(
     burst.len() - before
 }
 
-/// Gives a socket buffers of `bytes` in the kernel, or as large ones as it allows: smaller ones
-/// cost speed only.
+/// Sets both buffers of a socket in the kernel to `bytes`, or to the largest size that the kernel
+/// allows: smaller buffers only cost speed.
 pub(crate) fn grow_buffers(socket: BorrowedFd<'_>, bytes: i32) {
     let set = |option| -> io::Result<()> { set_option(socket, libc::SOL_SOCKET, option, bytes) };
     for (forced, plain) in

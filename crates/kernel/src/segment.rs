@@ -1,8 +1,8 @@
-//! Cuts a large packet of the kernel into packets of its segment size.
+//! Segments a large packet of the kernel.
 //!
 //! Each segment has the headers of the large packet with its own lengths, IPv4 identification, TCP
-//! sequence number, TCP flags and checksums: the octets that the kernel's own segmentation writes.
-//! Spec: RFC 9293 §3.7.1; RFC 3168 §6.1.2 (CWR); virtio 1.2 §5.1.6.
+//! sequence number, TCP flags and checksums: the same octets as the kernel's own segmentation
+//! writes. Spec: RFC 9293 §3.7.1; RFC 3168 §6.1.2 (CWR); virtio 1.2 §5.1.6.
 
 use adit_wire::checksum::{self, Sum};
 use adit_wire::protocol;
@@ -13,7 +13,7 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// Offsets in the header of the upper layer.
+/// Offsets in the TCP or UDP header.
 const TCP_SEQUENCE: usize = 4;
 const TCP_DATA_OFFSET: usize = 12;
 const TCP_FLAGS: usize = 13;
@@ -22,22 +22,22 @@ const UDP_LENGTH: usize = 4;
 const UDP_CHECKSUM: usize = 6;
 const UDP_HEADER: usize = 8;
 
-/// The upper layer that is cut.
+/// The protocol above IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Upper {
     Tcp,
     Udp,
 }
 
-/// How a packet is cut. Offsets count from the IP header.
+/// How a packet is segmented. Offsets count from the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The packet leaves as it is.
+    /// The packet is not segmented.
     Whole {
-        /// Octets.
+        /// Length of the packet. Unit: octets.
         len: usize,
     },
-    /// The packet becomes several.
+    /// The packet is cut into several.
     Segments(SegmentPlan),
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct SegmentPlan {
 }
 
 impl Cut {
-    /// Decides how `packet` is cut, and completes the checksum of one that is not. `None` if
-    /// `header` does not fit the packet.
+    /// Decides how `packet` is segmented, and completes its checksum if it is not. `None` if
+    /// `header` contradicts the packet.
     pub(crate) fn new(header: &VnetHeader, packet: &mut [u8]) -> Option<Self> {
         let (start, offset) = (usize::from(header.csum_start), usize::from(header.csum_offset));
         let is_partial = header.flags & NEEDS_CSUM != 0;
@@ -90,7 +90,7 @@ impl Cut {
         (fits && plan.size > 0).then_some(Self::Segments(plan))
     }
 
-    /// Number of packets.
+    /// Returns the number of segments.
     pub(crate) const fn count(&self) -> usize {
         match self {
             Self::Whole { .. } => 1,
@@ -98,7 +98,7 @@ impl Cut {
         }
     }
 
-    /// Octets of packet number `index`, which is below the count.
+    /// Returns the length of segment `index`. Unit: octets.
     pub(crate) fn len_of(&self, index: usize) -> usize {
         match self {
             Self::Whole { len } => *len,
@@ -109,7 +109,7 @@ impl Cut {
         }
     }
 
-    /// Writes packet number `index` of `packet` into `out`, which has its length.
+    /// Writes segment `index` of `packet` into `out`, which has exactly its length.
     pub(crate) fn write(&self, packet: &[u8], index: usize, out: &mut [u8]) {
         match self {
             Self::Whole { .. } => out.copy_from_slice(packet),
@@ -176,14 +176,14 @@ impl SegmentPlan {
     }
 }
 
-/// The sum of the pseudo header of an IP packet with `len` octets of upper layer.
+/// Returns the sum of the pseudo header of an IP packet with `len` octets above IP.
 pub(crate) fn pseudo_header(packet: &[u8], protocol: u8, len: usize) -> Sum {
     let addrs = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
     Sum::new().bytes(addrs).word(protocol.into()).word(word(len))
 }
 
-/// Completes a checksum that covers the octets from `start` on, and whose field holds the pseudo
-/// header's sum.
+/// Completes a checksum: it covers the octets from `start` on, and its field, at `offset` from
+/// there, holds the sum of the pseudo header. `None` if the field lies beyond the packet.
 fn complete_checksum(packet: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let sum = Sum::new().bytes(packet.get(start..)?);
     let is_udp = offset == UDP_CHECKSUM && is_udp(packet);
@@ -198,12 +198,12 @@ fn is_udp(packet: &[u8]) -> bool {
     packet.get(at) == Some(&protocol::UDP)
 }
 
-/// Writes a word of 16 bits.
+/// Writes a 16-bit word.
 pub(crate) fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// A length of a packet, which has 16 bits.
+/// Converts the length of a packet to 16 bits; saturates.
 pub(crate) fn word(value: usize) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }

@@ -1,8 +1,8 @@
 //! The system calls of the packet path: `recvmmsg`, `sendmmsg`, `read` and `writev` without a copy
 //! or an allocation, and the `ioctl`s of TUN devices.
 //!
-//! libc has no safe form of these. Every pointer that the kernel gets points into a slice or an
-//! array that lives across the call.
+//! libc has no safe form of these calls. Every pointer that is passed to the kernel points into a
+//! slice or an array that lives across the call.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use nix::sys::socket::sockopt::AttachReusePortCbpf;
 
 use crate::cmsg::ControlBuffer;
 
-/// Name of a peer: large enough for both families.
+/// A socket address, large enough for IPv4 and IPv6.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union PeerName {
@@ -27,7 +27,7 @@ pub(crate) union PeerName {
 impl PeerName {
     const LEN: libc::socklen_t = length_of::<Self>();
 
-    /// The name of no peer.
+    /// Returns the empty address: for messages to the bound address, or for the kernel to fill in.
     pub(crate) const fn none() -> Self {
         // SAFETY: both structures consist of integers, for which zero is a value.
         unsafe { core::mem::zeroed() }
@@ -68,7 +68,8 @@ impl PeerName {
                 Some(SocketAddrV4::new(addr, u16::from_be(v4.sin_port)).into())
             }
             libc::AF_INET6 => {
-                // SAFETY: as above.
+                // SAFETY: every bit pattern is a value of `sockaddr_in6`, and the union has its
+                // size.
                 let v6 = unsafe { self.v6 };
                 let addr = Ipv6Addr::from(v6.sin6_addr.s6_addr);
                 Some(SocketAddrV6::new(addr, u16::from_be(v6.sin6_port), 0, 0).into())
@@ -97,23 +98,23 @@ const fn empty_message() -> libc::mmsghdr {
     unsafe { core::mem::zeroed() }
 }
 
-/// One received datagram, or several of one size.
+/// One received datagram, or several of one size that the kernel has joined.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
-    /// Octets, at the beginning of the datagram's place.
+    /// Length of the datagram, which begins at the start of its place in the buffer. Unit: octets.
     pub len: usize,
-    /// Octets of control messages.
+    /// Length of the control messages. Unit: octets.
     pub control_len: usize,
-    /// The sender.
+    /// The sender; `None` if it is not an IP address.
     pub from: Option<SocketAddr>,
-    /// True if octets were lost for lack of room.
+    /// True if the datagram was truncated to the size of its place.
     pub is_cut: bool,
 }
 
-/// Where datagrams are in a buffer. Unit: octets.
+/// The layout of the places for datagrams in a buffer. Unit: octets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlaceLayout {
-    /// From one place to the next.
+    /// Distance from one place to the next.
     pub stride: usize,
     /// The size of each place.
     pub size: usize,
@@ -166,7 +167,7 @@ pub(crate) fn receive_datagrams(
     Ok(taken.collect())
 }
 
-/// Datagrams to be sent: each goes to one peer and consists of a run of slices.
+/// Datagrams to be sent. Each has one destination and consists of consecutive slices.
 pub(crate) struct SendBatch<'a> {
     messages: ArrayVec<SendMessage, BURST_MAX>,
     slices: ArrayVec<libc::iovec, { 2 * BURST_MAX }>,
@@ -193,8 +194,8 @@ impl<'a> SendBatch<'a> {
         }
     }
 
-    /// Begins a message, which [`SendBatch::add`] fills. `fill` writes its control messages and
-    /// returns their octets.
+    /// Begins a message, whose octets [`SendBatch::add`] appends. `fill` writes its control
+    /// messages and returns their length.
     pub(crate) fn begin(&mut self, to: SocketAddr, fill: impl FnOnce(&mut ControlBuffer) -> usize) {
         let (name, name_len) = PeerName::new(to);
         let at = self.messages.len();
@@ -203,13 +204,14 @@ impl<'a> SendBatch<'a> {
         self.messages.push(SendMessage { name, name_len, first, count: 0, control_len });
     }
 
-    /// Begins a message to where the socket is bound.
+    /// Begins a message to the address or device that the socket is bound to.
     pub(crate) fn begin_bound(&mut self) {
         let (name, first) = (PeerName::none(), self.slices.len());
         self.messages.push(SendMessage { name, name_len: 0, first, count: 0, control_len: 0 });
     }
 
-    /// Adds octets to the last message: at most two slices per message on average.
+    /// Appends octets to the last message. The batch has room for two slices per message on
+    /// average.
     pub(crate) fn add(&mut self, octets: &'a [u8]) {
         let base = octets.as_ptr().cast_mut().cast();
         self.slices.push(libc::iovec { iov_base: base, iov_len: octets.len() });
@@ -227,15 +229,16 @@ impl<'a> SendBatch<'a> {
         }
     }
 
-    /// Number of messages.
+    /// Returns the number of messages.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Sends the messages from number `from` on. Returns how many the kernel took. Does not block.
+    /// Sends the messages from index `from` on, and returns how many the kernel accepted. Does not
+    /// block.
     ///
     /// # Errors
-    /// The kernel refused message `from`.
+    /// The kernel refused the message at `from`.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, from: usize) -> io::Result<usize> {
         let Self { messages, slices, controls, .. } = self;
         let mut headers = [const { empty_message() }; BURST_MAX];
@@ -265,7 +268,7 @@ impl<'a> SendBatch<'a> {
     }
 }
 
-/// Slices that are written with one call.
+/// Slices that one system call writes.
 pub(crate) struct WriteSlices<'a> {
     slices: ArrayVec<libc::iovec, { BURST_MAX + 1 }>,
     octets: core::marker::PhantomData<&'a [u8]>,
@@ -294,7 +297,7 @@ impl<'a> WriteSlices<'a> {
     }
 }
 
-/// `struct ifreq` of `linux/if.h` as `TUNSETIFF` uses it: name, flags, and the rest of the union.
+/// `struct ifreq` of `linux/if.h` as `TUNSETIFF` uses it: name, flags, and the rest of its union.
 #[repr(C)]
 struct TunRequest {
     name: [u8; libc::IFNAMSIZ],
@@ -314,18 +317,19 @@ pub(crate) fn attach_tun(file: &File, name: &str, flags: u16) -> io::Result<()> 
     let place = request.name.get_mut(..name.len()).filter(|_| name.len() < libc::IFNAMSIZ);
     place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(name.as_bytes());
     let argument = core::ptr::from_mut(&mut request);
-    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, whose size and leading fields the
-    // request has.
+    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`; `request` has its size and its leading
+    // fields.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, argument) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets the unfinished packets that a TUN device may pass to adit: checksums, and large packets.
+/// Sets which unfinished packets a TUN device may pass to adit: those with incomplete checksums,
+/// and large packets.
 ///
 /// # Errors
 /// The kernel does not support one of the flags.
 pub(crate) fn set_tun_offload(file: &File, flags: libc::c_uint) -> io::Result<()> {
-    // SAFETY: TUNSETOFFLOAD takes a number, no pointer.
+    // SAFETY: the argument of TUNSETOFFLOAD is a number, not a pointer.
     let done =
         unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags)) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -350,7 +354,7 @@ struct EthtoolValue {
     value: u32,
 }
 
-/// `struct ifreq` as `SIOCETHTOOL` uses it: name, address of the command, rest of the union.
+/// `struct ifreq` as `SIOCETHTOOL` uses it: name, address of the command, rest of its union.
 #[repr(C)]
 struct EthtoolRequest {
     name: [u8; libc::IFNAMSIZ],
@@ -360,7 +364,7 @@ struct EthtoolRequest {
 
 const _: () = assert!(size_of::<EthtoolRequest>() == size_of::<libc::ifreq>());
 
-/// The answer of a device to an ethtool command that reads one number.
+/// Returns the answer of a device to an ethtool command that reads one number.
 ///
 /// # Errors
 /// The kernel's.
@@ -372,8 +376,8 @@ pub(crate) fn ethtool_value(device: &str, command: u32) -> io::Result<u32> {
     let place = request.name.get_mut(..device.len()).filter(|_| device.len() < libc::IFNAMSIZ);
     place.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(device.as_bytes());
     let argument = core::ptr::from_mut(&mut request);
-    // SAFETY: SIOCETHTOOL reads a `struct ifreq`, whose size the request has, and for commands that
-    // read one number writes a `struct ethtool_value` at its address, which lives across the call.
+    // SAFETY: SIOCETHTOOL reads a `struct ifreq`; `request` has its size. Commands that read one
+    // number write a `struct ethtool_value` at `data`, which lives across the call.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, argument) };
     if done == 0 { Ok(value.value) } else { Err(io::Error::last_os_error()) }
 }
@@ -395,8 +399,8 @@ pub(crate) fn set_option(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets `program` choose among the sockets that share the address of `socket`, in the order in
-/// which they were bound.
+/// Makes `program` choose the receiver of each datagram among the sockets that share the address of
+/// `socket`. It returns an index in the order in which they were bound.
 ///
 /// # Errors
 /// The kernel's.

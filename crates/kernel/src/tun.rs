@@ -1,4 +1,4 @@
-//! A queue of a TUN device: one worker's part of a port towards data networks.
+//! A queue of a TUN device: one worker's part of a port to data networks.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -16,10 +16,11 @@ use crate::segment::Cut;
 use crate::syscall::WriteSlices;
 use crate::vnet::VnetHeader;
 
-/// The largest packet that a device passes, with its header.
+/// Size of the largest packet that a device passes, with its header. Unit: octets.
 const READ_MAX: usize = VnetHeader::LEN + 65_536;
 
-/// Headers that joining changes, at most: IPv6 and TCP with all options.
+/// Maximum length of the headers that joining rewrites: IPv6, and TCP with all options. Unit:
+/// octets.
 const HEADERS_MAX: usize = 100;
 
 /// One queue of a TUN device. The device exists as long as one of its queues.
@@ -28,12 +29,12 @@ pub struct TunQueue {
     file: File,
     offer: JoinOffer,
     counters: KernelCounters,
-    /// The packet that was read last, behind its header.
+    /// The packet that was read last, behind its [`VnetHeader`].
     buffer: Box<[u8]>,
     pending: Option<PendingPacket>,
 }
 
-/// The rest of a large packet.
+/// The segments of a large packet that are not yet taken.
 #[derive(Debug, Clone, Copy)]
 struct PendingPacket {
     cut: Cut,
@@ -52,7 +53,7 @@ impl TunQueue {
         }
     }
 
-    /// A queue that only sends.
+    /// Duplicates the queue for a thread that only sends.
     pub(crate) fn try_clone_sender(&self) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,
@@ -63,13 +64,13 @@ impl TunQueue {
         })
     }
 
-    /// True if the kernel passes and takes large packets of TCP.
+    /// True if the kernel passes and accepts large TCP packets.
     #[must_use]
     pub const fn joins_tcp(&self) -> bool {
         self.offer.tcp
     }
 
-    /// True if the kernel passes and takes joined UDP datagrams.
+    /// True if the kernel passes and accepts joined UDP datagrams.
     #[must_use]
     pub const fn joins_udp(&self) -> bool {
         self.offer.udp
@@ -98,7 +99,7 @@ impl TunQueue {
         })
     }
 
-    /// Reads one packet; false if none waits.
+    /// Reads one packet; false if none is waiting.
     fn read(&mut self) -> bool {
         let len = match rustix::io::read(&self.file, &mut self.buffer[..]) {
             Ok(len) => len,
@@ -118,7 +119,7 @@ impl TunQueue {
         true
     }
 
-    /// Makes a frame of the next part of the packet that was read.
+    /// Makes a frame of the next segment of the packet that was read.
     fn take_next<B: PacketBuf>(
         &mut self,
         burst: &mut Burst<B>,
@@ -180,7 +181,7 @@ impl TunQueue {
         add(&self.counters.0.tx_unusable_pkts, before - burst.len());
     }
 
-    /// Writes the packets of a group as one; one by one if the kernel refuses that.
+    /// Writes the packets of a group as one large packet; if the kernel refuses that, one by one.
     fn write_group<B: PacketBuf>(
         &mut self,
         plan: &JoinPlan,
@@ -191,8 +192,8 @@ impl TunQueue {
             match self.write_joined(plan, group, burst) {
                 Ok(()) => return self.count_sent(plan, group, burst),
                 Err(error) if is_full(&error) => return GroupOutcome::Full,
-                // A filter or a device that is down would also refuse single packets, and they are
-                // counted.
+                // If a filter, or a device that is down, caused the error, the single packets below
+                // are refused too, and counted.
                 Err(_) => {}
             }
         }
@@ -265,9 +266,9 @@ impl TunQueue {
     }
 }
 
-/// The outcome of a group.
+/// The outcome of writing a group.
 enum GroupOutcome {
-    /// Each packet is sent or counted.
+    /// Each packet was sent, or refused and counted.
     Done,
     /// The kernel has no room.
     Full,

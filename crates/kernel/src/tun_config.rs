@@ -11,14 +11,14 @@ use crate::network::IpNetwork;
 use crate::syscall::{attach_tun, set_tun_offload};
 use crate::tun::TunQueue;
 
-/// Packets that wait in each queue of the device.
+/// Maximum number of packets that wait in each queue of the device.
 const QUEUE_PKTS: u32 = 2048;
 
-/// `linux/if_tun.h`: a device of IP packets, without packet information, with a header for
-/// offloads.
+/// Flags of `linux/if_tun.h`: the device passes IP packets, without packet information, behind a
+/// header for offloads.
 const FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
 
-/// Kinds of large packets, in the bits of `TUNSETOFFLOAD`.
+/// Sets of offloads, in the bits of `TUNSETOFFLOAD`.
 const CHECKSUM: libc::c_uint = libc::TUN_F_CSUM;
 const TCP: libc::c_uint = CHECKSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 const TCP_AND_UDP: libc::c_uint = TCP | libc::TUN_F_USO4 | libc::TUN_F_USO6;
@@ -26,12 +26,12 @@ const TCP_AND_UDP: libc::c_uint = TCP | libc::TUN_F_USO4 | libc::TUN_F_USO6;
 /// The configuration of a TUN device.
 #[derive(Debug, Clone)]
 pub struct TunConfig<'a> {
-    /// Its name; a device of this name that exists already is used if it is a TUN device with
-    /// several queues.
+    /// Name of the device. An existing device of this name is used if it is a TUN device and
+    /// accepts the number of queues.
     pub name: &'a str,
     /// Number of queues, one per worker.
     pub queues: usize,
-    /// Largest IP packet.
+    /// Maximum size of an IP packet.
     pub mtu_bytes: u16,
     /// The device's addresses.
     pub addresses: &'a [IpNetwork],
@@ -60,15 +60,15 @@ pub fn open_tun(config: &TunConfig<'_>) -> Result<Vec<TunQueue>, KernelError> {
     Ok(queues)
 }
 
-/// Packets that the kernel dropped so far because the queues of the TUN device `name` were full;
-/// zero without such a device. Reads a file of the kernel: for display.
+/// Returns how many packets the kernel dropped so far because the queues of the TUN device `name`
+/// were full; zero without such a device. Reads a file of the kernel: only for display.
 #[must_use]
 pub fn tun_missed_pkts(name: &str) -> u64 {
     missed_of(&std::fs::read_to_string("/proc/net/dev").unwrap_or_default(), name)
 }
 
-/// The number of dropped packets that the kernel tried to send through a device, in the format of
-/// `/proc/net/dev`: eight numbers of received packets, then octets, packets, errors and drops of
+/// Returns how many packets to a device the kernel dropped. `devices` has the format of
+/// `/proc/net/dev`: eight numbers about received packets, then octets, packets, errors and drops of
 /// sent ones.
 fn missed_of(devices: &str, name: &str) -> u64 {
     const SENT_DROPPED: usize = 8 + 3;
@@ -85,7 +85,7 @@ pub(crate) fn open_driver() -> Result<File, KernelError> {
     options.open("/dev/net/tun").map_err(KernelError::NoTunDriver)
 }
 
-/// Enables all large packets that the kernel supports.
+/// Enables the largest set of offloads that the kernel supports.
 fn enable_offloads(file: &File) -> JoinOffer {
     let offers = [(TCP_AND_UDP, true, true), (TCP, true, false), (CHECKSUM, false, false)];
     let taken = offers.into_iter().find(|(flags, ..)| set_tun_offload(file, *flags).is_ok());
@@ -97,13 +97,14 @@ fn configure(config: &TunConfig<'_>) -> Result<(), KernelError> {
     let fail = |operation| move |error: io::Error| KernelError::device(operation, name, error);
     let mut netlink = Netlink::open().map_err(fail("cannot configure"))?;
     let index = netlink.index(name).map_err(fail("cannot find"))?;
-    // Best effort: packets that the kernel sends to itself through the device are dropped and
-    // counted.
+    // Best effort: if it fails, packets that the kernel itself sends through the device (router
+    // solicitations) reach adit, which drops and counts them.
     let _ = netlink.disable_address_generation(index);
     netlink
         .set_up(index, config.mtu_bytes.into(), QUEUE_PKTS)
         .map_err(fail("cannot bring up, or set the MTU of,"))?;
-    // Packets of adit have the device's address as their source: ICMP errors to hosts behind N6.
+    // adit sends ICMP errors to hosts behind N6 with the device's own address as source. Without
+    // this setting the kernel would discard them.
     let accept = format!("/proc/sys/net/ipv4/conf/{name}/accept_local");
     let _ = std::fs::write(accept, "1");
     for address in config.addresses {

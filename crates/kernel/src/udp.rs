@@ -21,37 +21,39 @@ use crate::syscall::{
     PlaceLayout, Received, SendBatch, attach_reuseport, receive_datagrams, set_option,
 };
 
-/// Datagrams per system call. Each may consist of 64 joined ones.
+/// Maximum number of received datagrams per system call. Each may consist of 64 that the kernel
+/// joined.
 const BATCH: usize = 32;
 
-/// Place of one datagram: the largest that UDP can carry, and room that keeps the places of a batch
-/// from sharing the sets of a cache.
+/// Size of the place for one datagram: the largest that UDP can carry. The stride between places is
+/// not a power of two, so that the places of a batch do not share cache sets. Unit: octets.
 const SIZE: usize = 65_536;
 const STRIDE: usize = SIZE + 17 * 64;
 
-/// Datagrams that the kernel sends for one message with `UDP_SEGMENT`. Older kernels take no more.
+/// Maximum number of datagrams that the kernel makes of one message with `UDP_SEGMENT`; older
+/// kernels accept no more.
 const SEGMENTS_MAX: usize = 64;
 
-/// Octets of the payload of one message, joined or not.
+/// Maximum payload of one message, joined or not. Unit: octets.
 const PAYLOAD_MAX: usize = 65_000;
 
-/// After the kernel refused joined datagrams, so many bursts leave unjoined: the path to one peer
-/// may be narrower than the port, and a kernel or device without segmentation costs one refused
-/// call in each of these spans.
+/// How many bursts leave unjoined after the kernel refused joined datagrams: the path to one peer
+/// may be narrower than the port. With a kernel or device without segmentation, one call in this
+/// many bursts is refused.
 const SINGLE_BURSTS: u32 = 1024;
 
-/// Buffers of a socket in the kernel. Unit: octets.
+/// Size of each buffer of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 
 /// The configuration of a [`UdpPort`].
 #[derive(Debug, Clone)]
 pub struct UdpPortConfig {
-    /// The addresses and ports to receive at, at most one of each family.
+    /// The addresses and ports to receive at, at most one of each address family.
     pub addresses: Vec<SocketAddr>,
-    /// Largest IP packet that leaves unfragmented. Larger datagrams are not joined; the kernel
-    /// fragments them.
+    /// Maximum size of an IP packet that leaves unfragmented. Larger datagrams are not joined; the
+    /// kernel fragments them.
     pub mtu_bytes: u16,
-    /// True if the host may get the addresses later.
+    /// True if the host may not have the addresses yet (`IP_FREEBIND`).
     pub free_bind: bool,
 }
 
@@ -61,9 +63,9 @@ pub struct UdpPort {
     sockets: Vec<UdpSocket>,
     counters: KernelCounters,
     mtu_bytes: usize,
-    /// Bursts to come whose datagrams are not joined.
+    /// How many of the next bursts leave with unjoined datagrams.
     single_bursts: u32,
-    /// The socket that is read first in the next burst.
+    /// Index of the socket that the next burst reads first.
     next: usize,
 }
 
@@ -75,16 +77,16 @@ struct UdpSocket {
     buffer: Box<[u8]>,
     controls: Box<[ControlBuffer]>,
     received: ArrayVec<Received, BURST_MAX>,
-    /// The datagram that is cut next, and where its next part begins.
+    /// Index in `received` of the datagram to be split next, and the offset of the next part in it.
     at: usize,
     offset: usize,
-    /// The kernel's last count of dropped datagrams.
+    /// The kernel's last count of dropped datagrams, modulo 2^32.
     dropped: u32,
 }
 
 impl UdpPort {
-    /// Opens the sockets of one worker. Several workers may have the same addresses: the kernel
-    /// distributes the peers over them.
+    /// Opens the sockets of one worker. Several workers may use the same addresses: the kernel then
+    /// distributes the peers to them.
     ///
     /// # Errors
     /// An address cannot be bound.
@@ -102,10 +104,11 @@ impl UdpPort {
         })
     }
 
-    /// Makes the kernel give each G-PDU to the socket of its session's owner, among the sockets of
-    /// `workers` ports with the same addresses, which were opened in the order of their workers.
+    /// Makes the kernel pass each G-PDU to the socket of its session's owner. `workers` ports with
+    /// the same addresses must have been opened in the order of their workers.
     ///
     /// # Errors
+    /// The kernel refuses the program; it then distributes by peer.
     /// The kernel does not take the program; it then distributes by peer.
     pub fn steer_to_owners(&self, workers: usize) -> io::Result<()> {
         let count = u32::try_from(Owners::new(workers).workers()).unwrap_or(1);
@@ -115,7 +118,7 @@ impl UdpPort {
         Ok(())
     }
 
-    /// Sockets that only send.
+    /// Duplicates the sockets for a thread that only sends.
     pub(crate) fn try_clone_sender(&self) -> io::Result<Self> {
         let sockets = self.sockets.iter().map(UdpSocket::try_clone_sender);
         Ok(Self {
@@ -127,7 +130,7 @@ impl UdpPort {
         })
     }
 
-    /// The descriptors, which are readable while datagrams wait.
+    /// Returns the descriptors, which are readable while datagrams wait.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(|socket| socket.socket.as_fd())
     }
@@ -136,7 +139,7 @@ impl UdpPort {
         self.counters.clone()
     }
 
-    /// The addresses that the sockets have.
+    /// Returns the addresses that the sockets are bound to.
     pub fn local_addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.sockets.iter().map(|socket| socket.local)
     }
@@ -156,7 +159,7 @@ impl UdpPort {
             let Some(socket) = self.sockets.get_mut(at) else { break };
             socket.receive(limit, burst, &mut alloc, &self.counters);
             if burst.len() >= limit {
-                // The others have their turn first.
+                // The burst is full: the next burst begins with the next socket.
                 self.next = at + 1;
                 break;
             }
@@ -179,7 +182,7 @@ impl UdpPort {
         done
     }
 
-    /// Sends the frames up to one that needs another socket, or that the kernel does not take.
+    /// Sends frames up to the first that needs another socket or that the kernel does not accept.
     fn send_some<B: PacketBuf>(&mut self, frames: &[B]) -> SendOutcome {
         let cells = Arc::clone(&self.counters.0);
         let Some(first) = frames.first() else { return SendOutcome::full(0) };
@@ -213,7 +216,7 @@ impl UdpPort {
                         return SendOutcome::full(done);
                     }
                     Some(libc::EINTR) => {}
-                    // A device on the way cannot segment, or the path is narrower.
+                    // A device on the path cannot segment, or the path is narrower than the port.
                     Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE) if runs[sent].count > 1 => {
                         self.single_bursts = SINGLE_BURSTS;
                         return SendOutcome::more(done);
@@ -230,7 +233,7 @@ impl UdpPort {
     }
 }
 
-/// The outcome of frames: so many are sent or counted.
+/// How many frames were sent or counted as refused.
 struct SendOutcome {
     done: usize,
     /// The kernel has no room for more.
@@ -247,11 +250,11 @@ impl SendOutcome {
     }
 }
 
-/// Frames that leave as one message.
+/// Consecutive frames that leave as one message.
 struct SendRun {
     to: SocketAddr,
     tos: u8,
-    /// Octets of payload of each datagram but the last.
+    /// Payload of each datagram but the last, which may have less. Unit: octets.
     size: usize,
     payload: usize,
     count: usize,
@@ -259,8 +262,9 @@ struct SendRun {
     is_open: bool,
 }
 
-/// Arranges frames of one family into messages: consecutive datagrams to one peer of one size, the
-/// last of which may be shorter, are one message. Stops at a frame that is no such datagram.
+/// Groups frames of one family into messages: a message has consecutive datagrams of one size to
+/// one peer, the last of which may be shorter. Stops at a frame of the other family or without a
+/// datagram.
 fn collect<B: PacketBuf>(
     frames: &[B],
     is_v4: bool,
@@ -304,7 +308,7 @@ fn collect<B: PacketBuf>(
     (batch, runs)
 }
 
-/// Writes the control messages of a message; returns their octets.
+/// Writes the control messages of one sent message; returns their length. Unit: octets.
 fn fill_control(
     control: &mut ControlBuffer,
     is_v4: bool,
@@ -349,8 +353,7 @@ impl UdpSocket {
             }
         }
         bind(&socket, &address).map_err(fail)?;
-        // An option that the kernel does not support, or does not allow, costs speed or a count
-        // only.
+        // Best effort: without one of these options only speed or a counter is lost.
         let wish = |level, option, value| set_option(socket.as_fd(), level, option, value).is_ok();
         wish(libc::SOL_UDP, libc::UDP_GRO, 1);
         wish(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
@@ -389,9 +392,9 @@ impl UdpSocket {
         })
     }
 
-    /// Fills `burst` up to `limit` packets, or until no datagram waits. Reads no more after
-    /// [`LOST_MAX`] datagrams that made no frame: those that arrive without end and find no buffer
-    /// must not keep the worker from releasing buffers.
+    /// Fills `burst` up to `limit` packets, or until no datagram is waiting. Reads no more after
+    /// [`LOST_MAX`] datagrams that became no frame: an endless stream of those must not keep the
+    /// worker from releasing buffers.
     fn receive<B: PacketBuf>(
         &mut self,
         limit: usize,
@@ -433,7 +436,7 @@ impl UdpSocket {
         }
     }
 
-    /// Makes a frame of the next datagram.
+    /// Makes a frame of the next received datagram.
     fn take_next<B: PacketBuf>(
         &mut self,
         burst: &mut Burst<B>,

@@ -2,10 +2,10 @@
 
 /// A clock that counts ticks.
 pub trait TickClock {
-    /// The current ticks. Monotonic on one thread.
+    /// Returns the current count of ticks, which never decreases on one thread.
     fn ticks(&mut self) -> u64;
 
-    /// Ticks per second.
+    /// Returns the number of ticks per second.
     fn hz(&self) -> u64;
 
     /// Converts nanoseconds to ticks.
@@ -17,10 +17,10 @@ pub trait TickClock {
 /// Nanoseconds per second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
-/// The time stamp counter.
+/// The processor's time stamp counter.
 #[derive(Debug, Clone, Copy)]
 pub struct TscClock {
-    /// Its frequency. Unit: Hz.
+    /// Frequency of the counter. Unit: Hz.
     pub hz: u64,
 }
 
@@ -35,7 +35,7 @@ impl TickClock for TscClock {
     }
 }
 
-/// `value * numerator / denominator` without intermediate overflow. Saturates.
+/// Returns `value * numerator / denominator` without intermediate overflow. Saturates.
 #[must_use]
 pub fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
     let wide = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
@@ -48,7 +48,7 @@ pub fn ns_of_ticks(ticks: u64, hz: u64) -> u64 {
     scaled(ticks, NS_PER_S, hz)
 }
 
-/// The low 32 bits of a number.
+/// Returns the low 32 bits of a number.
 #[inline]
 #[must_use]
 #[allow(clippy::cast_possible_truncation, reason = "the low half is wanted")]

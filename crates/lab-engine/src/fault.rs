@@ -30,7 +30,7 @@ pub enum Fault {
 pub const DELAY_NS: u64 = 1_000_000;
 
 impl Fault {
-    /// Its name in reports.
+    /// Returns the name of the fault in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,9 +42,9 @@ impl Fault {
     }
 }
 
-/// Number of packets in which a trial shows the fault; with `None`, any fault. Packets that the
-/// forwarder did not accept for lack of CPU time are left out. `hz` is the frequency of the
-/// engine's clock.
+/// Returns how many packets of a trial show `fault`; with `None`, how many show any fault but a
+/// delay. Packets that the forwarder refused for lack of CPU time do not count. `hz` is the
+/// frequency of the engine's clock.
 #[must_use]
 pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
     let vanished = |stream: &StreamOutcome| stream.lost().saturating_sub(stream.sending.refused);
@@ -55,8 +55,8 @@ pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
         Some(Fault::Drop) => outcome.sum(vanished),
         Some(Fault::Duplicate) => outcome.sum(|stream| stream.arrivals.duplicates),
         Some(Fault::Reorder) => outcome.sum(|stream| stream.arrivals.reordered),
-        // Other packets overtake a delayed one, and each overtaken packet must be late by the
-        // delay.
+        // A delayed packet arrives after its successors: it is reordered, and its latency is at
+        // least the delay.
         Some(Fault::Delay) => outcome.sum(|stream| {
             let least = stream.arrivals.reorder_latency_min.unwrap_or(0);
             let is_late = ns_of_ticks(u64::from(least) << TIME_SHIFT, hz) >= DELAY_NS;
@@ -74,13 +74,13 @@ pub struct FaultInjector<B> {
     delay: u64,
     held: VecDeque<(u64, B)>,
     behind_next: Option<B>,
-    /// Packets that got the fault.
+    /// Number of packets that got the fault.
     pub injected: u64,
 }
 
 impl<B: PacketBuf> FaultInjector<B> {
-    /// The middle probe packet of each `one_in` gets the fault, so that further packets follow the
-    /// last faulty one. `delay` is [`DELAY_NS`] in ticks.
+    /// Makes an injector for the middle packet of each `one_in` probe packets, so that packets
+    /// still follow the last faulty one. `delay` is [`DELAY_NS`] in ticks.
     #[must_use]
     pub fn new(fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let one_in = one_in.max(1);
@@ -88,7 +88,7 @@ impl<B: PacketBuf> FaultInjector<B> {
         Self { fault, one_in, passed: one_in / 2, delay, held, behind_next: None, injected: 0 }
     }
 
-    /// Restarts with another fault. Drops held packets.
+    /// Restarts the counts with another fault. Drops held packets.
     fn plant(&mut self, fault: Option<Fault>) {
         *self = Self::new(fault, self.one_in, self.delay);
     }
@@ -147,8 +147,8 @@ impl<B: PacketBuf> FaultInjector<B> {
     }
 }
 
-/// Forwards between port 0 and port 1 with a fault in each direction. Only faults lose packets:
-/// while its transmit port is full, a direction does not receive.
+/// Forwards between port 0 and port 1 with a fault in each direction. Only faults lose packets: a
+/// direction does not receive while its transmit port is full.
 #[derive(Debug)]
 pub struct Forwarder<I: PacketIo> {
     /// The two ports.
@@ -165,7 +165,7 @@ struct FaultyLink<B> {
 }
 
 impl<I: PacketIo> Forwarder<I> {
-    /// A forwarder with the same fault in both directions.
+    /// Makes a forwarder with the same fault in both directions; see [`FaultInjector::new`].
     #[must_use]
     pub fn new(io: I, fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let links = [(PortId(0), PortId(1)), (PortId(1), PortId(0))].map(|(from, to)| FaultyLink {
@@ -177,7 +177,7 @@ impl<I: PacketIo> Forwarder<I> {
         Self { io, links }
     }
 
-    /// Packets that got the fault so far.
+    /// Returns how many packets have got the fault.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {
         self.links.iter().map(|link| link.injector.injected).sum()

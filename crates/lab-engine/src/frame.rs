@@ -56,7 +56,7 @@ impl UePacketKind {
         self.ip_header_len() + if self.is_tcp() { TcpHeader::LEN } else { UdpHeader::LEN }
     }
 
-    /// Length of the shortest IP packet with a stamp. Unit: octets.
+    /// Returns the length of the shortest IP packet that holds a stamp. Unit: octets.
     #[must_use]
     pub const fn len_min(self) -> usize {
         self.headers_len() + STAMP_BYTES
@@ -66,36 +66,36 @@ impl UePacketKind {
 /// Addresses of the UEs and of their server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoints {
-    /// IPv4 address of session 0; session *k* has the *k*-th after it.
+    /// IPv4 address of the UE of session 0; session *k* has this address plus *k*.
     pub ue_v4: Ipv4Addr,
-    /// /64 prefix of session 0; session *k* has the *k*-th after it.
+    /// /64 prefix of the UE of session 0; session *k* has the *k*-th /64 after it.
     pub ue_v6: Ipv6Addr,
-    /// The server.
+    /// IPv4 address of the server.
     pub server_v4: Ipv4Addr,
-    /// The server.
+    /// IPv6 address of the server.
     pub server_v6: Ipv6Addr,
 }
 
 impl Endpoints {
-    /// The IPv4 address of a session.
+    /// Returns the IPv4 address of the UE of a session.
     #[must_use]
     pub fn ue_v4(&self, session: u32) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.ue_v4.to_bits().wrapping_add(session))
     }
 
-    /// The /64 prefix of a session.
+    /// Returns the /64 prefix of the UE of a session.
     #[must_use]
     pub fn ue_v6(&self, session: u32) -> Ipv6Addr {
         Ipv6Addr::from_bits(self.ue_v6.to_bits().wrapping_add(u128::from(session) << 64))
     }
 }
 
-/// The tunnel of sent packets.
+/// The GTP-U tunnel of sent packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TesterTunnel {
     /// GTP-U address of the UPF; its family is that of the outer headers.
     pub upf: IpAddr,
-    /// Address of a gNB. Each packet replaces the low 32 bits.
+    /// Address of a gNB. [`Template::write`] replaces the low 32 bits for the session's gNB.
     pub gnb: IpAddr,
     /// PDU Session Container; `None` for G-PDUs without one.
     pub psc: Option<PduSessionContainer>,
@@ -154,19 +154,20 @@ impl From<Malformed> for FrameError {
     }
 }
 
-/// Position of the UE's address, and the checksum over the rest of the IP header.
+/// Position and first value of the UE's address. For IPv4 also the position of the header checksum,
+/// and the sum over the rest of the header.
 #[derive(Debug, Clone, Copy)]
 enum UeAddressField {
     V4 { at: usize, checksum_at: usize, sum: Sum, first: u32 },
     V6 { at: usize, first: u64 },
 }
 
-/// The variable part of the outer headers.
+/// The part of the outer headers that differs between packets.
 #[derive(Debug, Clone, Copy)]
 enum OuterTemplate {
-    /// `sum` of the IP header without its checksum.
+    /// `sum`: of the IP header with zero as gNB and checksum.
     V4 { ip_at: usize, sum: Sum },
-    /// `pseudo` header of the UDP checksum, which IPv6 requires. Spec: RFC 8200 §8.1.
+    /// `pseudo`: sum of the pseudo-header, for IPv6's UDP checksum. Spec: RFC 8200 §8.1.
     V6 { ip_at: usize, pseudo: Sum },
 }
 
@@ -176,7 +177,8 @@ pub struct Template {
     bytes: Vec<u8>,
     outer: Option<OuterTemplate>,
     ue: UeAddressField,
-    /// Position of the TCP or UDP checksum, and the sum of everything except UE address and stamp.
+    /// Position of the TCP or UDP checksum, and the sum of everything except UE address and stamp;
+    /// `None` for UDP over IPv4, which goes without a checksum.
     upper: Option<(usize, Sum)>,
     stamp_at: usize,
     is_tcp: bool,
@@ -184,7 +186,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// A template whose inner IP packet has `len` octets.
+    /// Builds a template whose inner IP packet has `len` octets.
     ///
     /// # Errors
     /// See [`FrameError`].
@@ -210,21 +212,21 @@ impl Template {
         Ok(Self { bytes, outer, ue, upper, stamp_at, is_tcp, ip_len })
     }
 
-    /// Length of the frame without FCS. Unit: octets.
+    /// Returns the length of the frame without FCS. Unit: octets.
     #[inline]
     #[must_use]
     pub fn frame_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Length of the UE's IP packet. Unit: octets.
+    /// Returns the length of the UE's IP packet. Unit: octets.
     #[inline]
     #[must_use]
     pub fn ip_len(&self) -> u32 {
         self.ip_len
     }
 
-    /// Writes a whole frame; `out` has [`Self::frame_len`] octets.
+    /// Writes a whole frame to `out`; writes nothing unless `out` has [`Self::frame_len`] octets.
     #[inline]
     pub fn write(&self, out: &mut [u8], entry: &PlannedPacket, stamp: Stamp) {
         if out.len() != self.bytes.len() {
@@ -293,7 +295,7 @@ impl OuterTemplate {
         put(out, udp + 12, entry.teid.to_be_bytes());
     }
 
-    /// Writes the UDP checksum, which covers everything else, last.
+    /// Writes the UDP checksum over IPv6. Must run last: the checksum covers the rest of the frame.
     #[inline]
     fn sum_up(&self, out: &mut [u8], entry: &PlannedPacket) {
         let Self::V6 { ip_at, pseudo } = *self else { return };
@@ -303,7 +305,7 @@ impl OuterTemplate {
     }
 }
 
-/// An IPv6 address without its low 32 bits.
+/// Returns an IPv6 address with zero as its low 32 bits.
 fn upper_96_bits(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u32::MAX)),
@@ -318,7 +320,7 @@ fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
     }
 }
 
-/// All headers before the inner packet.
+/// Returns all headers before the inner packet.
 fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
     let FrameFormat { src_mac, dst_mac, vlan, .. } = *form;
     if let Some(TesterTunnel { upf: IpAddr::V6(upf), gnb, psc }) = form.tunnel {
@@ -370,7 +372,7 @@ fn front(form: &FrameFormat, inner_len: u16) -> Result<Vec<u8>, FrameError> {
     Ok(bytes)
 }
 
-/// The inner packet with zero as UE address, checksums and stamp.
+/// Returns the inner packet with zero as UE address, checksums and stamp.
 fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
     let mut bytes = vec![0; usize::from(len)];
     let ip_len = form.inner.ip_header_len();
@@ -378,7 +380,7 @@ fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
     let endpoints = &form.endpoints;
     let upper_len = len.saturating_sub(u16::try_from(ip_len).unwrap_or_default());
     if form.inner.is_ipv6() {
-        // The interface identifier of every UE is 1; each packet has its own prefix.
+        // Every UE has interface identifier 1; [`Template::write`] sets the prefix.
         let ue = Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 1);
         let server = endpoints.server_v6;
         let (src, dst) = if form.uplink { (ue, server) } else { (server, ue) };
@@ -417,7 +419,7 @@ fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
     Ok(bytes)
 }
 
-/// The checksum of pseudo header and segment, with zero as UE address and stamp.
+/// Returns the sum over pseudo-header and segment, with zero as UE address and stamp.
 fn upper_sum(form: &FrameFormat, packet: &[u8]) -> Sum {
     let ip_len = form.inner.ip_header_len();
     let segment = packet.get(ip_len..).unwrap_or_default();
@@ -545,7 +547,7 @@ pub(crate) mod tests {
 
     pub(crate) const UPF_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 
-    /// A format with its tunnel over IPv6.
+    /// Returns `form` with its tunnel over IPv6.
     pub(crate) fn over_ipv6(mut form: FrameFormat) -> FrameFormat {
         let gnb = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 1, 0, 0x10));
         form.tunnel = form.tunnel.map(|tunnel| TesterTunnel { upf: UPF_V6.into(), gnb, ..tunnel });

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::ns_of_ticks;
 use super::stamp::TIME_SHIFT;
 
-/// Latencies in units of the stamp. Recording never allocates.
+/// Latencies of packets, in the stamp's unit of time. Recording never allocates.
 #[derive(Debug, Clone)]
 pub struct Latency {
     histogram: Histogram<u64>,
@@ -18,7 +18,7 @@ pub struct Latency {
 /// Summary of the latencies of many packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
-    /// Packets.
+    /// Number of packets.
     pub count: u64,
     /// Shortest.
     pub min_ns: u64,
@@ -36,7 +36,7 @@ pub struct LatencySummary {
     pub p99_99_ns: u64,
     /// Longest.
     pub max_ns: u64,
-    /// Mean difference between one packet and the next that arrived (RFC 3550, without smoothing).
+    /// Mean difference between the latencies of successive packets (RFC 3550, without smoothing).
     pub jitter_ns: u64,
 }
 
@@ -56,7 +56,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// An empty histogram with all the memory that it will need.
+    /// Makes an empty histogram with all the memory that it will need.
     #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, u64::from(u32::MAX), 3)
@@ -81,7 +81,7 @@ impl Latency {
         self.differences += other.differences;
     }
 
-    /// The summary, for a clock with frequency `hz`.
+    /// Returns the summary, for a clock with frequency `hz`.
     #[must_use]
     pub fn summary(&self, hz: u64) -> LatencySummary {
         let count = self.histogram.len();
@@ -110,7 +110,7 @@ impl Latency {
         }
     }
 
-    /// The percentile curve for plots, with finer steps towards 100.
+    /// Returns the percentile curve for plots, with finer steps towards 100.
     #[must_use]
     pub fn curve(&self, hz: u64) -> Vec<CurvePoint> {
         self.histogram

@@ -10,9 +10,9 @@ use super::stamp::Stamp;
 /// A probe packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbePacket {
-    /// Its stamp.
+    /// Stamp of the packet.
     pub stamp: Stamp,
-    /// TEID of its tunnel; `None` without one.
+    /// TEID of the tunnel in which the packet arrived; `None` without a tunnel.
     pub teid: Option<Teid>,
 }
 
@@ -35,8 +35,8 @@ pub fn probe(frame: &[u8]) -> Option<ProbePacket> {
     Some(ProbePacket { stamp: stamp(upper, protocol)?, teid: None })
 }
 
-/// Length of the UE's IP packet according to its header, in a frame that [`probe`] accepts. Unit:
-/// octets.
+/// Returns the length of the UE's IP packet according to the packet's header, in a frame that
+/// [`probe`] accepts. Unit: octets.
 #[must_use]
 pub fn ip_len(frame: &[u8]) -> Option<u32> {
     let (packet, is_ipv4) = network_layer(frame)?;
@@ -56,7 +56,7 @@ fn total_len(packet: &[u8]) -> Option<u32> {
     if packet.first()? >> 4 == 4 { field(2) } else { Some(40 + field(4)?) }
 }
 
-/// The IP packet of a frame, and whether it is IPv4.
+/// Returns the IP packet of a frame, and true if it is IPv4.
 #[inline]
 fn network_layer(frame: &[u8]) -> Option<(&[u8], bool)> {
     match frame.get(12..14)? {
@@ -71,8 +71,8 @@ fn network_layer(frame: &[u8]) -> Option<(&[u8], bool)> {
     }
 }
 
-/// The payload of the IP packet and its protocol number. Does not skip extension headers: probes
-/// have none.
+/// Returns the payload of the IP packet and its protocol number. Does not skip extension headers:
+/// probes have none.
 #[inline]
 fn upper_layer(packet: &[u8], is_ipv4: bool) -> Option<(&[u8], u8)> {
     if is_ipv4 {

@@ -1,4 +1,4 @@
-//! Traffic in addition to probe packets that a target needs: ARP and neighbor discovery in both
+//! Traffic that a target needs besides probe packets: ARP and neighbor discovery in both
 //! directions, and answers to GTP-U Echo Requests over IPv4 and IPv6.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use adit_wire::neighbor::{
 use adit_wire::udp::{UdpHeader, checksum_ipv6};
 use adit_wire::{parse_gtpu, protocol};
 
-/// Octets of both MAC addresses of a frame.
+/// Length of the two MAC addresses at the start of a frame. Unit: octets.
 const ADDRESSES_LEN: usize = 12;
 const TAG_TYPE: [u8; 2] = [0x81, 0x00];
 /// Length of the Ethernet, IPv4 (without options) and UDP headers.
@@ -33,41 +33,41 @@ const IPV6_HEADERS_LEN: usize = EthernetHeader::LEN + Ipv6Header::LEN;
 pub struct PortAddresses {
     /// The port.
     pub port: PortId,
-    /// Its MAC address.
+    /// MAC address of the port.
     pub mac: MacAddr,
-    /// VLAN of all its frames, or untagged.
+    /// VLAN of all frames of the port, or untagged.
     pub vlan: VlanId,
-    /// Its IPv4 addresses.
+    /// IPv4 addresses of the port.
     pub ipv4: Vec<Ipv4Addr>,
-    /// Its IPv6 addresses.
+    /// IPv6 addresses of the port.
     pub ipv6: Vec<Ipv6Addr>,
 }
 
-/// Answers and sends requests for the addresses of all ports.
+/// Resolves neighbors of the ports, and answers requests for the ports' own addresses.
 #[derive(Debug, Default)]
 pub struct Neighbors {
     ports: Vec<PortAddresses>,
     /// MAC addresses of known neighbors.
     known: HashMap<IpAddr, MacAddr>,
-    /// Echo Requests answered.
+    /// Number of answered Echo Requests.
     pub echoes_answered: u64,
 }
 
 impl Neighbors {
-    /// Answers for these addresses.
+    /// Prepares to answer requests for the addresses of `ports`.
     #[must_use]
     pub fn new(ports: Vec<PortAddresses>) -> Self {
         Self { ports, ..Self::default() }
     }
 
-    /// The MAC address of a neighbor, if known.
+    /// Returns the MAC address of a neighbor; `None` if it is not known yet.
     #[must_use]
     pub fn known(&self, address: IpAddr) -> Option<MacAddr> {
         self.known.get(&address).copied()
     }
 
-    /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. Returns false if the
-    /// port has no source address, or no buffer or space is free.
+    /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. False if the port
+    /// has no address of the same family, if no buffer is free, or if the port accepts no packet.
     pub fn send_request<I: PacketIo>(&self, io: &mut I, port: PortId, target: IpAddr) -> bool {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return false };
         let question = match target {
@@ -140,7 +140,7 @@ fn send<I: PacketIo>(io: &mut I, own: &PortAddresses, mut buf: I::Buf) -> bool {
     io.tx_burst(own.port, &mut burst) == 1
 }
 
-/// Removes the tag of `vlan` from a frame. Other frames stay unchanged.
+/// Removes the VLAN tag from a frame of `vlan`. Leaves other frames unchanged.
 fn untag<B: PacketBuf>(buf: &mut B, vlan: VlanId) {
     let Some((front, rest)) = buf.data().split_at_checked(ADDRESSES_LEN + 4) else { return };
     let [.., a, b, hi, lo] = front else { return };
@@ -151,7 +151,7 @@ fn untag<B: PacketBuf>(buf: &mut B, vlan: VlanId) {
     }
 }
 
-/// Replaces the content of a buffer.
+/// Replaces the content of a buffer. False if `frame` does not fit.
 fn replace<B: PacketBuf>(buf: &mut B, frame: &[u8]) -> bool {
     let have = buf.data().len();
     let fits = if have > frame.len() {
@@ -188,7 +188,7 @@ fn ipv6_link(dst: MacAddr, src: MacAddr) -> EthernetHeader {
     EthernetHeader::new(dst, src, EtherType::IPV6)
 }
 
-/// A frame with `len` zero octets after its IPv6 header.
+/// Makes a frame with `len` zero octets after its IPv6 header.
 fn ipv6_frame(
     link: EthernetHeader,
     PseudoHeader { src, dst }: PseudoHeader,
@@ -206,7 +206,7 @@ fn ipv6_frame(
     Some(frame)
 }
 
-/// The IPv6 and MAC address in a solicitation (of its sender) or an advertisement (of its target).
+/// Returns the IPv6 and the MAC address of a solicitation's sender or an advertisement's target.
 fn advertised(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
     let (_, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
@@ -221,7 +221,7 @@ fn advertised(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
     Some((ip.src(), question.source_mac?))
 }
 
-/// The answer to an Echo Request to one of our IPv6 addresses.
+/// Makes the answer to an Echo Request to one of our IPv6 addresses; `None` for other frames.
 fn echo_response_ipv6(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     let (link, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, datagram) = Ipv6Header::parse(packet).ok()?;
@@ -249,7 +249,7 @@ fn echo_response_ipv6(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// The answer to a Neighbor Solicitation for one of our addresses. Spec: RFC 4861 §7.2.4.
+/// Answers a Neighbor Solicitation for one of our addresses. Spec: RFC 4861 §7.2.4.
 fn advertisement(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     let (link, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
@@ -289,7 +289,7 @@ fn is_echo_request(frame: &[u8], own: &PortAddresses) -> bool {
             .is_some_and(|gtpu| gtpu.message_type == GtpuMessageType::ECHO_REQUEST)
 }
 
-/// Turns an Echo Request into its response.
+/// Turns an Echo Request over IPv4 into its response. False if the response does not fit.
 fn echo_response<B: PacketBuf>(buf: &mut B) -> bool {
     let sequence = buf.data().get(HEADERS_LEN..).and_then(|message| parse_gtpu(message).ok());
     let Some(sequence) = sequence.map(|gtpu| gtpu.sequence.unwrap_or_default()) else {

@@ -2,7 +2,7 @@
 
 use super::clock::{NS_PER_S, scaled};
 
-/// Fraction bits of a time in the schedule.
+/// Number of fraction bits of a time in the schedule: the unit is 2^-16 ticks.
 const FRACTION_BITS: u32 = 16;
 
 /// The rate of packets.
@@ -19,12 +19,12 @@ pub enum OfferedRate {
 pub struct RateStep {
     /// The rate of packets.
     pub rate: OfferedRate,
-    /// Duration. The end of the trial ends the last step in any case. Unit: ns.
+    /// Duration, cut at the end of the trial. Unit: ns.
     pub ns: u64,
 }
 
 impl RateStep {
-    /// One rate until the end of the trial.
+    /// Returns the steps for one rate until the end of the trial.
     #[must_use]
     pub fn always(rate: OfferedRate) -> Vec<Self> {
         vec![Self { rate, ns: u64::MAX }]
@@ -37,22 +37,22 @@ impl RateStep {
 #[derive(Debug, Clone)]
 pub struct Schedule {
     start: u64,
-    /// Due time of the next packet after `start`. Unit: 2^-16 ticks.
+    /// Due time of the next packet, relative to `start`. Unit: 2^-16 ticks.
     next: u64,
     /// Time between packets, zero for [`OfferedRate::Max`]. Unit: 2^-16 ticks.
     interval: u64,
-    /// End of this step. Unit: 2^-16 ticks after `start`.
+    /// End of this step, relative to `start`. Unit: 2^-16 ticks.
     end: u64,
     /// Interval and end of the following steps, in reverse order.
     rest: Vec<(u64, u64)>,
 }
 
-/// The interval of a step without packets.
+/// Interval of a step at rate zero, which sends no packets.
 const NEVER: u64 = u64::MAX;
 
 impl Schedule {
-    /// A schedule of `steps` for `duration` ticks from `start`, for a clock with frequency `hz`. No
-    /// packets are due at rate zero and after the last step.
+    /// Makes a schedule of `steps` for `duration` ticks from `start`, for a clock with frequency
+    /// `hz`. No packet is due at rate zero or after the last step.
     #[must_use]
     pub fn new(steps: &[RateStep], hz: u64, start: u64, duration: u64) -> Self {
         let mut at = 0u64;
@@ -62,7 +62,7 @@ impl Schedule {
                 let interval = match step.rate {
                     OfferedRate::Max => 0,
                     OfferedRate::Pps(0) => NEVER,
-                    // Rounded, at least one unit.
+                    // Rounded, but at least one unit, since zero stands for `OfferedRate::Max`.
                     OfferedRate::Pps(pps) => (((hz << FRACTION_BITS) + pps / 2) / pps).max(1),
                 };
                 at = at.saturating_add(step.ns);
@@ -85,7 +85,7 @@ impl Schedule {
         true
     }
 
-    /// The intended time of the next packet due at `now`; `None` if no packet is due.
+    /// Takes the next packet if it is due at `now`, and returns its intended time; else `None`.
     #[inline]
     pub fn take_due(&mut self, now: u64) -> Option<u64> {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
@@ -105,7 +105,7 @@ impl Schedule {
         Some(intended)
     }
 
-    /// Skips packets that are late by more than `late_max` ticks. Returns their number.
+    /// Skips packets that are late by more than `late_max` ticks. Returns how many it skipped.
     pub fn skip_late(&mut self, now: u64, late_max: u64) -> u64 {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
         let limit = elapsed.saturating_sub(late_max << FRACTION_BITS);
@@ -123,13 +123,13 @@ impl Schedule {
         }
     }
 
-    /// The position in the schedule: the due time of the next packet or, if unpaced, `elapsed`.
+    /// Returns the due time of the next packet or, if unpaced, `elapsed`.
     #[inline]
     fn position(&self, elapsed: u64) -> u64 {
         if self.interval == 0 { elapsed } else { self.next }
     }
 
-    /// True for [`OfferedRate::Max`].
+    /// True while the rate is [`OfferedRate::Max`].
     #[must_use]
     pub fn is_unpaced(&self) -> bool {
         self.interval == 0

@@ -1,11 +1,11 @@
-//! The order of sessions and sizes: drawn at random before the measurement, then used cyclically.
+//! The sequence of sessions and sizes: drawn before the measurement, then used cyclically.
 
 use std::net::IpAddr;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Minimum number of entries of a plan: more than the history that a UPF's caches keep.
+/// Minimum number of entries of a plan, so that a UPF's caches do not remember the whole cycle.
 const ENTRIES_MIN: usize = 1 << 16;
 /// Maximum number of entries of a plan: 64 MiB.
 const ENTRIES_MAX: usize = 1 << 22;
@@ -31,26 +31,26 @@ pub struct PlannedPacket {
     pub session: u32,
     /// Uplink TEID of the session.
     pub teid: u32,
-    /// gNB of the session, as the low 32 bits of its address.
+    /// Low 32 bits of the address of the session's gNB.
     pub gnb: u32,
     /// Source UDP port of the gNB.
     pub source_port: u16,
-    /// Index among the frame sizes.
+    /// Index of the frame size.
     pub size: u16,
 }
 
 /// Parameters of a plan.
 #[derive(Debug)]
 pub struct PlanConfig<'a> {
-    /// Uplink TEID of each session with traffic, at least one.
+    /// Uplink TEID of each session with traffic; at least one.
     pub teids: &'a [u32],
-    /// Index of the first of these sessions.
+    /// Session index of the first entry of `teids`.
     pub first: usize,
-    /// gNB addresses of one family, at least one; session *k* is at gNB *k* modulo their number.
+    /// gNB addresses of one family, at least one; session *k* uses gNB *k* modulo their count.
     pub gnbs: &'a [IpAddr],
-    /// Number of source UDP ports of a gNB, from 2152; at least one.
+    /// Number of source UDP ports of a gNB, from 2152 upwards; at least one.
     pub source_ports: u16,
-    /// Weight of each frame size, at least one above zero.
+    /// Weight of each frame size; at least one weight is above zero.
     pub weights: &'a [u32],
     /// Order of the sessions.
     pub order: SessionOrder,
@@ -65,7 +65,7 @@ pub fn draw_plan(config: &PlanConfig<'_>) -> Vec<PlannedPacket> {
     let active = config.teids.len().max(1);
     let wanted = active.saturating_mul(4).clamp(ENTRIES_MIN, ENTRIES_MAX);
     let count = match config.order {
-        // Whole rounds, so that the order continues from the last entry to the first.
+        // Whole rounds of sessions, so that the order continues from the last entry to the first.
         SessionOrder::Sequential => wanted.div_ceil(active) * active,
         SessionOrder::Random | SessionOrder::Zipf { .. } => wanted,
     };
@@ -113,7 +113,7 @@ fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> PlannedPacket {
     }
 }
 
-/// The cumulative distribution of Zipf's law.
+/// Returns the cumulative distribution of Zipf's law, not normalized.
 fn zipf(count: usize, s: f64) -> Vec<f64> {
     let mut rank = 0.0f64;
     let mut sum = 0.0f64;

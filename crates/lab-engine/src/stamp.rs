@@ -19,7 +19,7 @@ pub const SESSIONS_MAX: u32 = 1 << 24;
 /// Number of streams that a stamp can distinguish.
 pub const STREAMS_MAX: usize = 1 << STREAM_BITS;
 
-/// Number of trials with different tags, from 1; then tags repeat.
+/// Number of trials with different tags: trials are counted from 1 to this, then from 1 again.
 pub const TRIALS: u8 = 15;
 
 const STREAM_BITS: u32 = 4;
@@ -40,13 +40,13 @@ pub struct Stamp {
     pub intended: u32,
 }
 
-/// The tag of a stream, below [`STREAMS_MAX`], in a trial.
+/// Returns the tag of a stream, below [`STREAMS_MAX`], in a trial.
 #[must_use]
 pub const fn tag(trial: u8, stream: u8) -> u8 {
     trial << STREAM_BITS | stream_of(stream)
 }
 
-/// The stream of a tag.
+/// Returns the stream of a tag.
 #[inline]
 #[must_use]
 pub const fn stream_of(tag: u8) -> u8 {
@@ -61,7 +61,7 @@ pub const fn time_units(ticks: u64) -> u32 {
 }
 
 impl Stamp {
-    /// The octets on the wire.
+    /// Returns the octets on the wire.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; STAMP_BYTES] {

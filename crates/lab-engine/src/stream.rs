@@ -21,17 +21,17 @@ pub struct StreamConfig {
     pub tx: PortId,
     /// Port on which they must arrive.
     pub rx: PortId,
-    /// One frame for each size of the plan.
+    /// One template for each frame size of the plan.
     pub templates: Arc<[Template]>,
-    /// Sessions and sizes.
+    /// Sequence of sessions and frame sizes.
     pub plan: Arc<[PlannedPacket]>,
-    /// TEID of session 0 on the receiving side; session *k* has the *k*-th after it. `None` if
-    /// packets arrive without a tunnel, or in the tunnel in which they were sent.
+    /// TEID with which packets of session 0 must arrive; session *k* has this TEID plus *k*. `None`
+    /// if packets arrive without a tunnel, or in the tunnel in which they were sent: not checked.
     pub rx_teid: Option<u32>,
 }
 
 impl StreamConfig {
-    /// The lowest session of the plan, and the number of sessions from it to the highest.
+    /// Returns the lowest session of the plan, and the number of sessions from it to the highest.
     #[must_use]
     pub fn sessions(&self) -> (u32, usize) {
         let sessions = || self.plan.iter().map(|entry| entry.session);
@@ -45,7 +45,7 @@ impl StreamConfig {
 pub struct Sending {
     /// Packets that the port accepted.
     pub sent: u64,
-    /// Octets of their frames.
+    /// Octets of the sent frames.
     pub bytes: u64,
     /// Packets skipped because the port was full for too long: the target is too slow.
     pub refused: u64,
@@ -56,9 +56,9 @@ pub struct Sending {
 /// One stream in one trial.
 #[derive(Debug)]
 pub struct TrialStream<B> {
-    /// Its configuration.
+    /// Configuration of the stream.
     pub config: StreamConfig,
-    /// Tag of its packets.
+    /// Tag of the stream's packets.
     pub tag: u8,
     schedule: Schedule,
     cursor: usize,
@@ -84,7 +84,7 @@ pub struct LatenessLimits {
 }
 
 impl<B: PacketBuf> TrialStream<B> {
-    /// A stream before its first packet.
+    /// Makes a stream before its first packet.
     #[must_use]
     pub fn new(config: StreamConfig, tag: u8, schedule: Schedule, tally: StreamTally) -> Self {
         // The two directions start at different positions of the plan.
@@ -103,7 +103,7 @@ impl<B: PacketBuf> TrialStream<B> {
         }
     }
 
-    /// Number of sequence numbers used.
+    /// Returns how many sequence numbers the stream has used.
     #[inline]
     #[must_use]
     pub fn numbered(&self) -> u64 {
@@ -182,8 +182,8 @@ impl<B: PacketBuf> TrialStream<B> {
         }
     }
 
-    /// Writes the next packet of the plan into the memory that `room` returns for its length.
-    /// Returns the length of its frame, or zero if there is no room.
+    /// Writes the next packet of the plan into the memory that `room` returns for a frame of the
+    /// given length. Returns that length; zero if `room` returns `None`.
     #[inline]
     fn make<'r>(&mut self, intended: u64, room: impl FnOnce(usize) -> Option<&'r mut [u8]>) -> u64 {
         let Some(entry) = self.config.plan.get(self.cursor) else { return 0 };
@@ -240,7 +240,8 @@ impl<B: PacketBuf> TrialStream<B> {
         }
     }
 
-    /// Discards the packets that the port did not accept. Without pacing they were not due yet.
+    /// Discards the packets that the port did not accept, and counts them as refused. Without
+    /// pacing they do not count: they were not due yet.
     pub fn abandon(&mut self) {
         if !self.schedule.is_unpaced() {
             self.sending.refused += self.pending.len() as u64;

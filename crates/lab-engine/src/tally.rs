@@ -5,7 +5,7 @@ use super::histogram::Latency;
 use super::stamp::Stamp;
 use super::windows::Windows;
 
-/// Size of the window of sequence numbers below the highest one: 65 ms at 16 Mpps.
+/// Size of the window of sequence numbers below the highest received one: 65 ms at 16 Mpps.
 pub const WINDOW: u32 = 1 << 20;
 
 const WORD_BITS: u32 = u64::BITS;
@@ -13,28 +13,28 @@ const WORD_BITS: u32 = u64::BITS;
 /// Order of a packet relative to earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArrivalOrder {
-    /// Its number is above all earlier ones.
+    /// The sequence number is above all earlier ones.
     InOrder,
-    /// It arrived after a packet with a higher number (RFC 4737).
+    /// The packet arrived after a packet with a higher sequence number (RFC 4737).
     Reordered {
-        /// Distance from the highest number.
+        /// Distance from the highest sequence number received.
         extent: u32,
     },
-    /// A packet with this number arrived before.
+    /// A packet with the same sequence number arrived before.
     Duplicate,
-    /// Below the window, where duplicates cannot be recognized; counts as lost.
+    /// Below the window, where duplicates cannot be recognized; the packet counts as lost.
     TooLate,
-    /// A number that was never sent.
+    /// No packet with this sequence number was sent.
     NeverSent,
 }
 
-/// The received ones among the last [`WINDOW`] sequence numbers.
+/// Records which of the last [`WINDOW`] sequence numbers were received.
 ///
-/// Invariant: the bit of each of those numbers is set if it was received.
+/// Invariant: the bit of each of these numbers is set if and only if the number was received.
 #[derive(Debug)]
 pub struct SequenceWindow {
     bits: Box<[u64]>,
-    /// One above the highest number received.
+    /// One above the highest sequence number received.
     next: u64,
 }
 
@@ -45,14 +45,14 @@ impl Default for SequenceWindow {
 }
 
 impl SequenceWindow {
-    /// A window without received numbers.
+    /// Makes a window without received numbers.
     #[must_use]
     pub fn new() -> Self {
         let words = usize::try_from(WINDOW / WORD_BITS).unwrap_or_default();
         Self { bits: vec![0; words].into_boxed_slice(), next: 0 }
     }
 
-    /// Records the arrival of the number with the given low 32 bits. `sent` numbers have been sent.
+    /// Records the arrival of the number with these low 32 bits, after `sent` numbers were sent.
     #[inline]
     pub fn note(&mut self, sequence: u32, sent: u64) -> ArrivalOrder {
         let ahead = sequence.wrapping_sub(low32(self.next)).cast_signed();
@@ -87,7 +87,7 @@ impl SequenceWindow {
         ArrivalOrder::Reordered { extent: behind - 1 }
     }
 
-    /// Clears the bits of the numbers from `from` to below `to`.
+    /// Clears the bits of the sequence numbers from `from` to below `to`.
     #[cold]
     fn forget(&mut self, from: u64, to: u64) {
         let first = from.max(to.saturating_sub(u64::from(WINDOW)));
@@ -100,7 +100,7 @@ impl SequenceWindow {
     }
 }
 
-/// Word and bit of a sequence number.
+/// Returns the index of a sequence number's word, and the number's bit in the word.
 #[inline]
 fn place(sequence: u32) -> (usize, u64) {
     let index = sequence & (WINDOW - 1);
@@ -115,19 +115,19 @@ pub struct Arrivals {
     pub received: u64,
     /// Duplicates.
     pub duplicates: u64,
-    /// Packets that arrived after one with a higher number.
+    /// Packets that arrived after a packet with a higher sequence number.
     pub reordered: u64,
-    /// Largest distance of a reordered packet from the highest number. Unit: packets.
+    /// Largest distance of a reordered packet from the highest sequence number. Unit: packets.
     pub reorder_extent_max: u64,
-    /// Shortest latency of reordered packets; `None` without any. Unit: that of the stamp.
+    /// Shortest latency of reordered packets; `None` if there are none. Unit: that of the stamp.
     pub reorder_latency_min: Option<u32>,
     /// Packets below the window of sequence numbers; they count as lost.
     pub too_late: u64,
     /// Packets on the wrong port or in the wrong tunnel; not counted as received.
     pub misdelivered: u64,
-    /// Packets with a number that was never sent, or of another trial.
+    /// Packets with a sequence number that was never sent, or of another trial.
     pub foreign: u64,
-    /// Octets of the frames received.
+    /// Octets of the received frames.
     pub bytes: u64,
 }
 
@@ -144,7 +144,7 @@ pub struct StreamTally {
 }
 
 impl StreamTally {
-    /// An empty tally with memory for the latencies of `seconds`.
+    /// Makes an empty tally with memory for the latencies of `seconds` seconds.
     #[must_use]
     pub fn new(seconds: usize) -> Self {
         let seconds = seconds.max(1);
@@ -156,8 +156,8 @@ impl StreamTally {
         }
     }
 
-    /// Records a packet of this stream in the given second, apart from its octets. `now` is in the
-    /// stamp's unit. Returns false if the packet is not to be counted as received.
+    /// Records a packet that arrived in this second of the trial, but not its octets. `now` is in
+    /// the stamp's unit; `sent` numbers were sent. False if the packet does not count as received.
     #[inline]
     pub fn note(&mut self, stamp: Stamp, now: u32, sent: u64, second: usize) -> bool {
         let arrivals = &mut self.arrivals;

@@ -43,7 +43,7 @@ impl TickClock for VirtualClock {
 
 type WireQueue = Rc<RefCell<VecDeque<MemBuf>>>;
 
-/// Ports that are one end of two wires.
+/// Two ports, each at one end of a wire.
 #[derive(Debug, Clone)]
 struct Wires {
     rx: [WireQueue; 2],
@@ -97,13 +97,13 @@ impl PacketIo for Wires {
 
 impl TrafficIo for Wires {}
 
-/// Two wires back to back: packets from port 0 arrive on port 1, and the other way round.
+/// Connects port 0 and port 1 back to back.
 fn back_to_back(room: usize) -> Wires {
     let [a, b]: [WireQueue; 2] = Default::default();
     Wires { rx: [Rc::clone(&a), Rc::clone(&b)], tx: [b, a], room, target: None }
 }
 
-/// A forwarder between port 0 and port 1.
+/// Connects port 0 and port 1 through a forwarder with a fault.
 fn through(fault: Option<Fault>, one_in: u64, clock: &VirtualClock) -> Wires {
     let [a, b, c, d]: [WireQueue; 4] = Default::default();
     let target = Wires {
@@ -143,7 +143,7 @@ fn streams() -> Vec<StreamConfig> {
     vec![stream(0, 1, true), stream(1, 0, false)]
 }
 
-/// A configuration without rates and duration.
+/// Returns a configuration without rates and duration.
 fn config() -> TrialConfig {
     TrialConfig {
         courses: Vec::new(),
@@ -219,7 +219,7 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
         let sum = |window: &[u32]| window.iter().copied().map(u64::from).sum::<u64>();
         let (offered, received): (Vec<u64>, Vec<u64>) =
             (windows.offered().map(sum).collect(), windows.received().map(sum).collect());
-        // A packet sent at the end of a window arrives in the next.
+        // A packet sent at the end of a window may arrive in the next.
         assert!(offered.iter().zip(&received).all(|(a, b)| a.abs_diff(*b) <= 64 * 8));
         offered
     };
@@ -268,7 +268,7 @@ fn trial_that_is_interrupted_says_so() {
     assert!(outcome.sum(|stream| stream.sending.sent) < 1000);
 }
 
-/// The streams of the other tests, expected on the port that sent them.
+/// Returns the streams of the other tests, expected on the port that sent them.
 fn mirrored_streams() -> Vec<StreamConfig> {
     streams().into_iter().map(|stream| StreamConfig { rx: stream.tx, ..stream }).collect()
 }
@@ -320,7 +320,7 @@ const FAULTS: [Option<Fault>; 5] =
 
 #[test]
 fn planted_faults_show_in_the_numbers_and_only_there() {
-    // One value divides the number of packets of each stream, the other does not.
+    // 500 divides the number of packets of each stream, 700 does not.
     for (one_in, wanted) in [(500, 40), (700, 28)] {
         for fault in FAULTS {
             let clock = VirtualClock::default();

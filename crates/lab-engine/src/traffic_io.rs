@@ -13,18 +13,18 @@ pub trait TrafficIo: PacketIo {
     /// True for a direct port: the engine writes frames into [`Self::slot`] instead of buffers.
     const IS_DIRECT: bool = false;
 
-    /// Number of frames that a direct port accepts now.
+    /// Returns the number of frames that a direct port accepts now.
     fn room(&self, _port: PortId) -> usize {
         0
     }
 
-    /// Memory for the `index`-th frame, `index` below [`Self::room`]; `None` if it is shorter than
-    /// `len` octets.
+    /// Returns the memory for the `index`-th frame, where `index` is below [`Self::room`]; `None`
+    /// if the memory is shorter than `len` octets.
     fn slot(&mut self, _port: PortId, _index: usize, _len: usize) -> Option<&mut [u8]> {
         None
     }
 
-    /// Sends the first `count` written frames.
+    /// Sends the frames that were written into the first `count` slots.
     fn commit(&mut self, _port: PortId, _count: usize) {}
 
     /// Calls `take` for each frame of a received burst, and appends the frames that it rejects to

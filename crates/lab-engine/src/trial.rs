@@ -37,9 +37,9 @@ pub struct TrialConfig {
     pub absence_ns_min: u64,
     /// Maximum number of packets per burst, 1 to 64.
     pub burst: usize,
-    /// Records latencies by second.
+    /// True to record latencies by second.
     pub timeline: bool,
-    /// Records octets by session and window of this length; zero disables it. Unit: ns.
+    /// Length of the windows in which octets are counted per session; zero for no counts. Unit: ns.
     pub window_ns: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct TrialProgress {
     pub sent: AtomicU64,
     /// Packets received in this trial.
     pub received: AtomicU64,
-    /// Rate of this trial, of all streams together; zero for none. Unit: packets per second.
+    /// Rate of this trial, summed over the streams; zero if it varies. Unit: packets per second.
     pub rate_pps: AtomicU64,
 }
 
@@ -71,7 +71,7 @@ pub struct StreamOutcome {
     pub arrivals: Arrivals,
     /// Latency of all packets.
     pub latency: Latency,
-    /// Latency of each second, with a timeline.
+    /// Latency of each second; empty unless [`TrialConfig::timeline`] is set.
     pub seconds: Vec<Latency>,
     /// Delay of sent packets behind their intended time.
     pub lateness: Latency,
@@ -80,13 +80,13 @@ pub struct StreamOutcome {
 }
 
 impl StreamOutcome {
-    /// Packets that should arrive: those sent, and those that the target did not accept.
+    /// Returns how many packets should arrive: the sent ones and those that the target refused.
     #[must_use]
     pub fn offered(&self) -> u64 {
         self.sending.sent + self.sending.refused
     }
 
-    /// Packets that did not arrive.
+    /// Returns how many packets did not arrive.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.offered().saturating_sub(self.arrivals.received)
@@ -98,37 +98,37 @@ impl StreamOutcome {
 pub struct TrialOutcome {
     /// The streams in order.
     pub streams: Vec<StreamOutcome>,
-    /// Duration of sending: the configured one, unless the tester was late at the end or
-    /// interrupted. Unit: ns.
+    /// Duration of sending: as configured, unless the tester was late at the end or interrupted.
+    /// Unit: ns.
     pub sending_ns: u64,
-    /// Longest absence of the tester. Unit: ns.
+    /// Longest gap in which the tester neither sent nor received. Unit: ns.
     pub gap_ns_max: u64,
-    /// Longest absence that ended in each window, if windows are recorded. Unit: ns.
+    /// Longest gap that ended in each window; empty if windows are not recorded. Unit: ns.
     pub window_gaps_ns: Vec<u64>,
-    /// Number of absences of at least [`TrialConfig::absence_ns_min`].
+    /// Number of gaps of at least [`TrialConfig::absence_ns_min`].
     pub absences: u64,
-    /// Total time of these absences. Unit: ns.
+    /// Total duration of the gaps that `absences` counts. Unit: ns.
     pub absent_ns: u64,
-    /// Frames other than probe packets of this trial.
+    /// Number of received frames other than probe packets of this trial.
     pub other_frames: u64,
     /// False if the trial was interrupted.
     pub complete: bool,
 }
 
 impl TrialOutcome {
-    /// The sum of a figure over the streams.
+    /// Returns the sum of a figure over the streams.
     #[must_use]
     pub fn sum(&self, figure: impl Fn(&StreamOutcome) -> u64) -> u64 {
         self.streams.iter().map(figure).sum()
     }
 
-    /// Packets per second for a number of packets of this trial.
+    /// Converts a number of packets of this trial to packets per second.
     #[must_use]
     pub fn pps(&self, packets: u64) -> u64 {
         scaled(packets, NS_PER_S, self.sending_ns)
     }
 
-    /// Share of the offered packets that did not arrive. Unit: parts per billion.
+    /// Returns the share of the offered packets that did not arrive. Unit: parts per billion.
     #[must_use]
     pub fn loss_ppb(&self) -> u64 {
         let offered = self.sum(StreamOutcome::offered);
@@ -143,14 +143,14 @@ pub struct Engine<I: TrafficIo, C> {
     pub io: I,
     /// The clock.
     pub clock: C,
-    /// Answers ARP, neighbor discovery and echo.
+    /// Answers ARP, neighbor discovery and GTP-U Echo Requests.
     pub neighbors: Neighbors,
     ports: Vec<PortId>,
     streams: Vec<StreamConfig>,
     trial: u8,
 }
 
-/// State of the loop.
+/// State of a trial's loop.
 struct TrialState {
     start: u64,
     second: usize,
@@ -169,7 +169,7 @@ struct TrialState {
 }
 
 impl<I: TrafficIo, C: TickClock> Engine<I, C> {
-    /// An engine on the ports 0 to `port_count - 1`, without streams.
+    /// Makes an engine on the ports 0 to `port_count - 1`, without streams.
     #[must_use]
     pub fn new(io: I, clock: C, neighbors: Neighbors, port_count: usize) -> Self {
         let ports = (0..).map(PortId).take(port_count).collect();
@@ -292,7 +292,7 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
             .collect()
     }
 
-    /// Discards earlier packets in the receive queues.
+    /// Discards earlier probe packets in the receive queues, and answers other frames there.
     fn discard_received(&mut self) {
         let mut burst = Burst::new();
         for port in self.ports.clone() {
@@ -343,7 +343,7 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
     }
 }
 
-/// Time between the call and the first packet, in which the engine touches its memory. Unit: ns.
+/// Time from a trial's start to its first packet, in which the engine touches memory. Unit: ns.
 const START_DELAY_NS: u64 = 100_000;
 /// Maximum number of bursts to discard before a trial.
 const DISCARD_BURSTS_MAX: usize = 1 << 12;
@@ -352,7 +352,7 @@ const BESIDE_TURNS: u64 = 1 << 8;
 /// Iterations of the loop between two updates of [`TrialProgress`].
 const LIVE_TURNS: u64 = 1 << 10;
 
-/// A millisecond, in which duplicates of the last packets may still arrive. Unit: ticks.
+/// Returns a millisecond, in which duplicates of the last packets may still arrive. Unit: ticks.
 fn ticks_short(hz: u64) -> u64 {
     hz / 1000
 }
@@ -375,7 +375,7 @@ impl TrialState {
         }
     }
 
-    /// The outcome of a trial that sent until `end`.
+    /// Returns the outcome of a trial that sent until `end`.
     fn outcome(
         self,
         end: u64,
@@ -416,7 +416,7 @@ impl TrialState {
         debug_assert!(self.start <= self.last);
     }
 
-    /// Records the gap before `now`, in ticks, for its window.
+    /// Records the gap that ends at `now` for the window of `now`.
     #[inline]
     fn note_window(&mut self, now: u64) {
         let window = usize::try_from(now.saturating_sub(self.start) / self.window);
@@ -426,7 +426,7 @@ impl TrialState {
     }
 }
 
-/// Counts a frame. Returns false if it is not a probe packet of this trial.
+/// Counts a frame. False if it is not a probe packet of this trial.
 #[inline]
 fn note<B>(
     frame: &[u8],
@@ -464,7 +464,7 @@ where
     true
 }
 
-/// Number of windows of a trial. The last one may be shorter.
+/// Returns the number of whole windows in a trial. Packets after the last one are not recorded.
 fn windows(config: &TrialConfig) -> usize {
     let count = config.duration_ns.checked_div(config.window_ns).unwrap_or(0);
     usize::try_from(count).unwrap_or(0)

@@ -11,18 +11,18 @@ pub struct Windows {
     window: u64,
     first: u32,
     sessions: usize,
-    /// Octets by window, and by session within a window.
+    /// Octets by window and, within a window, by session.
     offered: Vec<u32>,
     received: Vec<u32>,
-    /// One above the highest sequence number of each session.
+    /// One above the highest sequence number that each session has received.
     next: Vec<u64>,
-    /// Packets that arrived after one of their session with a higher number.
+    /// Packets that arrived after a packet of the same session with a higher sequence number.
     pub reordered: u64,
 }
 
 impl Windows {
-    /// `count` windows of `window` ticks from `start`, for the sessions `first` to
-    /// `first + sessions - 1`.
+    /// Makes `count` windows of `window` ticks from `start`, for `sessions` sessions from session
+    /// `first` on.
     #[must_use]
     pub fn new(start: u64, window: u64, count: usize, first: u32, sessions: usize) -> Self {
         let cells = count.saturating_mul(sessions);
@@ -67,18 +67,18 @@ impl Windows {
         }
     }
 
-    /// Number of sessions.
+    /// Returns the number of sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions
     }
 
-    /// Offered octets by window, each by session.
+    /// Returns the offered octets: one slice per window, with one entry per session.
     pub fn offered(&self) -> impl Iterator<Item = &[u32]> {
         self.offered.chunks(self.sessions.max(1))
     }
 
-    /// Received octets by window, each by session.
+    /// Returns the received octets: one slice per window, with one entry per session.
     pub fn received(&self) -> impl Iterator<Item = &[u32]> {
         self.received.chunks(self.sessions.max(1))
     }

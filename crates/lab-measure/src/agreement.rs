@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use adit_lab_engine::clock::scaled;
 
-/// Largest difference of counts without a warning. Unit: parts per million.
+/// Largest relative difference of counts without a warning. Unit: parts per million.
 const DIFFERENCE_MAX_PPM: u64 = 50_000;
 
 /// Packets that the tester sent and received in all trials.
@@ -17,8 +17,8 @@ pub(crate) struct TesterTotals {
     pub sent: u64,
     /// Packets that came back, each copy counted.
     pub received: u64,
-    /// Highest received rate in trials of at least two seconds, which contain one whole second of
-    /// the target's statistics. Unit: packets per second.
+    /// Highest received rate in trials of at least two seconds: shorter ones may not contain a
+    /// whole second of the target's statistics. Unit: packets per second.
     #[serde(default)]
     pub fastest_pps: u64,
 }
@@ -26,26 +26,26 @@ pub(crate) struct TesterTotals {
 /// The highest rates, as the tester measured them and as the target reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PeakRates {
-    /// The tester's. Unit: packets per second.
+    /// Rate that the tester measured. Unit: packets per second.
     pub tester_pps: u64,
-    /// The target's. Unit: packets per second.
+    /// Rate that the target reports. Unit: packets per second.
     pub target_pps: u64,
-    /// Their difference. Unit: parts per million.
+    /// Relative difference of both rates. Unit: parts per million.
     pub difference_ppm: u64,
 }
 
-/// Both sides' counts.
+/// The tester's and the target's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Agreement {
-    /// The tester's.
+    /// The tester's counts.
     pub tester: TesterTotals,
-    /// Packets that the target says it received.
+    /// Packets that the target received, as it reports.
     pub target_received: u64,
-    /// Packets that the target says it sent.
+    /// Packets that the target sent, as it reports.
     pub target_sent: u64,
-    /// The larger of the two differences. Unit: parts per million.
+    /// Larger of the relative differences of received and of sent packets. Unit: parts per million.
     pub difference_ppm: u64,
-    /// The highest rates, if the target reports its own.
+    /// The highest rates, if the target reports one.
     #[serde(default)]
     pub rates: Option<PeakRates>,
 }
@@ -57,7 +57,7 @@ impl Agreement {
         let number = |names: [&str; 2]| {
             names.iter().find_map(|name| counters.get(*name).and_then(Value::as_u64))
         };
-        // Names in adit, then in testpmd's statistics.
+        // Names of the counters in adit, then in testpmd's statistics.
         let target_received = number(["received_pkts", "rx_packets"])?;
         let target_sent = number(["transmitted_pkts", "tx_packets"])?;
         let difference_ppm =
@@ -71,26 +71,26 @@ impl Agreement {
         Some(Self { tester, target_received, target_sent, difference_ppm, rates })
     }
 
-    /// True when both sides agree within 5 %.
+    /// True if both sides agree within 5 %.
     #[must_use]
     pub(crate) fn holds(&self) -> bool {
         let rates = self.rates.map_or(0, |rates| rates.difference_ppm);
         self.difference_ppm.max(rates) <= DIFFERENCE_MAX_PPM
     }
 
-    /// The warning if they do not agree.
+    /// Returns a warning if both sides do not agree.
     #[must_use]
     pub(crate) fn warning(&self) -> Option<String> {
         (!self.holds()).then(|| format!("tester and target disagree: {self}"))
     }
 }
 
-/// Relative difference of two counts. Unit: parts per million.
+/// Returns the relative difference of two counts. Unit: parts per million.
 fn apart(a: u64, b: u64) -> u64 {
     if a == b { 0 } else { scaled(a.abs_diff(b), 1_000_000, a.max(b)) }
 }
 
-/// Parts per million as percent.
+/// Formats parts per million as percent.
 fn percent(ppm: u64) -> String {
     format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
 }

@@ -34,7 +34,7 @@ pub(crate) enum AnyEngine {
 pub(crate) enum UnlinkedPorts {
     /// DPDK ports and their names.
     Dpdk(Vec<String>, Vec<Port>, WorkerIo),
-    /// Sockets for clients.
+    /// Sockets that wait for memif clients.
     Memif(Vec<Listener>),
 }
 
@@ -57,8 +57,8 @@ impl UnlinkedPorts {
         Ok(Self::Memif(sockets.iter().map(Listener::bind).collect::<Result<_>>()?))
     }
 
-    /// Opens the tester's ports and starts the target. A target that is the client of a memif needs
-    /// the tester's server; if the tester is the client, the target starts first.
+    /// Opens the tester's ports and starts the target. The side with the memif servers comes first;
+    /// without memif, the tester.
     ///
     /// # Errors
     /// DPDK refuses a port; a socket's address is in use; the target does not start; it has no
@@ -121,7 +121,7 @@ impl UnlinkedPorts {
     }
 }
 
-/// Evaluates an expression on either kind of engine.
+/// Evaluates an expression on the engine of either variant.
 macro_rules! either {
     ($drive:expr, $engine:ident => $work:expr) => {
         match $drive {
@@ -132,7 +132,7 @@ macro_rules! either {
 }
 
 impl AnyEngine {
-    /// An engine on DPDK ports.
+    /// Makes an engine on DPDK ports.
     #[must_use]
     pub(crate) fn dpdk(
         bench: &Testbed,
@@ -143,14 +143,14 @@ impl AnyEngine {
         Self::Dpdk(Box::new(Engine::new(io, bench.clock(), neighbors, ports.len())), ports)
     }
 
-    /// An engine on memifs.
+    /// Makes an engine on memifs.
     #[must_use]
     pub(crate) fn memif(bench: &Testbed, ports: Ports, neighbors: Neighbors) -> Self {
         let count = ports.memifs.len();
         Self::Memif(Box::new(Engine::new(ports, bench.clock(), neighbors, count)))
     }
 
-    /// An engine on memifs that return each packet at once, on the port that sent it.
+    /// Makes an engine on memifs that return each packet at once, on the port that sent it.
     ///
     /// # Errors
     /// The shared memory cannot be created.
@@ -158,7 +158,7 @@ impl AnyEngine {
         Ok(Self::memif(bench, Ports::mirrored(TESTER_MACS.to_vec())?, Neighbors::default()))
     }
 
-    /// MAC address of a port; `None` if there is no such port.
+    /// Returns the MAC address of a port; `None` if there is no such port.
     #[must_use]
     pub(crate) fn mac(&self, port: usize) -> Option<MacAddr> {
         match self {
@@ -167,7 +167,7 @@ impl AnyEngine {
         }
     }
 
-    /// Capacity of each queue towards the target, in packets. DPDK queues hold `descriptors`.
+    /// Returns the packets that a queue towards the target holds: `descriptors` for DPDK queues.
     #[must_use]
     pub(crate) fn queue_pkts(&self, descriptors: u16) -> u64 {
         match self {
@@ -179,7 +179,7 @@ impl AnyEngine {
         }
     }
 
-    /// Frequency of the clock. Unit: Hz.
+    /// Returns the frequency of the clock. Unit: Hz.
     #[must_use]
     pub(crate) fn hz(&self) -> u64 {
         either!(self, engine => engine.clock.hz)

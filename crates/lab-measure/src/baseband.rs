@@ -20,10 +20,10 @@ use crate::report::{OutputArguments, Report};
 
 const MISSED: Quantity<'_> = lower("missed TTIs", "ppm");
 const TIMED_OUT: Quantity<'_> = lower("scheduler timeouts", "ppm");
-/// Execution times of a thread, and the delay of the I/O thread (`release`).
+/// Execution times of a kind of thread, and the delay of the I/O thread (`release`).
 const EXECUTION: [Quantity<'_>; 3] =
     [lower("execution p50", "ns"), lower("execution p99", "ns"), lower("execution max", "ns")];
-/// Percentiles of the response time. One that is among TTIs without response is missing.
+/// Percentiles of the response time, except those that fall among TTIs without response.
 const PERCENTILES: [(Quantity<'_>, f64); 5] = [
     (lower("response p50", "ns"), 50.0),
     (lower("response p90", "ns"), 90.0),
@@ -31,9 +31,9 @@ const PERCENTILES: [(Quantity<'_>, f64); 5] = [
     (lower("response p99.9", "ns"), 99.9),
     (lower("response p99.99", "ns"), 99.99),
 ];
-/// Time in which the background program reaches its speed.
+/// Time for the background program to reach its usual speed.
 const BACKGROUND_WARM_UP: Duration = Duration::from_millis(500);
-/// Above this excess of the median round over the fastest one, the calibration gets a warning.
+/// Above this excess of the median over the fastest round, the calibration gets a warning.
 const EXCESS_PERMILLE_MAX: u64 = 100;
 
 /// Distributions of execution times.
@@ -133,9 +133,9 @@ pub struct BasebandArguments {
 struct BackgroundSpec {
     /// The program.
     kind: BackgroundKind,
-    /// Its cores; none for all.
+    /// CPU cores of the program; empty for all.
     cores: Vec<u16>,
-    /// Its threads.
+    /// Number of threads of the program.
     threads: u16,
 }
 
@@ -183,12 +183,12 @@ impl BasebandArguments {
     }
 }
 
-/// The workload, the program beside it, and what they were measured with.
+/// The workload, the background program, and their results so far.
 pub(crate) struct BasebandRig {
     workload: Workload,
     calibration: Calibration,
     background: Option<BackgroundSpec>,
-    /// All TTIs so far.
+    /// Outcomes of all TTIs so far.
     ttis: Vec<TtiOutcome>,
     rounds: usize,
     _latency: Option<LatencyRequest>,
@@ -197,7 +197,7 @@ pub(crate) struct BasebandRig {
 impl LabMeasurement for BasebandArguments {
     const NAME: &'static str = "baseband";
     type Rig = BasebandRig;
-    /// The number of a round.
+    /// Index of a round.
     type Case = u32;
 
     fn output(&self) -> &OutputArguments {
@@ -243,7 +243,7 @@ impl LabMeasurement for BasebandArguments {
     }
 
     fn conclude(&self, rig: BasebandRig, report: &mut Report) -> Result<()> {
-        // A figure that a round lacks is left out.
+        // A figure that some round lacks is left out.
         report.figures.retain(|figure| !figure.case.is_empty() || figure.runs == rig.rounds);
         let without = rig.ttis.iter().filter(|tti| tti.response_ns.is_none()).count();
         if without > 0 {
@@ -256,7 +256,7 @@ impl LabMeasurement for BasebandArguments {
     }
 }
 
-/// The distribution of the response times, with the end of the graph's path and of the TTI.
+/// Plots the distribution of the response times, with the times of the graph's path and of a TTI.
 fn distribution(times: &ResponseTimes, path_ns: u64, tti_ns: u64) -> Plot {
     // Exact below 2^53.
     let us = |ns: u64| ns as f64 / 1e3;
@@ -291,8 +291,8 @@ fn warn(report: &mut Report, workload: &Workload, calibration: Calibration) {
 }
 
 impl BasebandRig {
-    /// One round: the program alone, then together with the workload. The figures of an interrupted
-    /// workload are kept, those of an interrupted start are not.
+    /// Runs one round: the background program alone, then together with the workload. Keeps the
+    /// figures if the workload is interrupted, but not if the round is interrupted before.
     fn round(&mut self, what: &str, report: &mut Report, stop: &Stop) -> Result<()> {
         let mut load = match &self.background {
             None => None,
@@ -329,7 +329,7 @@ impl BasebandRig {
     }
 }
 
-/// Counts the products of a program.
+/// Counts what a program has produced: primes or frames.
 struct ThroughputMeter {
     start: Instant,
     made: u64,
@@ -348,7 +348,7 @@ impl ThroughputMeter {
     }
 }
 
-/// Adds the figures of a round.
+/// Adds the figures of a round to the report.
 fn add_round(workload: &Workload, outcome: &WorkloadOutcome, report: &mut Report) {
     let times = ResponseTimes::of(&outcome.ttis);
     report.add(lower("response min", "ns"), "", times.min_ns());
@@ -371,7 +371,7 @@ fn add_round(workload: &Workload, outcome: &WorkloadOutcome, report: &mut Report
     }
 }
 
-/// Adds the throughput of the program alone and beside the workload, per minute.
+/// Adds the throughput per minute of the background program, alone and beside the workload.
 fn add_background(spec: &BackgroundSpec, [alone, beside]: [u64; 2], report: &mut Report) {
     let unit = format!("{}/min", spec.kind.product());
     report.add(higher("background alone", &unit), "", [alone]);

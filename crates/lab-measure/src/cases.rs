@@ -1,4 +1,4 @@
-//! Options of measurements that offer traffic to a target, and the cases that they give.
+//! Options of measurements that offer traffic to a target, and the cases that result from them.
 
 use anyhow::Result;
 
@@ -47,8 +47,8 @@ pub(crate) struct CaseArguments {
 }
 
 impl CaseArguments {
-    /// Builds the rig of a target, and lists the cases; `None` if this machine has no CPUs for the
-    /// target's placement.
+    /// Builds the rig of a target, and lists the cases; `None` if this machine lacks the CPUs for
+    /// the target's placement.
     ///
     /// # Errors
     /// Options are wrong; the rig cannot be built; `stop` was raised.
@@ -68,7 +68,7 @@ impl CaseArguments {
         Ok(Some((rig, cases)))
     }
 
-    /// All combinations of direction, size and number of active sessions.
+    /// Returns all combinations of direction, size and number of active sessions.
     fn cases(&self, target: &TargetArguments) -> Result<Vec<TrialCase>> {
         let all = [target.sessions];
         let active = if self.active.is_empty() { &all[..] } else { &self.active };

@@ -47,8 +47,8 @@ pub enum MeasureCommand {
 }
 
 impl MeasureCommand {
-    /// Runs the subcommand. Returns false if it found something wrong with the target. `ports` has
-    /// the network of `adit-lab ports`.
+    /// Runs the subcommand. False if it found something wrong with the target. `ports` measures for
+    /// `adit-lab ports`, since the room `lab` has the network for it.
     ///
     /// # Errors
     /// The measurement failed or was interrupted.
@@ -73,7 +73,7 @@ impl MeasureCommand {
     }
 }
 
-/// The measurements' part of the command line, for experiment files and tests.
+/// The part of the command line with the measurements, for experiment files and tests.
 #[derive(Debug, Parser)]
 #[command(name = "adit-lab")]
 pub(crate) struct MeasureCli {

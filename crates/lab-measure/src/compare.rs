@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<Report> {
     serde_json::from_str(&text).with_context(|| format!("{} is not a report", path.display()))
 }
 
-/// The figures of both reports, with the ratio of their medians and its bounds.
+/// Pairs the figures that both reports have, with the ratio of their medians and its bounds.
 fn ratios(a: &[Figure], b: &[Figure]) -> Vec<Paired> {
     let pair = |a: &Figure| {
         let b = b.iter().find(|b| b.name == a.name && b.unit == a.unit)?;
@@ -107,7 +107,7 @@ fn ratios(a: &[Figure], b: &[Figure]) -> Vec<Paired> {
     a.iter().filter_map(pair).collect()
 }
 
-/// Whether B is better, unless both are the same or neither direction is better.
+/// Returns whether B is better; empty if both are equal or neither direction is better.
 fn verdict(pair: &Paired) -> &'static str {
     match (pair.better, pair.b.median.cmp(&pair.a.median)) {
         (Better::Neither, _) | (_, Ordering::Equal) => "",

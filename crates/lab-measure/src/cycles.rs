@@ -17,7 +17,7 @@ use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::process::owned;
 use adit_lab_process::stop::{Stop, environment};
 
-/// The counts of the bench and the ratio that it computes, in thousandths.
+/// The figures of the bench that are reported, in thousandths of its unit.
 const PARTS: [(&str, Quantity<'_>); 5] = [
     ("cycles_per_packet", lower("all threads", "millicycles")),
     ("rx_tx_cycles", lower("receiver", "millicycles")),
@@ -25,7 +25,7 @@ const PARTS: [(&str, Quantity<'_>); 5] = [
     ("worker_cycles", lower("worker", "millicycles")),
     ("worker_to_run_to_completion", higher("worker to run-to-completion", "permille")),
 ];
-/// The columns that identify a row.
+/// Members of a row of the bench that identify the row.
 const NAMES: [&str; 3] = ["model", "stages", "direction"];
 
 /// Options of `adit-lab cycles`.
@@ -54,7 +54,7 @@ impl LabMeasurement for CyclesArguments {
     const NAME: &'static str = "cycles";
     /// The binary.
     type Rig = PathBuf;
-    /// The number of a run.
+    /// Index of a run.
     type Case = u32;
 
     fn output(&self) -> &OutputArguments {
@@ -83,7 +83,7 @@ impl LabMeasurement for CyclesArguments {
     }
 }
 
-/// The rows of one run.
+/// Runs the bench and returns its rows.
 fn bench(binary: &std::path::Path, arguments: &CyclesArguments) -> Result<Value> {
     let mut command = owned(binary, "KILL");
     command.args(["models", "--json"]);
@@ -100,11 +100,11 @@ fn bench(binary: &std::path::Path, arguments: &CyclesArguments) -> Result<Value>
     Ok(document.get("rows").cloned().unwrap_or_default())
 }
 
-/// Adds the figures of one run, in the order of its rows.
+/// Adds the figures of one run in the order of the rows.
 fn add_rows(rows: &Value, report: &mut Report) {
     for row in rows.as_array().into_iter().flatten() {
         for (member, quantity) in PARTS {
-            // A model without this thread has zero.
+            // A thread that the model does not have has zero.
             let value = row.get(member).and_then(Value::as_f64).filter(|value| *value > 0.0);
             #[allow(
                 clippy::cast_possible_truncation,
@@ -117,7 +117,7 @@ fn add_rows(rows: &Value, report: &mut Report) {
     }
 }
 
-/// Model, stages if the row says how many, and direction.
+/// Returns model, number of stages if the row has it, and direction.
 fn name(row: &Value) -> String {
     let part = |member: &&str| match row.get(*member)? {
         Value::String(text) if text.is_empty() => None,

@@ -29,15 +29,15 @@ const GROUPS_MAX: usize = STREAMS_MAX / 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionGroup {
     pub name: String,
-    /// Index of its first session.
+    /// Index of the group's first session.
     pub first: u32,
     /// Number of sessions.
     pub sessions: u32,
-    /// Sizes of its packets.
+    /// Sizes of the group's packets.
     pub size: Size,
-    /// Rates that each session offers in turn, uplink and downlink. Unit: bit/s of IP packets.
+    /// Rates that each session offers one after the other, uplink and downlink. Unit: bit/s of IP.
     pub offered_bps: [Vec<u64>; 2],
-    /// The group's part, per direction, of a rate that it shares with other groups. Unit: bit/s.
+    /// The group's share, per direction, of a rate that several groups have together. Unit: bit/s.
     pub share_bps: Option<u64>,
     pub rules: SessionProfile,
 }
@@ -84,10 +84,10 @@ impl GroupValue {
     }
 }
 
-/// Reads a file.
+/// Reads a group file.
 ///
 /// # Errors
-/// The message names the file, and the line or group.
+/// The error names the file, and the line or group.
 pub(crate) fn read(path: &Path) -> Result<Vec<SessionGroup>> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| environment(format!("{}: {error}", path.display())))?;
@@ -146,13 +146,13 @@ impl GroupSection {
 }
 
 impl SessionGroup {
-    /// Rates that each session offers in turn in a direction (0 uplink, 1 downlink). Unit: bit/s.
+    /// Returns the rates that each session offers in turns (0 uplink, 1 downlink). Unit: bit/s.
     #[must_use]
     pub(crate) fn offered_bps(&self, direction: usize) -> &[u64] {
         self.offered_bps.get(direction).map_or(&[], Vec::as_slice)
     }
 
-    /// Mean length of its packets in octets, as numerator and denominator.
+    /// Returns the mean length of the group's packets in octets, as numerator and denominator.
     fn len(&self) -> (u64, u64) {
         let weights = self.size.weights.iter().copied().map(u64::from);
         let lens = self.size.lens.iter().map(|len| u64::try_from(*len).unwrap_or(u64::MAX));
@@ -160,15 +160,15 @@ impl SessionGroup {
         (octets, weights.sum::<u64>().max(1))
     }
 
-    /// Length of its longest packet. Unit: octets.
+    /// Returns the length of the group's longest packet. Unit: octets.
     #[must_use]
     pub(crate) fn len_max(&self) -> u64 {
         let longest = self.size.lens.iter().max().copied().unwrap_or(0);
         u64::try_from(longest).unwrap_or(u64::MAX)
     }
 
-    /// The rates of a direction (0 uplink, 1 downlink) over all sessions of the group, each for
-    /// `step_ns` in turn until `duration_ns`.
+    /// Returns the rates of all sessions together in a direction (0 uplink, 1 downlink),
+    /// cyclically, each for `step_ns`, until `duration_ns`.
     #[must_use]
     pub(crate) fn course(&self, direction: usize, step_ns: u64, duration_ns: u64) -> Vec<RateStep> {
         let rates = self.offered_bps(direction);
@@ -187,7 +187,7 @@ impl SessionGroup {
         }
     }
 
-    /// Total rate that the rules allow its sessions in a direction. Unit: bit/s.
+    /// Returns the total rate that the rules allow the sessions in a direction. Unit: bit/s.
     #[must_use]
     pub(crate) fn limit_bps(&self, direction: usize) -> Option<u64> {
         if self.share_bps.is_some() {
@@ -197,7 +197,7 @@ impl SessionGroup {
         Some(if self.shares() { limit } else { limit.saturating_mul(u64::from(self.sessions)) })
     }
 
-    /// True if its sessions share one rate.
+    /// True if the group's sessions share one rate.
     #[must_use]
     pub(crate) fn shares(&self) -> bool {
         self.rules.correlation_id.is_some() || self.share_bps.is_some()

@@ -1,5 +1,5 @@
 //! `adit-lab latency`: measures the latency distribution at fixed rates or at shares of the
-//! loss-free rate, and with `--load` the CPU time that the started adit spends on them.
+//! loss-free rate, and with `--load` the CPU time that adit spends at these rates.
 
 use anyhow::Result;
 use serde_json::json;
@@ -19,7 +19,7 @@ use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Stop, environment};
 
 type LatencyFigure = fn(&LatencySummary) -> u64;
-/// The figures of a stream's latency.
+/// The reported figures of a stream's latency.
 const LATENCIES: [(Quantity<'_>, LatencyFigure); 8] = [
     (lower("p50", "ns").plotted(), |of| of.p50_ns),
     (lower("p90", "ns"), |of| of.p90_ns),
@@ -33,9 +33,9 @@ const LATENCIES: [(Quantity<'_>, LatencyFigure); 8] = [
 const OFFERED: Quantity<'_> = plain("offered", "pps");
 const LOST: Quantity<'_> = lower("lost", "packets");
 
-/// Length of the trials that search for the loss-free rate. Unit: ns.
+/// Duration of the trials that search for the loss-free rate. Unit: ns.
 const SEARCH_NS: u64 = 1_000_000_000;
-/// Final interval of that search. Unit: parts per thousand of the rate.
+/// Final interval of the search for the loss-free rate. Unit: parts per thousand of the rate.
 const SEARCH_WIDTH_PERMILLE: u64 = 20;
 
 /// Options of `adit-lab latency`.
@@ -130,7 +130,7 @@ impl LabMeasurement for LatencyArguments {
     }
 }
 
-/// A rate of a case.
+/// A case at one rate.
 struct LatencyPoint<'c> {
     name: String,
     case: &'c TrialCase,
@@ -176,17 +176,17 @@ impl LatencyPoint<'_> {
     }
 }
 
-/// Mpps, exact below 2^53.
+/// Converts to Mpps, exact below 2^53.
 fn in_mpps(pps: u64) -> f64 {
     pps as f64 / 1e6
 }
 
-/// Microseconds, exact below 2^53.
+/// Converts to microseconds, exact below 2^53.
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// The latency of a stream by percentile.
+/// Plots the latency of a stream by percentile.
 fn curve(case: &str, line: &str, stream: &StreamReport) -> Plot {
     let x = PlotAxis { label: "percentile".to_owned(), scale: AxisScale::Percentile };
     let title = format!("Latency by percentile: {case}");
@@ -197,7 +197,7 @@ fn curve(case: &str, line: &str, stream: &StreamReport) -> Plot {
     plot
 }
 
-/// The latency of a stream second by second.
+/// Plots the latency of a stream second by second.
 fn timeline(case: &str, line: &str, stream: &StreamReport, duration_ns: u64) -> Plot {
     let title = format!("Latency second by second: {case}");
     let (x, y) = (linear("second"), logarithmic("latency, µs"));

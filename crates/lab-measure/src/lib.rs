@@ -1,8 +1,8 @@
 //! The measurements of `adit-lab` and their reports. Each measurement is a subcommand.
 //!
-//! A new one needs three places: its options with `LabMeasurement`, a variant of
-//! `command::MeasureCommand`, and its name in `experiment::file::MEASUREMENTS`. Its cases, figures
-//! and plots in a `Report` give text, JSON, page and comparison.
+//! To add a measurement, write its options with `LabMeasurement`, a variant of
+//! `command::MeasureCommand`, and its name in `experiment::file::MEASUREMENTS`. Text, JSON, page
+//! and comparison come from the cases, figures and plots that it puts into its `Report`.
 #![deny(unsafe_code)]
 
 mod absence;

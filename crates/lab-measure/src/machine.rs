@@ -16,7 +16,7 @@ use adit_machine::noise::NoiseReport;
 pub struct Machine {
     /// Processor.
     pub cpu: String,
-    /// Processors online.
+    /// Number of processors online.
     pub cpus: u32,
     /// Frequency of the time stamp counter. Unit: Hz.
     pub tsc_hz: u64,
@@ -33,7 +33,7 @@ pub struct Machine {
     /// Transparent hugepages: the kernel's modes, the chosen one in brackets.
     #[serde(default)]
     pub transparent_hugepages: String,
-    /// Packet memory is on hugepages.
+    /// True if packet memory is on hugepages.
     pub uses_hugepages: bool,
     /// Memory. Unit: MiB.
     pub memory_mib: u64,
@@ -43,7 +43,7 @@ pub struct Machine {
     pub git_revision: String,
     /// Cores of the tester, and of the target if known.
     pub core_map: BTreeMap<String, Vec<u16>>,
-    /// The causes that took each core away, in a moment before the measurement.
+    /// Causes that took each core away during a sample before the measurement.
     #[serde(default)]
     pub noise: Vec<NoiseReport>,
 }
@@ -74,7 +74,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// As [`Machine::read`], without an EAL: version and TSC frequency are from other sources.
+    /// Reads the properties without an EAL: DPDK's version and TSC frequency come from elsewhere.
     #[must_use]
     pub(crate) fn read_without_eal() -> Self {
         Self { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Self::read() }
@@ -95,7 +95,7 @@ impl Machine {
     }
 }
 
-/// The numbers of the processors that are online.
+/// Returns the identifiers of the processors that are online.
 fn processors(cpuinfo: &str) -> impl Iterator<Item = u16> {
     let number = |line: &str| {
         let (_, number) = line.strip_prefix("processor")?.split_once(':')?;
@@ -104,7 +104,7 @@ fn processors(cpuinfo: &str) -> impl Iterator<Item = u16> {
     cpuinfo.lines().filter_map(number)
 }
 
-/// Prints the machine and the steal time since its boot as one JSON document.
+/// Prints the machine and its steal time since boot as one JSON document.
 ///
 /// # Errors
 /// The serializer fails.
@@ -127,7 +127,7 @@ fn measured_tsc_hz() -> u64 {
     (scaled(ticks, NS_PER_S, ns.max(1)) + 500_000) / 1_000_000 * 1_000_000
 }
 
-/// Names of kernel parameters; a name with a dot covers all parameters of a module.
+/// Names of kernel parameters that affect speed; a name with a dot covers a module's parameters.
 const SPEED_PARAMETERS: &str = "\
     amd_iommu amd_pstate clocksource cpufreq. cpuidle. cpuidle_haltpoll. default_hugepagesz \
     haltpoll. hugepages hugepagesz idle intel_idle. intel_iommu intel_pstate iommu iommu. \
@@ -136,7 +136,7 @@ const SPEED_PARAMETERS: &str = "\
     nr_cpus numa_balancing pcie_aspm preempt processor. pti rcu_nocb_poll rcu_nocbs retbleed \
     skew_tick spec_store_bypass_disable spectre_v2 threadirqs transparent_hugepage tsc";
 
-/// The parameters of a kernel command line that affect speed. Arguments after `--` belong to init.
+/// Returns the kernel parameters that affect speed. Arguments after `--` belong to init.
 fn speed_parameters(command_line: &str) -> Vec<String> {
     let affects_speed = |parameter: &&str| {
         let name = parameter.split('=').next().unwrap_or_default();
@@ -181,12 +181,12 @@ fn memory_mib() -> u64 {
     kib.unwrap_or_default() / 1024
 }
 
-/// Steal time by processor. Unit: 10 ms.
+/// Steal time by processor. Unit: ticks of 10 ms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StealTime(BTreeMap<String, u64>);
 
 impl StealTime {
-    /// Reads the counters.
+    /// Reads the counters of the kernel.
     #[must_use]
     pub(crate) fn now() -> Self {
         Self(Self::parse(&read("/proc/stat")))
@@ -203,8 +203,8 @@ impl StealTime {
             .collect()
     }
 
-    /// Steal time since `self`, or since boot for a processor that `self` does not contain. Unit:
-    /// ms.
+    /// Returns the steal time from `self` to `now`, or since boot for a processor that `self` does
+    /// not contain. Unit: ms.
     #[must_use]
     pub(crate) fn since_ms(&self, now: &Self) -> BTreeMap<String, u64> {
         let since = |cpu: &String, ticks: &u64| {

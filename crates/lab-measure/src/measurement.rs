@@ -1,4 +1,4 @@
-//! The course of every measurement: it prepares a rig, measures its cases, and draws conclusions.
+//! The course of every measurement: prepares a rig, measures the cases, and draws conclusions.
 
 use anyhow::Result;
 
@@ -6,33 +6,33 @@ use crate::print::print;
 use crate::report::{OutputArguments, Report};
 use adit_lab_process::stop::Stop;
 
-/// A rig and the cases in their order; `None` if this machine cannot run the measurement.
+/// A rig and the cases in order; `None` if this machine cannot run the measurement.
 pub(crate) type Prepared<M> =
     Option<(<M as LabMeasurement>::Rig, Vec<<M as LabMeasurement>::Case>)>;
 
 /// A measurement: a subcommand with its options.
 pub(crate) trait LabMeasurement {
-    /// The subcommand.
+    /// Name of the subcommand.
     const NAME: &'static str;
     /// Programs, ports and sessions that the cases have in common.
     type Rig;
     /// The part that is measured at once.
     type Case;
 
-    /// The destination of the report.
+    /// Returns the destination of the report.
     fn output(&self) -> &OutputArguments;
 
-    /// Prepares the rig, and lists the cases in their order. `None` if this machine cannot run the
-    /// measurement; the report then says why.
+    /// Prepares the rig, and lists the cases in order. `None` if this machine cannot run the
+    /// measurement; the report then has the reason.
     ///
     /// # Errors
-    /// Options are wrong or something is missing; there is no report.
+    /// Options are wrong or something is missing. No report is written.
     fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>>;
 
     /// Measures a case.
     ///
     /// # Errors
-    /// The measurement ends early; the report has what was measured until then.
+    /// The measurement ends early; the report has the results until then.
     fn measure(
         &self,
         rig: &mut Self::Rig,
@@ -41,20 +41,19 @@ pub(crate) trait LabMeasurement {
         stop: &Stop,
     ) -> Result<()>;
 
-    /// Ends the rig, and adds figures of all cases, warnings and findings. Also runs after an
-    /// error.
+    /// Ends the rig, and adds figures of all cases, warnings and findings. Runs also after an error
+    /// of [`Self::measure`].
     ///
     /// # Errors
-    /// The rig cannot be left as it was found.
+    /// The rig cannot be left as it was found, such as without sessions.
     fn conclude(&self, rig: Self::Rig, report: &mut Report) -> Result<()>;
 }
 
-/// Runs a measurement and delivers its report. Returns true if it found nothing wrong with the
-/// target.
+/// Runs a measurement and delivers its report. False if it found something wrong with the target.
 ///
 /// # Errors
-/// Those of the measurement; [`Interrupted`](adit_lab_process::stop::Interrupted). Once the rig
-/// stands, the report is delivered before.
+/// A step of the measurement fails; [`Interrupted`](adit_lab_process::stop::Interrupted). If the
+/// rig was prepared, the report is delivered all the same.
 pub(crate) fn run<M: LabMeasurement>(measurement: &M, stop: &Stop) -> Result<bool> {
     let mut report = Report::start(M::NAME);
     let result = match measurement.prepare(&mut report, stop)? {

@@ -10,10 +10,10 @@ const TIMEOUT_S: u64 = 3;
 /// Maximum length of a response. Unit: octets.
 const ANSWER_MAX: u64 = 16 << 20;
 
-/// The sum of all series of a metric, rounded down.
+/// Returns the sum of all series of a metric, rounded down.
 ///
 /// # Errors
-/// No valid response, or the response does not have the metric.
+/// There is no valid response, or the response lacks the metric.
 pub(crate) fn read(address: SocketAddr, name: &str) -> Result<u64> {
     let answer = fetch(address).with_context(|| format!("read metrics of {address}"))?;
     parse(&answer, name).with_context(|| format!("the metrics of {address} have no \"{name}\""))
@@ -38,7 +38,7 @@ fn parse(text: &str, name: &str) -> Option<u64> {
             _ => continue,
         };
         let Some(value) = value.split_whitespace().next() else { continue };
-        // Memory may be written as 1.5e+08.
+        // Large values may be written as 1.5e+08.
         let Some(value) = value.parse::<f64>().ok().filter(|value| value.is_finite()) else {
             continue;
         };

@@ -12,7 +12,7 @@ use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 const BUFFER_BYTES: usize = 1 << 20;
 /// Maximum length of a block. Unit: octets.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
-/// Ethernet header without VLAN.
+/// Length of an Ethernet header without VLAN. Unit: octets.
 const ETHERNET_HEADER: usize = 2 * size_of::<MacAddr>() + 2;
 
 /// Counts packets by length. Unit of the keys: octets of the IP packet.
@@ -61,7 +61,7 @@ struct LengthCounts {
 }
 
 impl LengthCounts {
-    /// Returns `None` for a link type other than Ethernet and IP.
+    /// Counts the packet of a block, if any. `None` for a link type other than Ethernet and IP.
     fn add(&mut self, block: &PcapBlockOwned<'_>) -> Option<()> {
         let (interface, len) = match block {
             PcapBlockOwned::LegacyHeader(header) => {
@@ -88,7 +88,7 @@ impl LengthCounts {
     }
 }
 
-/// Length of the link-layer header; `None` for an unknown link type.
+/// Returns the length of the link-layer header; `None` for an unknown link type.
 fn link_header(link: Linktype) -> Option<usize> {
     match link {
         Linktype::ETHERNET => Some(ETHERNET_HEADER),

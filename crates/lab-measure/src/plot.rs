@@ -21,21 +21,21 @@ pub(crate) enum AxisScale {
 pub(crate) struct PlotAxis {
     /// The quantity and its unit.
     pub label: String,
-    /// How it maps values.
+    /// How the axis maps values to positions.
     pub scale: AxisScale,
 }
 
-/// A linear axis.
+/// Makes a linear axis.
 pub(crate) fn linear(label: &str) -> PlotAxis {
     PlotAxis { label: label.to_owned(), scale: AxisScale::Linear }
 }
 
-/// A logarithmic axis.
+/// Makes a logarithmic axis.
 pub(crate) fn logarithmic(label: &str) -> PlotAxis {
     PlotAxis { label: label.to_owned(), scale: AxisScale::Log }
 }
 
-/// One line.
+/// A line of a plot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Series {
     /// Name in the legend.
@@ -51,13 +51,13 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// A series of measured figures.
+    /// Makes a series of measured figures.
     #[must_use]
     pub(crate) fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), points, ..Self::default() }
     }
 
-    /// A series that is drawn as a reference.
+    /// Makes a series that is drawn as a reference.
     #[must_use]
     pub(crate) fn reference(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { is_reference: true, ..Self::new(name, points) }
@@ -79,9 +79,9 @@ pub(crate) enum LineStyle {
 /// A plot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plot {
-    /// Its heading. Plots of several measurements with the same heading are drawn as one.
+    /// Heading. Plots of several measurements with the same heading are drawn as one.
     pub title: String,
-    /// The name by which references are added to it; empty for none.
+    /// Name by which experiment files add references to the plot; empty for none.
     pub name: String,
     /// Horizontal axis.
     pub x: PlotAxis,
@@ -89,12 +89,12 @@ pub(crate) struct Plot {
     pub y: PlotAxis,
     /// The lines.
     pub series: Vec<Series>,
-    /// How its points are drawn.
+    /// How the points are drawn.
     pub look: LineStyle,
 }
 
 impl Plot {
-    /// A plot without lines.
+    /// Makes a plot without lines.
     #[must_use]
     pub(crate) fn new(title: &str, x: PlotAxis, y: PlotAxis, look: LineStyle) -> Self {
         let (title, name) = (title.to_owned(), String::new());
@@ -102,7 +102,7 @@ impl Plot {
     }
 }
 
-/// Adds the lines of a plot to the one with its title, or the plot.
+/// Adds the lines of `plot` to the plot with the same title or, if there is none, adds `plot`.
 pub(crate) fn merge(plots: &mut Vec<Plot>, plot: Plot) {
     match plots.iter_mut().find(|other| other.title == plot.title) {
         Some(other) => other.series.extend(plot.series),

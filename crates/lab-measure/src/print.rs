@@ -17,7 +17,7 @@ pub(crate) fn print_table(table: &FigureTable) {
     println!("{out}");
 }
 
-/// Number, failures and latencies of a procedure in words.
+/// Describes number, failures and latencies of a procedure.
 pub(crate) fn procedure(of: &ProcedureReport) -> String {
     let [p50, p99, max] =
         [of.latency.p50_ns, of.latency.p99_ns, of.latency.max_ns].map(|ns| ns / 1000);

@@ -9,8 +9,8 @@ use adit_lab_engine::trial::TrialProgress;
 const INTERVAL: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Prints a line of progress. On a terminal it overwrites the last one, and an empty line only
-/// removes it.
+/// Prints a line of progress. On a terminal it replaces the previous line, and an empty line only
+/// removes that line.
 pub(crate) fn show(line: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{line}");
@@ -21,7 +21,7 @@ pub(crate) fn show(line: &str) {
     }
 }
 
-/// Prints a line each second until `done`. On a terminal each line overwrites the last.
+/// Prints a line each second until `done`. On a terminal each line replaces the previous one.
 pub(crate) fn watch(live: &TrialProgress, what: &str, done: &AtomicBool) {
     let mut last = Instant::now();
     let mut before = counts(live);

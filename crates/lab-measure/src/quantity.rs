@@ -24,35 +24,35 @@ pub(crate) struct Quantity<'n> {
     pub name: &'n str,
     /// Unit of its figures.
     pub unit: &'n str,
-    /// The direction in which it is better.
+    /// The direction in which the quantity is better.
     pub better: Better,
-    /// The page plots it along the axes of the cases.
+    /// True if the page plots the quantity along the axes of the cases.
     pub plotted: bool,
 }
 
-/// A quantity of which more is better.
+/// Makes a quantity of which more is better.
 pub(crate) const fn higher<'n>(name: &'n str, unit: &'n str) -> Quantity<'n> {
     Quantity { name, unit, better: Better::Higher, plotted: false }
 }
 
-/// A quantity of which less is better.
+/// Makes a quantity of which less is better.
 pub(crate) const fn lower<'n>(name: &'n str, unit: &'n str) -> Quantity<'n> {
     Quantity { name, unit, better: Better::Lower, plotted: false }
 }
 
-/// A quantity that is neither better nor worse.
+/// Makes a quantity of which neither more nor less is better.
 pub(crate) const fn plain<'n>(name: &'n str, unit: &'n str) -> Quantity<'n> {
     Quantity { name, unit, better: Better::Neither, plotted: false }
 }
 
 impl Quantity<'_> {
-    /// Adds a plot of the quantity.
+    /// Lets the page plot the quantity.
     pub(crate) const fn plotted(self) -> Self {
         Self { plotted: true, ..self }
     }
 }
 
-/// Units of figures, units for readers, and how many of the former are one of the latter.
+/// Units of figures, units for readers, and how many units of figures make one unit for readers.
 const READERS_UNITS: [(&str, &str, f64); 9] = [
     ("pps", "Mpps", 1e6),
     ("bps", "Mb/s", 1e6),
@@ -65,7 +65,7 @@ const READERS_UNITS: [(&str, &str, f64); 9] = [
     ("mW", "W", 1e3),
 ];
 
-/// The unit in which readers see figures of this unit, and the divisor.
+/// Returns the unit in which readers see figures of `unit`, and the divisor.
 pub(crate) fn readers_unit(unit: &str) -> (&str, f64) {
     let found = READERS_UNITS.iter().find(|(ours, ..)| *ours == unit);
     found.map_or((unit, 1.0), |(_, theirs, divisor)| (*theirs, *divisor))
@@ -83,10 +83,10 @@ pub(crate) struct Figure {
     #[serde(default)]
     pub case: String,
     pub unit: String,
-    /// The direction in which it is better.
+    /// The direction in which the figure is better.
     #[serde(default)]
     pub better: Better,
-    /// The page plots it.
+    /// True if the page plots the figure.
     #[serde(default)]
     pub plotted: bool,
     /// Median of the runs.
@@ -103,7 +103,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// A quantity in a case, without a run.
+    /// Makes a figure of a quantity in a case, without a run.
     #[must_use]
     pub(crate) fn new(quantity: Quantity<'_>, case: &str) -> Self {
         let Quantity { name, unit, better, plotted } = quantity;
@@ -118,7 +118,7 @@ impl Figure {
         }
     }
 
-    /// The figure of these runs.
+    /// Makes a figure of these runs.
     #[must_use]
     pub(crate) fn of(name: &str, unit: &str, values: &[u64]) -> Self {
         let mut figure = Self::new(plain(name, unit), "");
@@ -126,7 +126,7 @@ impl Figure {
         figure
     }
 
-    /// Adds runs.
+    /// Adds the values of runs.
     pub(crate) fn add(&mut self, values: &[u64]) {
         self.values.extend_from_slice(values);
         let mut sorted = self.values.clone();
@@ -137,7 +137,7 @@ impl Figure {
             (at(self.runs / 2), at(0), at(self.runs.saturating_sub(1)));
     }
 
-    /// Median, lowest and highest value in the unit for readers.
+    /// Returns median, lowest and highest value in the unit for readers.
     #[must_use]
     pub(crate) fn for_readers(&self) -> [f64; 3] {
         let (_, divisor) = readers_unit(&self.unit);
@@ -145,7 +145,7 @@ impl Figure {
         [self.median, self.min, self.max].map(|value| value as f64 / divisor)
     }
 
-    /// The median, and with `spread` lowest and highest value of several runs.
+    /// Formats the median, and with `spread` also lowest and highest value of several runs.
     #[must_use]
     pub(crate) fn text(&self, spread: bool) -> String {
         let [median, min, max] = match readers_unit(&self.unit) {
@@ -159,7 +159,7 @@ impl Figure {
     }
 }
 
-/// The median of some values.
+/// Returns the median of some values.
 #[must_use]
 pub(crate) fn median(values: &[u64]) -> u64 {
     Figure::of("", "", values).median

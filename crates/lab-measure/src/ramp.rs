@@ -27,7 +27,7 @@ use adit_lab_engine::clock::scaled;
 use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::{Stop, environment};
 
-/// The size that the ramp reached.
+/// The most sessions of a round within the limits; [`RATE`] is the highest rate of such a round.
 const SESSIONS: Quantity<'_> = higher("sessions within the limits", "sessions");
 const RATE: Quantity<'_> = higher("rate within the limits", "pps");
 /// Sessions established in a round per second.
@@ -35,12 +35,12 @@ const ESTABLISHED: Quantity<'_> = higher("established", "sessions/s");
 const REFUSED: Quantity<'_> = lower("refused", "sessions");
 const LOST: Quantity<'_> = lower("lost", "ppm").plotted();
 const P99: Quantity<'_> = lower("p99 latency", "ns").plotted();
-/// CPU time of the target, of one core.
+/// CPU time of the target, relative to one core.
 const CPU: Quantity<'_> = lower("CPU time", "permille");
 /// Resident memory of the target.
 const MEMORY: Quantity<'_> = plain("memory", "KiB").plotted();
 
-/// Attempts to take an undisturbed sample.
+/// Maximum number of attempts to take an undisturbed sample.
 const SAMPLES_MAX: u32 = 3;
 
 /// Options of `adit-lab ramp`. `--sessions` is the largest number tried, `--request-rate` the rate
@@ -100,9 +100,9 @@ struct RampRound {
     sessions: u32,
     /// Sessions established per second; `None` after the ramp went back.
     established_per_s: Option<u64>,
-    /// Sessions refused.
+    /// Number of refused sessions.
     refused: u64,
-    /// Packets lost. Unit: parts per million.
+    /// Share of lost packets. Unit: parts per million.
     drop_ppm: u64,
     /// CPU time and memory of the target, if the tester started it. Units: thousandths of a core,
     /// KiB.
@@ -188,7 +188,7 @@ impl LabMeasurement for RampArguments {
 }
 
 impl RampArguments {
-    /// The rate of all of so many sessions together.
+    /// Returns the rate of `sessions` sessions together.
     fn rate_of(&self, sessions: u32) -> u64 {
         self.session_rate.map_or(self.rate, |rate| rate.saturating_mul(sessions.into()))
     }
@@ -254,7 +254,7 @@ impl RampArguments {
         limit.is_some()
     }
 
-    /// The limit that a round reached.
+    /// Returns the limit that a round reached; `None` if it is within all limits.
     fn limit(&self, round: &RampRound, failure: Option<&str>) -> Option<String> {
         if round.refused > self.failed {
             let first = failure.map_or(String::new(), |text| format!(": {text}"));
@@ -273,7 +273,7 @@ impl RampArguments {
     }
 }
 
-/// Adds the size that the ramp reached without a limit.
+/// Adds the most sessions and the highest rate of the rounds within the limits.
 fn add_reached(report: &mut Report) {
     let held = |case: &&MeasuredCase| !case.axes.contains_key("limit");
     let held = || report.cases.iter().filter(held);

@@ -25,14 +25,14 @@ const RECEIVED: Quantity<'_> = higher("received", "bps");
 const LOST: Quantity<'_> = lower("lost", "ppm");
 const BELOW: Quantity<'_> = lower("error below the limit", "ppm");
 const LATENCIES: [Quantity<'_>; 2] = [lower("p50", "ns"), lower("p99", "ns")];
-/// The errors of a limit that sessions share or not, and of one that each session has.
+/// Errors of any limit. [`SESSION_ERRORS`] are those of a limit that sessions do not share.
 const ERRORS: [Quantity<'_>; 4] = [
     lower("error of the mean", "ppm"),
     lower("error of the worst window", "ppm"),
     lower("error of the worst quiet window", "ppm"),
     plain("error by one packet in a window", "ppm"),
 ];
-/// Numbers of windows that were offered more than the limit.
+/// Numbers of all windows, and of quiet ones, that were offered more than the limit.
 const WINDOWS: [Quantity<'_>; 2] = [plain("windows", "windows"), plain("quiet", "windows")];
 const SESSION_ERRORS: [Quantity<'_>; 3] = [
     lower("mean error of a session", "ppm").plotted(),
@@ -42,11 +42,11 @@ const SESSION_ERRORS: [Quantity<'_>; 3] = [
 
 /// Length of a window. Unit: ns.
 const WINDOW_NS: u64 = 100_000_000;
-/// Longest absence of the tester in a quiet window: 0.25 % of it.
+/// Longest gap of the tester in a quiet window: 0.25 % of the window.
 const QUIET_GAP_NS: u64 = WINDOW_NS / 400;
 /// Groups with at most this many sessions report each session.
 const EACH_MAX: usize = 8;
-/// Maximum of sessions times windows: 1 GiB per stream.
+/// Maximum of sessions times windows, for which a stream takes 1 GiB.
 const CELLS_MAX: u64 = 1 << 27;
 /// Length of a window. Unit: s.
 const WINDOW_S: f64 = 0.1;
@@ -103,7 +103,7 @@ pub(crate) struct GroupReport {
     pub reordered: u64,
     /// Accuracy in windows whose offered rate exceeds the limit.
     pub accuracy: Option<RateAccuracy>,
-    /// Received against offered, in windows that offer no more than the limit.
+    /// Comparison of received and offered octets, in windows that offer no more than the limit.
     pub below: Option<BelowLimit>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct GroupReport {
 pub(crate) struct BelowLimit {
     /// Number of windows.
     pub windows: u64,
-    /// Difference of received from offered octets. Unit: parts per million of the offered ones.
+    /// Difference of received from offered octets. Unit: parts per million of the offered octets.
     pub error_ppm: i64,
 }
 
@@ -125,21 +125,21 @@ pub(crate) struct RateAccuracy {
     pub mean_bps: u64,
     /// Difference of the mean from the limit. Unit: parts per million of the limit.
     pub error_ppm: i64,
-    /// Error of the window and session farthest from its limit; of the sum of all sessions if there
-    /// are more than eight or they share the limit.
+    /// Error of the window and session farthest from the session's limit; of the sum of all
+    /// sessions if there are more than eight or they share the limit.
     pub worst_window_ppm: i64,
-    /// Contribution of one packet in one window.
+    /// Error that one packet makes in one window.
     pub window_packet_ppm: u64,
-    /// Number of windows without an absence of the tester above 0.25 % of the window.
+    /// Number of windows in which no gap of the tester exceeds 0.25 % of the window.
     pub quiet_windows: u64,
     /// Error of the worst quiet window.
     pub worst_quiet_ppm: i64,
-    /// Mean absolute error of a session over all windows. This field and the two below are zero for
-    /// sessions that share a limit.
+    /// Mean absolute error of a session over all windows. Zero if sessions share the limit, and so
+    /// are `session_worst_ppm` and `session_packet_ppm`.
     pub session_mean_ppm: u64,
     /// Error of the session farthest from its limit, over all windows.
     pub session_worst_ppm: i64,
-    /// Contribution of one packet over all windows.
+    /// Error that one packet makes over all windows.
     pub session_packet_ppm: u64,
 }
 
@@ -168,7 +168,7 @@ impl RatesArguments {
         Ok(())
     }
 
-    /// The index of the rate that a window belongs to, and whether the window counts.
+    /// Returns the index of the rate that a window belongs to, and true if the window counts.
     fn turn_of(&self, window: usize, turns: usize) -> (usize, bool) {
         let at = u64::try_from(window).unwrap_or(u64::MAX).saturating_mul(WINDOW_NS);
         if turns < 2 {
@@ -236,7 +236,7 @@ impl LabMeasurement for RatesArguments {
 }
 
 impl GroupReport {
-    /// Adds figures and the plot of its rates over time.
+    /// Adds the figures, and the plot of the rates over time.
     fn add_to(&self, stream: &StreamReport, report: &mut Report) {
         let name = &self.name;
         report.add(LIMIT, name, self.limit_bps);
@@ -268,7 +268,7 @@ impl GroupReport {
         report.plot(self.course());
     }
 
-    /// The rates over time.
+    /// Plots the rates over time.
     fn course(&self) -> Plot {
         let line = |rates: &[u64]| -> Vec<(f64, f64)> {
             let middles = (0u32..).map(|at| (f64::from(at) + 0.5) * WINDOW_S);
@@ -294,7 +294,7 @@ impl GroupReport {
     }
 }
 
-/// Mb/s, exact below 2^53.
+/// Converts to Mb/s, exact below 2^53.
 fn mbps(bps: u64) -> f64 {
     bps as f64 / 1e6
 }
@@ -303,7 +303,7 @@ fn names(group: &SessionGroup) -> [String; 2] {
     DIRECTIONS.map(|direction| format!("{}, {direction}", group.name))
 }
 
-/// The reports of all groups and directions with traffic.
+/// Makes the reports of all groups and directions with traffic.
 fn judge(
     arguments: &RatesArguments,
     groups: &[SessionGroup],
@@ -357,7 +357,7 @@ impl GroupWindows<'_> {
         }
     }
 
-    /// The windows that count and whose offered rate is above the limit, or not above it.
+    /// Returns the windows that count and whose offered rate is above the limit, or not above it.
     fn counting(&self, above: bool) -> Vec<usize> {
         let offered = self.group.offered_bps(self.direction);
         let sessions = u64::from(self.group.sessions);
@@ -442,23 +442,23 @@ fn sum(octets: &[u32]) -> u64 {
     octets.iter().map(|octets| u64::from(*octets)).sum()
 }
 
-/// Bits per second of `octets` in `windows` windows.
+/// Returns the bits per second of `octets` in `windows` windows.
 fn bps(octets: u64, windows: u64) -> u64 {
     scaled(octets, 8 * NS_PER_S, WINDOW_NS.saturating_mul(windows))
 }
 
-/// Difference of `is` from `should`. Unit: parts per million of `should`.
+/// Returns the difference of `is` from `should`. Unit: parts per million of `should`.
 fn error_ppm(is: u64, should: u64) -> i64 {
     let size = i64::try_from(scaled(is.abs_diff(should), PPM, should)).unwrap_or(i64::MAX);
     if is < should { -size } else { size }
 }
 
-/// The error with the largest absolute value.
+/// Returns the error with the largest absolute value.
 fn farthest(errors: impl Iterator<Item = i64>) -> i64 {
     errors.max_by_key(|error| error.unsigned_abs()).unwrap_or(0)
 }
 
-/// One sentence for each result beyond the tolerance.
+/// Returns one sentence for each result beyond the tolerance.
 fn findings(groups: &[GroupReport], tolerance_ppm: u64) -> Vec<String> {
     let mut findings = Vec::new();
     for group in groups {

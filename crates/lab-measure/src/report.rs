@@ -40,7 +40,7 @@ pub(crate) struct Report {
     pub tool: String,
     /// The subcommand.
     pub measurement: String,
-    /// False if the measurement ended early; the results are those until then.
+    /// False if the measurement ended early; the report has the results until then.
     pub complete: bool,
     /// The command line.
     pub command: Vec<String>,
@@ -81,9 +81,9 @@ pub(crate) struct Report {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MeasuredCase {
-    /// Its name, as in figures.
+    /// Name of the case, as in figures.
     pub name: String,
-    /// Its place on each axis: a number or text.
+    /// Position of the case on each axis: a number or text.
     pub axes: BTreeMap<String, Value>,
     /// Every trial in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -108,7 +108,7 @@ impl Report {
         }
     }
 
-    /// Records the tester's side.
+    /// Records DPDK, clock and core of the tester.
     pub(crate) fn uses(&mut self, bench: &Testbed) {
         self.machine.dpdk = bench.eal().version();
         self.machine.tsc_hz = bench.eal().tsc_hz();
@@ -141,7 +141,7 @@ impl Report {
         self.left_out = Some(why);
     }
 
-    /// The case of this name, which is added if it is new.
+    /// Returns the case of this name. Adds it if it is new.
     pub(crate) fn case(&mut self, name: &str) -> &mut MeasuredCase {
         let at = self.cases.iter().position(|case| case.name == name).unwrap_or_else(|| {
             self.cases.push(MeasuredCase { name: name.to_owned(), ..MeasuredCase::default() });
@@ -153,7 +153,7 @@ impl Report {
         }
     }
 
-    /// Adds runs of a quantity in a case; without any it adds nothing.
+    /// Adds the values of runs of a quantity in a case. Adds nothing without values.
     pub(crate) fn add(
         &mut self,
         quantity: Quantity<'_>,
@@ -173,14 +173,14 @@ impl Report {
         }
     }
 
-    /// The runs of a quantity in a case.
+    /// Returns the values of the runs of a quantity in a case.
     #[must_use]
     pub(crate) fn values(&self, quantity: Quantity<'_>, case: &str) -> &[u64] {
         let same = |figure: &&Figure| figure.quantity == quantity.name && figure.case == case;
         self.figures.iter().find(same).map_or(&[], |figure| &figure.values)
     }
 
-    /// Adds the ratios, run by run, of a quantity in two cases. Unit: thousandths.
+    /// Adds, run by run, the ratio of a quantity in `case` to it in `to`. Unit: thousandths.
     pub(crate) fn ratio(&mut self, name: &str, of: Quantity<'_>, [case, to]: [&str; 2]) {
         let pairs = self.values(of, case).iter().zip(self.values(of, to));
         let ratios: Vec<u64> =
@@ -189,12 +189,12 @@ impl Report {
         self.add(ratio, case, ratios);
     }
 
-    /// Adds a plot, or its lines to the one with its title.
+    /// Adds a plot; if the report has a plot with the same title, adds only the lines.
     pub(crate) fn plot(&mut self, plot: Plot) {
         merge(&mut self.plots, plot);
     }
 
-    /// Ends the report; notes why the measurement ended early, if it did.
+    /// Ends the report. If the measurement ended early, notes why.
     pub(crate) fn finish(&mut self, result: &Result<()>) {
         match result {
             Err(error) if error.is::<Interrupted>() => self.warn("interrupted: incomplete"),
@@ -246,7 +246,7 @@ pub(crate) struct StreamReport {
     pub lost: u64,
     /// Duplicates.
     pub duplicates: u64,
-    /// Packets that arrived after one with a higher sequence number.
+    /// Packets that arrived after a packet with a higher sequence number.
     pub reordered: u64,
     /// Largest distance of a reordered packet from the highest sequence number before it. Unit:
     /// packets.
@@ -276,7 +276,7 @@ pub(crate) struct StreamReport {
 pub(crate) struct SecondReport {
     /// Packets received.
     pub received: u64,
-    /// Their latency.
+    /// Latency of the received packets.
     pub latency: LatencySummary,
 }
 
@@ -293,7 +293,7 @@ pub(crate) struct TrialReport {
     pub received_pps: u64,
     /// Share of the offered packets that did not arrive. Unit: parts per billion.
     pub loss_ppb: u64,
-    /// Longest absence of the tester. Unit: ns.
+    /// Longest time in which the tester neither sent nor received. Unit: ns.
     pub gap_ns_max: u64,
     /// Frames other than probe packets of the trial, such as ARP.
     pub other_frames: u64,
@@ -338,7 +338,7 @@ impl StreamReport {
 }
 
 impl TrialReport {
-    /// The report of a trial; `names` are those of its streams.
+    /// Makes the report of a trial; `names` are the names of the streams.
     #[must_use]
     pub(crate) fn new(
         rate_pps: Option<u64>,
@@ -374,16 +374,16 @@ impl TrialReport {
         }
     }
 
-    /// 99th percentile of the latency, of the slower stream. Unit: ns.
+    /// Returns the 99th percentile of the latency of the slower stream. Unit: ns.
     #[must_use]
     pub(crate) fn p99_ns(&self) -> u64 {
         self.streams.iter().map(|stream| stream.latency.p99_ns).max().unwrap_or(0)
     }
 }
 
-/// The tester did not keep the rate if it missed more than one packet in this many…
+/// The tester did not keep the rate if it missed more than one packet in this many.
 const MISSED_SHARE_MAX: u64 = 1000;
-/// … or if the offered rate was lower than requested by more than one packet in this many.
+/// The tester also fell short if it offered less by more than one packet in this many.
 const SHORT_SHARE_MAX: u64 = 200;
 
 #[cfg(test)]

@@ -38,29 +38,29 @@ use adit_lab_smf::bulk::{SessionsConfig, UpfSessionIds};
 use adit_lab_smf::churn::Churn;
 use adit_lab_smf::exchange::ProcedureReport;
 
-/// First TEID at the gNBs.
+/// TEID of session 0 at its gNB.
 pub(crate) const GNB_TEID: u32 = 0x4000_0000;
-/// Time for a neighbor to answer.
+/// Maximum time for a neighbor to answer.
 pub(crate) const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rate of the first trial, which shows whether packets come back at all.
 const FIRST_PPS: u64 = 2000;
 const FIRST_NS: u64 = 500_000_000;
-/// Rate of the first packet of each session. Targets process it at a fraction of their usual rate.
+/// Rate of the warm-up: targets process a session's first packet at a fraction of their rate.
 const WARM_UP_PPS: u64 = 400_000;
 const WARM_UP_NS_MIN: u64 = 100_000_000;
 /// Time in which the first packet of a direction must come back; the target may resolve its
 /// neighbors meanwhile.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 const DRAIN_NS: u64 = 500_000_000;
-/// A trial ends when no packet has arrived for this long. Targets that buffer packets of idle
-/// sessions hold them for longer.
+/// A trial ends when no packet has arrived for this long. With churn the wait is [`DRAIN_NS`],
+/// since targets hold packets of idle sessions for longer. Unit: ns.
 const QUIET_NS: u64 = 100_000_000;
-/// The tester does not send a packet that is later than this, which exceeds a time slice of another
+/// The tester skips packets that are later than this, which exceeds a time slice of another
 /// process. Unit: ns.
 const LATE_MAX_NS: u64 = 10_000_000;
 /// Trials of at least this length contain a whole second of the target's statistics. Unit: ns.
 const RATE_NS_MIN: u64 = 2_000_000_000;
-/// Results above this share of the tester's own ceiling get a warning.
+/// Results above this share of the tester's own ceiling get a warning. Unit: percent.
 const CEILING_SHARE_PERCENT: u64 = 90;
 const NO_SESSIONS: &str = "this target has no sessions";
 
@@ -78,13 +78,13 @@ pub(crate) struct TrialCase {
 }
 
 impl TrialCase {
-    /// The name of the case in reports.
+    /// Returns the name of the case in reports.
     #[must_use]
     pub(crate) fn name(&self) -> String {
         format!("{} {}, {} active", self.direction.name(), self.size.title(), self.active)
     }
 
-    /// Its place on the axes of plots.
+    /// Returns the position of the case on the axes of plots.
     #[must_use]
     pub(crate) fn axes(&self) -> BTreeMap<String, Value> {
         let (size, value) = match self.size.bytes() {
@@ -98,7 +98,7 @@ impl TrialCase {
         axes.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// Adds it to a report. Returns its name.
+    /// Adds the case to a report. Returns the name of the case.
     pub(crate) fn add_to(&self, report: &mut Report) -> String {
         let name = self.name();
         report.case(&name).axes = self.axes();
@@ -114,7 +114,7 @@ pub(crate) struct Rig {
     /// The target.
     pub target: RunningTarget,
     bench: Testbed,
-    /// Raised when the measurement is to end.
+    /// Raised to end the measurement.
     stop: Stop,
     arguments: TargetArguments,
     /// Configuration of the sessions; `None` if the target has none.
@@ -124,7 +124,7 @@ pub(crate) struct Rig {
     burst: usize,
     /// Capacity of a queue on either side. Unit: packets.
     queue_pkts: u64,
-    /// Duration and failures of the establishment.
+    /// Report of the establishment: duration, latency and failures.
     pub established: Option<ProcedureReport>,
     /// The tester's own ceiling, if it was measured. Unit: packets per second.
     ceiling_pps: Option<u64>,
@@ -271,8 +271,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Sends the first packets of a case. Returns why they show that the target does not forward;
-    /// `None` if any came back.
+    /// Sends the first packets of a case. Returns the reason why the target seems not to forward;
+    /// `None` if a packet came back.
     fn first_trial(&mut self, case: &TrialCase) -> Result<Option<String>> {
         let rate = OfferedRate::Pps(FIRST_PPS);
         let outcome = self.run(case, rate, FIRST_NS, "first packets")?;
@@ -289,7 +289,7 @@ impl Rig {
         }))
     }
 
-    /// Sends every active session of a case a packet, so that trials measure sessions with traffic.
+    /// Sends a packet to every active session, so that trials do not measure first packets.
     pub(crate) fn warm_up(&mut self, case: &TrialCase) -> Result<()> {
         let round = TrialCase { order: SessionOrder::Sequential, ..case.clone() };
         self.set_case(&round)?;
@@ -329,7 +329,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Makes the stream of one direction.
+    /// Makes the stream of a direction.
     fn stream(
         &self,
         uplink: bool,
@@ -369,7 +369,7 @@ impl Rig {
         self.run_trial(&config, what)
     }
 
-    /// A trial at one rate, which is shown meanwhile.
+    /// Makes the configuration of a trial at one rate. The progress line shows the rate.
     fn steady(&self, case: &TrialCase, rate: OfferedRate, duration_ns: u64) -> TrialConfig {
         let pps = if let OfferedRate::Pps(pps) = rate { pps } else { 0 };
         self.live.rate_pps.store(pps, Ordering::Relaxed);
@@ -377,8 +377,8 @@ impl Rig {
         self.trial_config(courses, pps, duration_ns)
     }
 
-    /// A trial in which each stream follows its sequence of rates; `pps` is the rate of all, if it
-    /// is constant.
+    /// Makes the configuration of a trial in which each stream follows its sequence of rates; `pps`
+    /// is the rate of all streams together, zero if it varies.
     fn trial_config(&self, courses: Vec<Vec<RateStep>>, pps: u64, duration_ns: u64) -> TrialConfig {
         TrialConfig {
             courses,
@@ -423,7 +423,7 @@ impl Rig {
         Ok(outcome)
     }
 
-    /// Frequency of the tester's clock. Unit: Hz.
+    /// Returns the frequency of the tester's clock. Unit: Hz.
     #[must_use]
     pub(crate) fn hz(&self) -> u64 {
         self.engine.hz()
@@ -554,8 +554,8 @@ pub(crate) fn record_cores(
     }
 }
 
-/// Records where a plan puts control, and warns of the rules that it breaks unless that is its
-/// purpose.
+/// Records the CPU that a placement plan has for control, and warns of rules that the plan breaks,
+/// except of one that it was made to break.
 fn record_placement(arguments: &TargetArguments, report: &mut Report) {
     let Some(placed) = &arguments.placed else { return };
     report.cores("control", &[placed.control]);
@@ -566,8 +566,8 @@ fn record_placement(arguments: &TargetArguments, report: &mut Report) {
     }
 }
 
-/// The highest received rate of a whole second, but at least the average of the trial. Unit:
-/// packets per second.
+/// Returns the highest received rate of a whole second, but at least the average of the trial.
+/// Unit: packets per second.
 fn fastest_second(outcome: &TrialOutcome) -> u64 {
     let whole = usize::try_from(outcome.sending_ns / 1_000_000_000).unwrap_or(0);
     let of_second = |at: usize| -> u64 {
@@ -578,8 +578,8 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
     fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
 }
 
-/// Runs `work` on this thread while a thread on the tester's core calls `serve` to answer on the
-/// ports.
+/// Runs `work` on this thread, while a thread on the tester's core calls `serve`, which answers on
+/// the ports.
 pub(super) fn serve_while<T>(
     bench: &Testbed,
     mut serve: impl FnMut() + Send,

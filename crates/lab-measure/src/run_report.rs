@@ -27,7 +27,7 @@ pub(crate) struct Reference {
 pub(crate) struct Study {
     /// Study and figure or table.
     pub source: String,
-    /// Its machine.
+    /// Machine of the study.
     pub machine: String,
     /// Unit of the values.
     pub unit: String,
@@ -43,11 +43,11 @@ pub(crate) struct StudyValue {
     pub label: String,
     /// The study's value; `None` if it shows a curve without numbers.
     pub value: Option<f64>,
-    /// The measurement with the corresponding figure, counted from 1.
+    /// Measurement with the corresponding figure, counted from 1; `None` if there is none.
     pub measure: Option<usize>,
-    /// Prefix of the figure's name.
+    /// Prefix of the name of the corresponding figure.
     pub figure: Option<String>,
-    /// The difference between both, or why there is no corresponding figure.
+    /// How both figures differ in meaning, or why there is no corresponding figure.
     pub note: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct ExperimentRunReport {
 pub(crate) struct ExperimentReport {
     pub file: String,
     pub title: String,
-    /// The question that it answers.
+    /// The question that the experiment answers.
     pub about: String,
     /// Figures from other sources.
     pub references: Vec<Reference>,
@@ -89,16 +89,16 @@ pub(crate) struct ExperimentReport {
 pub(crate) struct MeasurementReport {
     /// Subcommand and options; `adit-lab` with these repeats the measurement.
     pub command: Vec<String>,
-    /// Why it failed, if it did.
+    /// Why the measurement failed; `None` if it did not.
     pub error: Option<String>,
-    /// Why this machine cannot run it, which then has no report.
+    /// Why this machine cannot run the measurement, which then has no report.
     #[serde(default)]
     pub left_out: Option<String>,
-    /// Its own report.
+    /// Report of the measurement.
     pub report: Option<Report>,
 }
 
-/// The words of each command that not all of the commands have, without dashes.
+/// Returns for each command the words that not all of the commands have, without dashes.
 #[must_use]
 pub(crate) fn distinctions(commands: &[Vec<String>]) -> Vec<Vec<String>> {
     let in_all = |word: &String| commands.iter().all(|command| command.contains(word));
@@ -119,12 +119,12 @@ impl ExperimentRunReport {
         })
     }
 
-    /// All measurements, with the titles of their experiments.
+    /// Returns all measurements, with the titles of their experiments.
     fn measurements(&self) -> impl Iterator<Item = (&str, &MeasurementReport)> {
         self.experiments.iter().flat_map(|of| of.measurements.iter().map(|one| (&*of.title, one)))
     }
 
-    /// Measurements that this machine cannot run, with the reason.
+    /// Returns the measurements that this machine cannot run, with the reason.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = String> {
         self.measurements().filter_map(|(title, measurement)| {
             let why = measurement.left_out.as_ref()?;
@@ -139,7 +139,7 @@ impl ExperimentRunReport {
         measurements.peek().is_some() && measurements.all(|(_, of)| of.left_out.is_some())
     }
 
-    /// One sentence for each problem.
+    /// Returns one sentence for each problem.
     #[must_use]
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -159,7 +159,7 @@ impl ExperimentRunReport {
     /// Reads the report of a run, or wraps the report of a single measurement in one.
     ///
     /// # Errors
-    /// The text is neither.
+    /// The text is no report.
     pub(crate) fn of_json(path: &Path, text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text)
             .with_context(|| format!("{} is not JSON", path.display()))?;

@@ -37,18 +37,18 @@ use adit_lab_smf::exchange::ProcedureReport;
 const BURST: u16 = 32;
 /// Iterations of the tester's loop between two reads of the clock.
 const CLOCK_TURNS: u32 = 64;
-/// Duration of traffic before each measurement, which warms up the core. It lasts longer if not
-/// every session has had a packet by then. Unit: ns.
+/// Minimum duration of traffic before each measurement, which warms up the core. The warm-up goes
+/// on until every session has had a packet. Unit: ns.
 const WARM_UP_NS: u64 = 100_000_000;
-/// End of the warm-up of a target that does not accept a packet for every session. Unit: ns.
+/// Maximum duration of the warm-up, if the target does not accept all packets. Unit: ns.
 const WARM_UP_NS_MAX: u64 = 10_000_000_000;
-/// The target's requests of [`CLOCK_TURNS`] turns that the tester answers.
+/// Maximum number of the target's requests that the tester answers per [`CLOCK_TURNS`] iterations.
 const REQUESTS_MAX: usize = 64;
 /// How often the tester looks for room in the target's full receive ring before it drops an answer.
 const ROOM_CHECKS: u32 = 100_000;
-/// Forwarded packets: those of both targets, uplink and downlink.
+/// Forwarded packets of a target in a direction.
 const FORWARDED: Quantity<'_> = higher("forwarded", "pps");
-/// Share of the tester's turns that found the target's receive ring full.
+/// Share of the tester's iterations that found the target's receive ring full.
 const RING_FULL: Quantity<'_> = plain("receive ring full", "permille");
 /// Frames that came back with another length than expected.
 const OTHERS: Quantity<'_> = plain("other frames", "packets");
@@ -56,11 +56,11 @@ const OTHERS: Quantity<'_> = plain("other frames", "packets");
 const CYCLES: Quantity<'_> = lower("cycles per packet", "millicycles");
 const RATIO: &str = "adit / testpmd";
 const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
-/// Octets of the outer IPv4, UDP and GTP-U headers with a PDU Session Container.
+/// Length of the outer IPv4, UDP and GTP-U headers with a PDU Session Container. Unit: octets.
 const TUNNEL_LEN: usize = 20 + 8 + 16;
 const TUNNEL_LEN_PLAIN: usize = 20 + 8 + 8;
-/// The tester must find the target's receive ring full in this share of its turns: otherwise the
-/// target was not saturated.
+/// The tester must find the target's receive ring full in this share of its iterations: otherwise
+/// the target was not saturated.
 const FULL_PERMILLE_MIN: u64 = 500;
 
 /// Options of `adit-lab saturate`.
@@ -88,7 +88,7 @@ pub struct SaturateArguments {
 }
 
 impl SaturateArguments {
-    /// The options of the target, which is of this kind.
+    /// Returns the options for a target of this kind.
     fn target_options(&self, target: TargetKind) -> TargetArguments {
         TargetArguments { target, ..self.target.clone() }
     }
@@ -214,11 +214,11 @@ struct SaturatedTarget {
 /// The traffic of one direction: sent and expected frames.
 struct SaturationStream {
     direction: &'static str,
-    /// The port.
+    /// Index of the sending port.
     tx: usize,
     template: Template,
     plan: std::sync::Arc<[PlannedPacket]>,
-    /// Octets of a frame that comes back correctly.
+    /// Length of a frame that comes back correctly. Unit: octets.
     len_back: usize,
     /// TEID of session 0 in returned frames; `None` without a tunnel.
     teid_back: Option<u32>,
@@ -295,7 +295,7 @@ impl SaturatedTarget {
     }
 }
 
-/// A stream towards a UPF.
+/// Makes a stream towards a UPF.
 fn stream(
     arguments: &SaturateArguments,
     config: &SessionsConfig,
@@ -318,7 +318,7 @@ fn stream(
         seed: if uplink { 1 } else { 2 },
     });
     let len = template.frame_len();
-    // The IPv6 header is 20 octets longer.
+    // The outer IPv6 header is 20 octets longer than the IPv4 header.
     let more = if options.network.n3_family == OuterFamily::Ipv6 { 20 } else { 0 };
     let len_back = match (uplink, config.profile.qfi.is_some()) {
         (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
@@ -412,16 +412,16 @@ fn answer(ports: &mut Ports, neighbors: &mut Neighbors, port: PortId, request: M
     neighbors.receive(ports, port, request);
 }
 
-/// The place in a stream's plan.
+/// Position in a stream's plan.
 #[derive(Default)]
 struct PlanCursor {
     next: usize,
-    /// Every packet of the plan was sent once.
+    /// True once every packet of the plan was sent.
     is_complete: bool,
 }
 
 impl PlanCursor {
-    /// Goes on by one packet of a plan of `len`.
+    /// Advances by one packet in a plan of `len` packets.
     #[inline]
     fn advance(&mut self, len: usize) {
         self.next += 1;
@@ -431,7 +431,7 @@ impl PlanCursor {
     }
 }
 
-/// Sends up to one burst; returns the number of packets that fit.
+/// Sends up to one burst. Returns the number of packets that fit.
 #[inline]
 fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut PlanCursor) -> u16 {
     let len = stream.template.frame_len();
@@ -448,8 +448,8 @@ fn send(memif: &mut Memif, stream: &SaturationStream, cursor: &mut PlanCursor) -
     count
 }
 
-/// Counts returned frames by length, checks the content of the first of each burst, and keeps the
-/// others as requests.
+/// Counts returned frames by length, checks the content of the first frame of the burst, and keeps
+/// frames of another length as requests.
 #[inline]
 fn count_returned(
     memif: &mut Memif,
@@ -487,7 +487,7 @@ fn keep_request(frame: Option<&[u8]>, port: PortId, requests: &mut Requests) {
     }
 }
 
-/// True if the frame is a probe in the tunnel of its session.
+/// True if the frame is a probe packet in the tunnel of its session.
 fn is_right(frame: &[u8], stream: &SaturationStream) -> bool {
     probe(frame).is_some_and(|probe| match stream.teid_back {
         Some(first) => probe.teid.map(|t| t.0) == Some(first.wrapping_add(probe.stamp.session)),

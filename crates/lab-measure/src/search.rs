@@ -1,11 +1,11 @@
 //! Searches for the highest rate that meets a loss goal.
 //!
-//! `binary` is RFC 2544: trials of one length halve the interval down to the precision.
-//! `mlr` follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval and long
-//! ones confirm it. A long trial that fails is repeated, since one hiccup of a shared host fails
-//! it; two failures of three trials decide. Both methods repeat undecided trials, within bounds. A
-//! rate that stays undecided, or that the tester cannot offer, counts as not met; the result names
-//! the reason.
+//! `binary` is RFC 2544: trials of one duration halve the interval down to the precision. `mlr`
+//! follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval and long ones
+//! confirm it. A long trial that fails is repeated, since a hiccup of a shared host can be the
+//! cause; two failures of three trials decide. Both methods repeat undecided trials, within bounds.
+//! A rate that stays undecided, or that the tester cannot offer, counts as not met; the result
+//! names the reason.
 
 use std::collections::BTreeSet;
 
@@ -37,9 +37,9 @@ pub(crate) enum Method {
 pub(crate) enum Offered {
     /// The tester offered the whole rate.
     Whole,
-    /// No: the tester lost its core for some time.
+    /// The tester offered less, since it lost its core for some time.
     Interrupted,
-    /// No: the tester cannot send and receive at this rate.
+    /// The tester offered less, since it cannot send and receive at this rate.
     BeyondTester,
 }
 
@@ -48,8 +48,8 @@ pub(crate) enum Offered {
 pub(crate) struct Measured {
     /// Share of the offered packets that did not arrive. Unit: parts per billion.
     pub loss_ppb: u64,
-    /// Lower bound of the target's own loss: absences of tester or target explain the rest. Unit:
-    /// parts per billion.
+    /// Lower bound of the target's own loss: absences of tester or target can explain the rest.
+    /// Unit: parts per billion.
     pub least_ppb: u64,
     /// Whether the rate was offered.
     pub offered: Offered,
@@ -62,20 +62,21 @@ pub(crate) enum Bound {
     Target,
     /// The tester cannot offer the next higher rate.
     Tester,
-    /// Every trial at the next higher rate was disturbed by absences.
+    /// In every trial at the next higher rate the tester or the target was off its core for too
+    /// long: the loss proves nothing.
     Disturbed,
 }
 
 /// The search result for one goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SearchResult {
-    /// The goal: at most this share lost. Unit: parts per billion.
+    /// The goal: maximum share of lost packets. Unit: parts per billion.
     pub goal_ppb: u64,
-    /// The highest rate that met it; zero if none did. Unit: packets per second.
+    /// Highest rate that met the goal; zero if none did. Unit: packets per second.
     pub rate_pps: u64,
-    /// The lowest tried rate that did not meet it; `None` if the highest offered rate met it.
+    /// Lowest tried rate that did not meet the goal; `None` if the highest offered rate met it.
     pub upper_pps: Option<u64>,
-    /// Why `upper_pps` did not meet it.
+    /// Why `upper_pps` did not meet the goal.
     pub bound: Option<Bound>,
 }
 
@@ -92,11 +93,11 @@ const RANGE_MAX: u64 = 1000;
 /// Short trials narrow the interval to this multiple of the final width.
 const INITIAL_WIDTH_FACTOR: u64 = 4;
 
-/// Searches between zero and `max_pps` for each of the goals: maximum loss in parts per billion,
-/// the strictest first. `trial` runs one trial, given its rate and its length in ns.
+/// Searches between zero and `max_pps` for each of `goals`: maximum loss in parts per billion, the
+/// strictest first. `trial` runs one trial, given its rate and its duration in ns.
 ///
 /// # Errors
-/// Those of `trial`.
+/// `trial` fails.
 pub(crate) fn search(
     method: Method,
     goals: &[u64],
@@ -117,7 +118,7 @@ pub(crate) fn search(
                     searcher.mlr(goal, [initial_ns, final_ns], width_permille)
                 }
             }?;
-            // A rate that met a stricter goal meets this one.
+            // A rate that met a stricter goal meets this goal.
             if interval.low < met {
                 interval.low = met;
                 interval.high = interval.high.filter(|high| *high > met);
@@ -185,7 +186,7 @@ impl Votes {
 
 struct Searcher<'t> {
     trial: &'t mut dyn FnMut(u64, u64) -> Result<Measured>,
-    /// The highest rate.
+    /// Highest rate to offer.
     max: u64,
     known: Vec<SearchTrial>,
     unclear_left: u32,
@@ -196,7 +197,7 @@ struct Searcher<'t> {
 struct Effort {
     /// Duration of a trial.
     duration: u64,
-    /// Two of three trials decide a failure.
+    /// True if two of three trials decide a failure.
     is_final: bool,
 }
 
@@ -210,7 +211,7 @@ struct Interval {
 }
 
 impl Searcher<'_> {
-    /// Votes of the trials of a rate that lasted at least `duration`.
+    /// Returns the votes of the trials of a rate that lasted at least `duration`.
     fn votes(&self, goal: u64, rate: u64, duration: u64) -> Votes {
         let mut votes = Votes::default();
         let same = self.known.iter().filter(|known| known.rate == rate);
@@ -268,7 +269,7 @@ impl Searcher<'_> {
         self.narrow(goal, confirmed, long, width)
     }
 
-    /// The interval of a goal according to earlier trials of at least this length.
+    /// Returns the interval of a goal according to earlier trials of at least this duration.
     fn known_interval(&self, goal: u64, duration: u64) -> Interval {
         let rates: BTreeSet<u64> = self.known.iter().map(|known| known.rate).collect();
         let mut interval = Interval { low: 0, high: None };
@@ -286,7 +287,7 @@ impl Searcher<'_> {
         interval
     }
 
-    /// Tries the ends of an interval with long trials, and widens it if they disagree.
+    /// Tries the ends of a rough interval with long trials, and moves the ends if results differ.
     fn confirm(&mut self, goal: u64, rough: Interval, effort: Effort) -> Result<Interval> {
         let max = self.max;
         let mut step = rough.high.unwrap_or(max).saturating_sub(rough.low).max(max / 1000).max(1);
@@ -346,7 +347,7 @@ mod tests {
     const MLR: Method = Method::Mlr { initial_ns: 1, final_ns: 10, width_permille: 5 };
     const PLR: u64 = 5_000_000;
 
-    /// The loss of a target that drops packets above `capacity`, in parts per billion.
+    /// Returns the loss of a target that drops packets above `capacity`, in parts per billion.
     fn loss(rate: u64, capacity: u64) -> u64 {
         rate.saturating_sub(capacity) * 1_000_000_000 / rate
     }

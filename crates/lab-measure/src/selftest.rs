@@ -39,7 +39,7 @@ const OWN_P99_9: Quantity<'_> = lower("p99.9 of the tester itself", "ns");
 const OWN_MAX: Quantity<'_> = lower("max of the tester itself", "ns");
 /// The delay of bursts behind their schedule.
 const LATE_P99_9: Quantity<'_> = lower("p99.9 of late sending", "ns");
-/// Packets of one stream in a trial that the tester must not lose.
+/// Packets of one stream in a trial in which the tester must not lose any.
 const SENT: Quantity<'_> = plain("sent", "packets");
 const LOST: Quantity<'_> = lower("lost by the tester", "packets");
 const PLANTED: Quantity<'_> = plain("planted", "packets");
@@ -49,10 +49,10 @@ const FOUND: Quantity<'_> = plain("found", "packets");
 const SESSIONS: usize = 100_000;
 /// Rate of the time stamp measurement. Unit: packets per second and stream.
 const QUIET_PPS: u64 = 50_000;
-/// Trials of the tester's ceiling before a measurement. The best one counts, since disturbances
-/// only slow the tester down.
+/// Number of trials of the tester's ceiling before a measurement. The best one counts, since
+/// disturbances only slow the tester down.
 const CEILING_TRIALS: usize = 3;
-/// Length of each. Unit: ns.
+/// Duration of a trial of the ceiling. Unit: ns.
 const CEILING_NS: u64 = 400_000_000;
 /// Maximum number of trials of one fault; disturbed trials are repeated.
 const FAULT_TRIALS_MAX: usize = 3;
@@ -267,7 +267,7 @@ impl SelftestArguments {
             bench.core()
         });
         report.cores("forwarder", &[core]);
-        // The tester's port first, then the forwarder's.
+        // In each pair the tester's port comes first.
         let names: Vec<String> =
             FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)).collect();
         let (ports, queues) = open(bench, &names, stop)?;
@@ -284,7 +284,7 @@ impl SelftestArguments {
     }
 }
 
-/// The rate of both streams together.
+/// Returns the rate of both streams together; `None` for the maximum.
 fn total_pps(rate: OfferedRate) -> Option<u64> {
     match rate {
         OfferedRate::Max => None,
@@ -292,7 +292,7 @@ fn total_pps(rate: OfferedRate) -> Option<u64> {
     }
 }
 
-/// Adds figures of a trial without faults, and what is wrong with it.
+/// Adds figures of a trial without faults, and findings if something is wrong with it.
 fn add_trial(case: SelftestCase, trial: &TrialReport, report: &mut Report) {
     let sum = |value: fn(&StreamReport) -> u64| trial.streams.iter().map(value).sum::<u64>();
     let lost = sum(|stream| stream.lost);
@@ -327,8 +327,8 @@ fn add_trial(case: SelftestCase, trial: &TrialReport, report: &mut Report) {
     }
 }
 
-/// A sentence if the tester detected another number of faults than were planted, or none was
-/// planted.
+/// Returns a finding if the tester detected another number of faults than were planted, or if none
+/// was planted.
 fn wrong_detection(fault: Option<Fault>, planted: u64, found: u64) -> Option<String> {
     let name = fault.map_or("none", Fault::name);
     match planted {
@@ -340,14 +340,14 @@ fn wrong_detection(fault: Option<Fault>, planted: u64, found: u64) -> Option<Str
     }
 }
 
-/// True if the tester was absent so long that no packet overtook a delayed one, or the forwarder so
-/// long that its queue was full.
+/// True if the tester was off its core so long that no packet overtook a delayed one, or the
+/// forwarder so long that its queue was full.
 fn is_disturbed(trial: &TrialReport) -> bool {
     let refused: u64 = trial.streams.iter().map(|stream| stream.refused).sum();
     trial.gap_ns_max >= DELAY_NS / 2 || refused > 0
 }
 
-/// Device strings: the ports of the self-test, then two memif pairs around the forwarder.
+/// Returns device strings: the ports of the self-test, then two memif pairs around the forwarder.
 fn devices(wire: SelftestLink, faults: bool) -> Vec<String> {
     let mut devices = match wire {
         SelftestLink::Memif => Vec::new(),
@@ -360,17 +360,17 @@ fn devices(wire: SelftestLink, faults: bool) -> Vec<String> {
     devices
 }
 
-/// Names of the memifs between tester and forwarder, with the number of their first device.
+/// Names of the memifs between tester and forwarder, with the index of the first device of each.
 const FORWARDER: [(&str, u32); 2] = [("fault0", 2), ("fault1", 4)];
 
-/// Device strings of both ends of a memif.
+/// Returns the device strings of both ends of a memif.
 fn pair(name: &str, first: u32) -> [String; 2] {
     let socket = memif_socket(name);
     let end = |index: u32, role: &str| format!("net_memif{index},role={role},id=0,socket={socket}");
     [end(first, "server"), end(first + 1, "client")]
 }
 
-/// An engine on joined ports, or on ports that return each packet.
+/// Makes an engine on joined ports, or on ports that return each packet.
 fn back_to_back(
     bench: &Testbed,
     wire: SelftestLink,
@@ -394,7 +394,7 @@ fn open(bench: &Testbed, names: &[String], stop: &Stop) -> Result<(Vec<Port>, Ve
     Ok((ports, queues))
 }
 
-/// The streams: uplink from port 0, downlink from port 1.
+/// Makes the streams: uplink from port 0, downlink from port 1.
 fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
     let teids: Vec<u32> = (1u32..).take(SESSIONS).collect();
     let plan = draw_plan(&PlanConfig {
@@ -486,9 +486,9 @@ fn while_forwarding<T>(
     })
 }
 
-/// The tester's ceiling: the rate that one core sends and receives at the same time with these
-/// sizes, without a target. The best of three short trials on ports of the same kind as the
-/// target's.
+/// Measures the tester's ceiling: the rate that one core sends and receives at the same time with
+/// these sizes, without a target. Returns the best of three short trials on ports of the same kind
+/// as the target's.
 ///
 /// # Errors
 /// The ports cannot be opened; a size is impossible; [`Interrupted`].

@@ -24,7 +24,7 @@ const LOST: Quantity<'_> = lower("lost", "ppb");
 const P99: Quantity<'_> = lower("p99 latency", "ns");
 /// Memory of the target at the end of an interval.
 const MEMORY: Quantity<'_> = lower("memory", "KiB");
-/// The name of the change requests among the procedures.
+/// Name of the change requests among the report's procedures.
 const CHANGES: &str = "changes";
 
 /// Growth of memory between the first and the last third that counts as a leak, if it also exceeds
@@ -32,7 +32,7 @@ const CHANGES: &str = "changes";
 const LEAK_PERMILLE: u64 = 20;
 /// Growth of memory that never counts as a leak. Unit: KiB.
 const LEAK_KIB: u64 = 2048;
-/// Median latency of the last third, relative to the first third's, above which it is a drift.
+/// Ratio of the median latencies of the last and of the first third above which the latency drifts.
 /// Unit: percent.
 const DRIFT_PERCENT: u64 = 150;
 
@@ -173,7 +173,7 @@ impl SoakArguments {
     }
 }
 
-/// One sentence for each leak, drift or refusal.
+/// Returns one sentence for each leak, drift or refusal.
 fn findings(report: &Report) -> Vec<String> {
     let mut findings = Vec::new();
     if let Some(churned) = report.procedures.get(CHANGES).filter(|churned| churned.failed > 0) {
@@ -203,8 +203,8 @@ fn findings(report: &Report) -> Vec<String> {
     findings
 }
 
-/// Medians of the first and the last third, without the first interval, in which the target touches
-/// memory for the first time; `None` for too few intervals.
+/// Returns the medians of the first and of the last third, without the first interval, in which the
+/// target touches memory for the first time; `None` for too few intervals.
 fn thirds(values: &[u64]) -> Option<(u64, u64)> {
     let settled = values.get(1..).filter(|settled| settled.len() >= 6)?;
     let third = settled.len() / 3;

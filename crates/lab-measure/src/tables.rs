@@ -26,8 +26,8 @@ impl FigureRow<'_> {
     }
 }
 
-/// The tables of reports of the same measurement, each with the options that the others do not
-/// have. Cases without a quantity in common are in different tables.
+/// Makes the tables of reports of the same measurement, each report labeled with the options that
+/// the others do not have. Cases without a quantity in common are in different tables.
 #[must_use]
 pub(crate) fn tables(reports: &[(String, &Report)]) -> Vec<FigureTable> {
     let mut rows: Vec<FigureRow<'_>> = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn tables(reports: &[(String, &Report)]) -> Vec<FigureTable> {
     tables.iter().map(table).collect()
 }
 
-/// A row for each figure.
+/// Makes a table with a row for each figure.
 fn upright(figures: &[&Figure]) -> FigureTable {
     let header = ["figure", "unit", "median", "lowest", "highest", "runs"];
     let row = |figure: &&Figure| {
@@ -71,7 +71,7 @@ fn upright(figures: &[&Figure]) -> FigureTable {
     }
 }
 
-/// A row for each case and label, a column for each quantity.
+/// Makes a table with a row for each case and label, and a column for each quantity.
 fn wide(rows: &[FigureRow<'_>], labeled: bool) -> FigureTable {
     let of_cases = rows.iter().any(|row| !row.case.is_empty());
     let name = |figure: &Figure| {

@@ -61,7 +61,7 @@ pub(crate) enum TargetKind {
 }
 
 impl TargetKind {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ pub(crate) enum TargetAccess {
 }
 
 impl TargetAccess {
-    /// Through the ports of these options: DPDK device strings, or all of them `memif:SOCKET`.
+    /// Reaches the ports that `options` name: DPDK device strings, or all of them `memif:SOCKET`.
     ///
     /// # Errors
     /// An option is missing; the ports differ in kind; a socket has no name.
@@ -113,7 +113,7 @@ impl TargetAccess {
         }
     }
 
-    /// The servers of the memifs whose client the tester is.
+    /// Returns the servers of the memifs whose client the tester is.
     ///
     /// # Errors
     /// A device string is invalid.
@@ -159,19 +159,19 @@ impl TargetArguments {
         matches!(self.target, TargetKind::Adit | TargetKind::Upf)
     }
 
-    /// How long to wait for each part of the target.
+    /// Returns how long to wait for each part of the target.
     #[must_use]
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_nanos(self.target_timeout)
     }
 
-    /// The arguments of the target's memif that connects to the tester's socket `name`.
+    /// Returns the arguments of the target's memif that connects to the tester's socket `name`.
     fn memif_client(&self, name: &str) -> String {
         let sharing = if self.zero_copy { ",zero-copy=yes" } else { "" };
         format!("role=client,id=0,socket={}{sharing}", memif_socket(name))
     }
 
-    /// The rules of each session.
+    /// Returns the rules of each session.
     ///
     /// # Errors
     /// The file of the profile cannot be read.
@@ -182,7 +182,7 @@ impl TargetArguments {
         Ok(self.pfcp.rules.profile(self.network.qfi))
     }
 
-    /// Who chooses uplink TEIDs.
+    /// Returns who chooses uplink TEIDs.
     #[must_use]
     pub(crate) fn teid_choice(&self) -> TeidAllocation {
         let default =
@@ -193,10 +193,10 @@ impl TargetArguments {
         }
     }
 
-    /// The tester's SMF, before association.
+    /// Makes the tester's SMF, before association.
     ///
     /// # Errors
-    /// Its address or Node ID cannot be used.
+    /// The address or the Node ID of the SMF cannot be used.
     pub(crate) fn lab_smf(&self) -> Result<LabSmf> {
         let options = SmfOptions {
             window: self.pfcp.window,
@@ -206,7 +206,7 @@ impl TargetArguments {
         LabSmf::bind(self.pfcp.smf, self.pfcp.n4, self.pfcp.node_id.as_deref(), options)
     }
 
-    /// The sessions to establish at the start.
+    /// Returns the sessions to establish at the start.
     ///
     /// # Errors
     /// The rule profile cannot be read; a network instance has no labels.
@@ -231,8 +231,8 @@ impl TargetArguments {
         })
     }
 
-    /// How the tester reaches the target: through its N3 and N6, or through the port of an L2
-    /// target.
+    /// Returns how the tester reaches the target: through its N3 and N6, or through the port of an
+    /// L2 target.
     ///
     /// # Errors
     /// An option is missing or invalid.
@@ -249,10 +249,10 @@ impl TargetArguments {
         }
     }
 
-    /// The core of a target that the tester starts.
+    /// Returns the core of a target that the tester starts.
     ///
     /// # Errors
-    /// It is the tester's core, and `--allow-shared-core` is missing.
+    /// The core is the tester's, and `--allow-shared-core` is missing.
     pub(crate) fn core(&self, bench: &Testbed) -> Result<u16> {
         let planned = self.placed.as_ref().and_then(|placed| placed.workers.first().copied());
         let core = planned
@@ -270,8 +270,8 @@ impl TargetArguments {
 }
 
 impl TargetArguments {
-    /// The core of the target's receiver, for models with receivers: the first core that is left,
-    /// or else `core`.
+    /// Returns the core of the target's receiver, for models with receivers: the first core that
+    /// neither tester nor workers use, or else `core`.
     #[must_use]
     pub(crate) fn receiver_core(&self, bench: &Testbed, core: u16) -> u16 {
         if let Some(placed) = &self.placed {
@@ -281,8 +281,8 @@ impl TargetArguments {
         others.nth(usize::from(self.adit.workers).saturating_sub(1)).unwrap_or(core)
     }
 
-    /// The cores of the target's workers, `core` first. Fewer than `--workers` if the machine lacks
-    /// cores in addition to the tester's.
+    /// Returns the cores of the target's workers, `core` first: fewer than `--workers` if the
+    /// machine lacks cores in addition to the tester's.
     #[must_use]
     pub(crate) fn worker_cores(&self, bench: &Testbed, core: u16) -> Vec<u16> {
         if let Some(placed) = &self.placed {
@@ -294,7 +294,7 @@ impl TargetArguments {
 }
 
 impl NetworkOptions {
-    /// Addresses of the UEs and their server.
+    /// Returns the addresses of the UEs and their server.
     #[must_use]
     pub(crate) fn endpoints(&self) -> Endpoints {
         Endpoints {
@@ -305,7 +305,7 @@ impl NetworkOptions {
         }
     }
 
-    /// GTP-U address of the UPF.
+    /// Returns the GTP-U address of the UPF.
     #[must_use]
     pub(crate) fn upf_n3_address(&self) -> IpAddr {
         match self.n3_family {
@@ -314,7 +314,7 @@ impl NetworkOptions {
         }
     }
 
-    /// Addresses of the gNBs. IPv6 addresses differ in the low 32 bits.
+    /// Returns the addresses of the gNBs. IPv6 addresses differ in the low 32 bits.
     #[must_use]
     pub(crate) fn gnb_addresses(&self) -> Vec<IpAddr> {
         let nth = |k: u32| -> IpAddr {
@@ -331,7 +331,7 @@ impl NetworkOptions {
         (0..self.gnbs).map(nth).collect()
     }
 
-    /// Addresses that the tester's ports answer for: the gNBs on N3, the data network on N6.
+    /// Returns the addresses of the tester's ports: the gNBs on N3, the data network on N6.
     #[must_use]
     pub(crate) fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<PortAddresses> {
         let [n3, n6] = macs;
@@ -356,7 +356,7 @@ impl NetworkOptions {
         ]
     }
 
-    /// Ports and next hops of the frames to N3 and N6.
+    /// Returns ports and next hops of the frames to N3 and N6.
     #[must_use]
     pub(crate) fn next_hops(&self) -> [(PortId, IpAddr); 2] {
         [(PortId(0), self.upf_n3_address()), (PortId(1), self.upf_n6.into())]
@@ -368,14 +368,14 @@ impl NetworkOptions {
         Qfi::new(self.qfi)
     }
 
-    /// The VLAN of N3 (`is_access`) or N6.
+    /// Returns the VLAN of N3 (`is_access`) or N6.
     #[must_use]
     pub(crate) fn vlan(&self, is_access: bool) -> VlanId {
         let given = if is_access { self.vlan_n3 } else { self.vlan_n6 };
         given.and_then(VlanId::new).unwrap_or(VlanId::UNTAGGED)
     }
 
-    /// Format of the frames of one direction, between these MAC addresses.
+    /// Returns the format of the frames of one direction, between these MAC addresses.
     #[must_use]
     pub(crate) fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> FrameFormat {
         let psc = (!self.no_psc).then(|| self.qfi().map(PduSessionContainer::uplink)).flatten();
@@ -400,10 +400,10 @@ impl NetworkOptions {
 #[derive(Debug)]
 pub(crate) struct RunningTarget {
     process: Option<Process>,
-    /// Cores of its workers.
+    /// Cores of the target's workers.
     cores: Vec<u16>,
     kind: TargetKind,
-    /// Time for it to connect.
+    /// Maximum time for the target to connect.
     timeout: Duration,
     dir: Scratch,
     log: PathBuf,
@@ -491,8 +491,8 @@ impl RunningTarget {
     /// Checks that the target runs.
     ///
     /// # Errors
-    /// It has ended; the message contains the last lines of its log, or the last one if the machine
-    /// lacks something.
+    /// The target has ended; the error has the last lines of the log, or only the last line if the
+    /// machine lacks something.
     pub(crate) fn check(&mut self) -> Result<()> {
         let Some(process) = &mut self.process else { return Ok(()) };
         match process.poll()? {
@@ -516,7 +516,7 @@ impl RunningTarget {
         self.process.iter().for_each(Process::resume);
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of the target's log.
     #[must_use]
     pub(crate) fn log_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
@@ -525,29 +525,29 @@ impl RunningTarget {
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }
 
-    /// CPU time of its threads by core, since the start. Unit: 10 ms.
+    /// Returns the CPU time of the target's threads by core, since the start. Unit: 10 ms.
     #[must_use]
     pub(crate) fn cpu_by_core(&self) -> BTreeMap<u16, u64> {
         let pid = self.process.as_ref().map(Process::id);
         pid.map_or_else(BTreeMap::new, cpu_by_core)
     }
 
-    /// Time that its threads on its workers' cores have waited to run; `None` if the kernel does
-    /// not report it or the tester did not start the target.
+    /// Returns how long threads on the cores of the target's workers have waited to run; `None` if
+    /// the kernel does not report it or the tester did not start the target.
     #[must_use]
     pub(crate) fn waited(&self) -> Option<RunQueueWait> {
         let pid = self.process.as_ref().map(Process::id)?;
         RunQueueWait::of(pid, &self.cores)
     }
 
-    /// Reads its load; `None` unless the tester started an adit.
+    /// Returns a reader of the target's load; `None` unless the tester started an adit.
     #[must_use]
     pub(crate) fn load_probe(&self) -> Option<LoadProbe> {
         let (pid, adit) = (self.process.as_ref()?.id(), self.adit.clone()?);
         Some(LoadProbe { pid, adit, socket: self.dir.path().join("admin.sock") })
     }
 
-    /// Resident memory of the process; `None` unless the tester started it. Unit: KiB.
+    /// Returns the resident memory of the target; `None` unless the tester started it. Unit: KiB.
     #[must_use]
     pub(crate) fn memory_kib(&self) -> Option<u64> {
         let pid = self.process.as_ref()?.id();
@@ -556,8 +556,8 @@ impl RunningTarget {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// The counters of the target, if it has any. Ends a testpmd, which prints them only at its
-    /// end.
+    /// Returns the counters of the target, if it has any. Ends a testpmd, which prints its counters
+    /// only at the end.
     pub(crate) fn counters(&mut self, stop: &Stop) -> Option<Value> {
         match self.kind {
             TargetKind::Adit => {

@@ -16,7 +16,7 @@ use adit_lab_engine::memif::MemifAddress;
 use adit_lab_engine::trial::TrialProgress;
 use adit_lab_process::stop::environment;
 
-/// Octets of a packet buffer: a frame of 2 KiB and its headroom.
+/// Length of a packet buffer: a frame of 2 KiB and its headroom. Unit: octets.
 const DATA_ROOM_BYTES: u16 = 2048 + 128;
 
 /// Options of the tester's side, the same for all measurements.
@@ -42,14 +42,14 @@ pub(crate) struct TestbedArguments {
 }
 
 impl TestbedArguments {
-    /// The tester's core.
+    /// Returns the tester's core.
     #[must_use]
     pub(crate) fn tester_core(&self) -> u16 {
         self.core.or_else(|| allowed_cores().first().copied()).unwrap_or(0)
     }
 }
 
-/// The cores that this process may use.
+/// Returns the cores that this process may use.
 #[must_use]
 pub(crate) fn allowed_cores() -> Vec<u16> {
     let Ok(set) = sched_getaffinity(None) else { return vec![0] };
@@ -129,25 +129,25 @@ impl Testbed {
         Ok((port, WorkerPort { rx: vec![rx], tx: Some(tx), info }))
     }
 
-    /// The pool, for [`adit_dpdk::WorkerIo`].
+    /// Returns the pool, for [`adit_dpdk::WorkerIo`].
     #[must_use]
     pub(crate) fn pool(&self) -> Mempool {
         self.pool.clone()
     }
 
-    /// The EAL.
+    /// Returns the EAL.
     #[must_use]
     pub(crate) fn eal(&self) -> &Eal {
         &self.eal
     }
 
-    /// The clock of the engine.
+    /// Returns the clock of the engine.
     #[must_use]
     pub(crate) fn clock(&self) -> TscClock {
         TscClock { hz: self.eal.tsc_hz() }
     }
 
-    /// The tester's core.
+    /// Returns the tester's core.
     #[must_use]
     pub(crate) fn core(&self) -> u16 {
         self.arguments.core.or_else(|| self.cores.first().copied()).unwrap_or(0)
@@ -157,15 +157,15 @@ impl Testbed {
     /// inherit that affinity. Afterwards the thread is pinned again.
     ///
     /// # Errors
-    /// Those of `work`; the kernel refuses the affinity.
+    /// `work` fails; the kernel refuses the affinity.
     pub(crate) fn on_all_cores<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.on_cores(&self.cores, work)
     }
 
-    /// As [`Self::on_all_cores`], with these cores of the process.
+    /// Runs `work` while this thread may use these cores, then pins the thread again.
     ///
     /// # Errors
-    /// Those of `work`; the kernel refuses the affinity.
+    /// `work` fails; the kernel refuses the affinity.
     pub(crate) fn on_cores<T>(&self, cores: &[u16], work: impl FnOnce() -> Result<T>) -> Result<T> {
         set_affinity(cores)?;
         let result = work();
@@ -173,13 +173,13 @@ impl Testbed {
         result
     }
 
-    /// A core of the process other than the tester's, if there is one.
+    /// Returns a core of the process other than the tester's, if there is one.
     #[must_use]
     pub(crate) fn other_core(&self) -> Option<u16> {
         self.other_cores().next()
     }
 
-    /// The cores of the process other than the tester's.
+    /// Returns the cores of the process other than the tester's.
     pub(crate) fn other_cores(&self) -> impl Iterator<Item = u16> + '_ {
         self.cores.iter().copied().filter(|core| *core != self.core())
     }
@@ -187,7 +187,7 @@ impl Testbed {
     /// Runs `work` on a thread pinned to the tester's core, while this thread prints progress.
     ///
     /// # Errors
-    /// Those of `work`; the thread cannot be pinned or registered.
+    /// `work` fails; the thread cannot be pinned or registered.
     pub(crate) fn on_tester<T: Send>(
         &self,
         live: &TrialProgress,
@@ -211,7 +211,7 @@ impl Testbed {
 /// Pins the calling thread, registers it with DPDK, and runs `work`.
 ///
 /// # Errors
-/// Those of `work`; the thread cannot be pinned or registered.
+/// `work` fails; the thread cannot be pinned or registered.
 pub(crate) fn on_core<T>(eal: &Eal, core: u16, work: impl FnOnce() -> Result<T>) -> Result<T> {
     pin_current_thread(core).map_err(|error| environment(error.to_string()))?;
     let guard = register_thread(eal).context("register a thread with DPDK")?;
@@ -224,20 +224,20 @@ fn device(text: &str) -> Result<Device> {
     Device::from_str(text).map_err(|error| environment(format!("device \"{text}\": {error}")))
 }
 
-/// A name for a memif socket of this process, in the abstract namespace.
+/// Returns a name for a memif socket of this process, in the abstract namespace.
 #[must_use]
 pub(crate) fn memif_socket(name: &str) -> String {
     format!("/adit-lab-{}-{name}.sock", std::process::id())
 }
 
-/// The address of [`memif_socket`].
+/// Returns the address of [`memif_socket`].
 #[must_use]
 pub(crate) fn memif_address(name: &str) -> MemifAddress {
     MemifAddress::Abstract(memif_socket(name))
 }
 
-/// The server to which DPDK's memif driver connects for a device string; `None` if the port is no
-/// client of a memif. Without arguments the driver is a client of the abstract socket
+/// Returns the server to which DPDK's memif driver connects for a device string; `None` if the port
+/// is no client of a memif. Without arguments the driver is a client of the abstract socket
 /// `/run/memif.sock`.
 ///
 /// # Errors

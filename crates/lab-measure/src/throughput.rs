@@ -103,7 +103,7 @@ impl LabMeasurement for ThroughputArguments {
             let mut trials = Vec::new();
             let result = self.search(rig, case, &mut trials, report);
             report.add(MAXIMUM, &name, trials.iter().map(|trial| trial.received_pps).max());
-            // The first trial has no rate.
+            // The first trial was at the maximum rate.
             report.add(AT_MAXIMUM_LOAD, &name, trials.first().map(|trial| trial.received_pps));
             report.case(&name).trials.extend(trials);
             result?;
@@ -193,7 +193,7 @@ fn describe_trial(trial: &TrialReport) -> String {
     line
 }
 
-/// A warning if absences disturbed more than a tenth of the trials.
+/// Returns a warning if absences disturbed more than a tenth of the trials.
 fn disturbed(report: &Report) -> Option<String> {
     let trials = || report.cases.iter().flat_map(|case| &case.trials);
     let (all, bad) = (trials().count(), trials().filter(|trial| trial.is_disturbed()).count());
@@ -205,7 +205,7 @@ fn disturbed(report: &Report) -> Option<String> {
     })
 }
 
-/// Plots of the loss of every trial against its rate, one for each direction.
+/// Plots the loss of every trial against its rate. The report merges plots of the same direction.
 fn loss(report: &Report) -> Vec<Plot> {
     let mut plots = Vec::new();
     for case in &report.cases {

@@ -23,7 +23,7 @@ pub enum TrafficDirection {
 }
 
 impl TrafficDirection {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl TrafficDirection {
         }
     }
 
-    /// The rates of the uplink and downlink streams for a total rate.
+    /// Returns the rates of the uplink and downlink streams for a total rate.
     #[must_use]
     pub fn rates(self, rate: OfferedRate) -> Vec<OfferedRate> {
         let half = match rate {
@@ -51,16 +51,16 @@ impl TrafficDirection {
 /// Lengths of the UEs' IP packets with their weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Size {
-    /// As the user wrote it.
+    /// The size as the user wrote it.
     pub name: String,
-    /// Octets of IP.
+    /// Lengths of the IP packets. Unit: octets.
     pub lens: Vec<usize>,
     /// Weight of each length.
     pub weights: Vec<u32>,
 }
 
 impl Size {
-    /// Packets with a payload of `len` octets after their UDP or TCP header.
+    /// Makes the size of packets with a payload of `len` octets after their UDP or TCP header.
     ///
     /// # Errors
     /// The payload is too short for the stamp, or the packet too long.
@@ -76,7 +76,7 @@ impl Size {
         Ok(Self { name, lens: vec![len + headers], weights: vec![1] })
     }
 
-    /// The distribution of packet lengths in a capture. Packets too short for a stamp are
+    /// Reads the distribution of packet lengths in a capture. Packets too short for a stamp are
     /// lengthened, packets above 1500 octets shortened.
     ///
     /// # Errors
@@ -98,20 +98,20 @@ impl Size {
         })
     }
 
-    /// The name, with a unit if it is a bare number.
+    /// Returns the name, with a unit if it is a bare number.
     #[must_use]
     pub fn title(&self) -> String {
         let is_number = self.name.bytes().all(|byte| byte.is_ascii_digit());
         if is_number { format!("{} B", self.name) } else { self.name.clone() }
     }
 
-    /// True if the length is that of payloads.
+    /// True if the size was given as the length of payloads.
     #[must_use]
     pub(crate) fn is_payload(&self) -> bool {
         self.name.contains("payload")
     }
 
-    /// The length of the payloads or packets; `None` for a mix. Unit: octets.
+    /// Returns the length of the payloads or packets; `None` for a mix. Unit: octets.
     #[must_use]
     pub fn bytes(&self) -> Option<u32> {
         let digits = self.name.split(' ').next().unwrap_or_default();
@@ -158,7 +158,7 @@ impl FromStr for Size {
 /// Parses `random`, `sequential`, `zipf`, or `zipf` with an exponent such as `zipf:1.1`.
 ///
 /// # Errors
-/// Any other text.
+/// `text` is none of these.
 pub fn order(text: &str) -> Result<SessionOrder, String> {
     match text.split_once(':') {
         None if text == "random" => Ok(SessionOrder::Random),
@@ -175,7 +175,7 @@ pub fn order(text: &str) -> Result<SessionOrder, String> {
 /// Parses a rate in packets per second: a number, optionally with k, M or G, and optionally `pps`.
 ///
 /// # Errors
-/// Any other text.
+/// `text` is no such rate.
 pub fn rate_pps(text: &str) -> Result<u64, String> {
     scaled_number(text.strip_suffix("pps").unwrap_or(text))
         .ok_or_else(|| format!("\"{text}\" is not a rate such as 1000000, 500k or 1.5Mpps"))
@@ -184,7 +184,7 @@ pub fn rate_pps(text: &str) -> Result<u64, String> {
 /// Parses a rate in bits per second: a number, optionally with k, M or G.
 ///
 /// # Errors
-/// Any other text.
+/// `text` is no such rate.
 pub fn bit_rate(text: &str) -> Result<u64, String> {
     scaled_number(text)
         .ok_or_else(|| format!("\"{text}\" is not a bit rate such as 64000, 500k, 20M or 1.2G"))
@@ -210,7 +210,7 @@ fn scaled_number(text: &str) -> Option<u64> {
 /// Parses a time span in s, the default unit, or ms. Returns ns.
 ///
 /// # Errors
-/// Any other text, or more than a day.
+/// `text` is no such time, or more than a day.
 pub fn span_ns(text: &str) -> Result<u64, String> {
     let (number, scale) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(number), _) => (number, 1_000_000u64),

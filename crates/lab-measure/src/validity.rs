@@ -16,7 +16,7 @@ const OFFERED_PERCENT_MIN: u64 = 95;
 const RATE_SLACK_PERMILLE: u64 = 1;
 
 impl TrialReport {
-    /// Whether the tester offered the rate, or why it did not.
+    /// Returns whether the tester offered the rate, or why it did not.
     #[must_use]
     pub(crate) fn offering(&self) -> Offered {
         let (Some(rate), true) = (self.rate_pps, self.tester_limited) else {
@@ -34,7 +34,7 @@ impl TrialReport {
         }
     }
 
-    /// The result of the trial for a search.
+    /// Returns the result of the trial for a search.
     #[must_use]
     pub(crate) fn measured(&self) -> Measured {
         let offered: u64 = self.streams.iter().map(|stream| stream.offered).sum();
@@ -61,7 +61,7 @@ mod tests {
     use crate::absence::Absence;
     use crate::report::StreamReport;
 
-    /// A second at 1 Mpps.
+    /// Makes the report of a trial of one second at 1 Mpps.
     fn trial(offered: u64, missed: u64, lost: u64, absence: Absence) -> TrialReport {
         let stream = StreamReport { offered, missed, lost, ..StreamReport::default() };
         TrialReport {

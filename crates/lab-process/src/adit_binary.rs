@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 
 use crate::stop::environment;
 
-/// The binary under test: `given`, or `adit` in the directory of this program.
+/// Returns the path of the binary under test: `given`, or `adit` in the directory of this program.
 ///
 /// # Errors
-/// It does not exist.
+/// There is no such file.
 pub fn find_binary(given: Option<&Path>) -> Result<PathBuf> {
     let path = match given {
         Some(path) => path.to_owned(),

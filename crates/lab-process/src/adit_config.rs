@@ -1,4 +1,4 @@
-//! The configuration of an adit that the lab starts.
+//! The configuration of the adit that the lab starts.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-/// The action of adit for packets beyond a maximum bit rate.
+/// How adit handles packets beyond a maximum bit rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExcessAction {
     /// Drop them (policing).
@@ -15,19 +15,19 @@ pub enum ExcessAction {
     Wait,
 }
 
-/// Enforcement of rates, the same for both directions and every kind of QER.
+/// Enforcement of rates, which is the same for both directions and every kind of QER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qos {
-    /// Treatment of packets beyond a rate.
+    /// How adit handles packets beyond a rate.
     pub excess: ExcessAction,
     /// Maximum number of queued packets; `None` for adit's default.
     pub queue_pkts: Option<u32>,
-    /// Aggregate rate of all sessions per direction; `None` for no limit. Unit: Mb/s.
+    /// Aggregate rate of all sessions, per direction; `None` for no limit. Unit: Mb/s.
     pub shared_mbps: Option<u32>,
 }
 
 impl Qos {
-    /// The `[qos]` sections of the configuration file.
+    /// Returns the `[qos]` sections of the configuration file.
     #[must_use]
     pub fn text(self) -> String {
         let excess = match self.excess {
@@ -49,15 +49,15 @@ impl Qos {
     }
 }
 
-/// Packet buffers in addition to those of queued packets.
+/// Number of packet buffers beyond those for queued packets.
 const MBUFS: u32 = 16_384;
-/// Packet buffers that a queue pair of DPDK's AF_XDP driver keeps.
+/// Number of packet buffers that DPDK's AF_XDP driver keeps for a queue pair.
 const AF_XDP_QUEUE_MBUFS: u32 = 2048 + 1024 + 64;
 /// Memory per packet buffer: twice its size, since the pool allocates in large pieces. Unit:
 /// octets.
 const MBUF_BYTES: u32 = 5120;
 
-/// Execution model of the started adit.
+/// Execution model of the adit that the lab starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum ExecutionModel {
     /// Workers receive, process and transmit.
@@ -67,43 +67,43 @@ pub enum ExecutionModel {
     Pipeline,
     /// A receiver chooses workers by a hash of the UE's address.
     PipelineRss,
-    /// A scheduler in the threads themselves gives workers packets.
+    /// A scheduler that is distributed over the threads passes packets to workers.
     EventdevDsw,
-    /// A central scheduler gives workers packets.
+    /// A central scheduler passes packets to workers.
     EventdevSw,
-    /// As `EventdevSw`, with stages behind two queues.
+    /// As `eventdev-sw`, with the stages behind two queues.
     #[value(name = "eventdev-sw-2")]
     EventdevSw2,
-    /// As `EventdevDsw`, with all seven queues: Rx, four of stages, timers, Tx.
+    /// As `eventdev-dsw`, with all seven queues: Rx, four of stages, timers, Tx.
     #[value(name = "eventdev-dsw-7")]
     EventdevDsw7,
-    /// As `EventdevSw`, with all seven queues.
+    /// As `eventdev-sw`, with all seven queues.
     #[value(name = "eventdev-sw-7")]
     EventdevSw7,
 }
 
-/// All queues that an event scheduler has, in its section.
+/// Configuration of an event scheduler that uses all of its queues.
 const SEVEN_QUEUES: &str = ", stages = 4, rx_queue = \"atomic\", timer_queue = true";
 
 impl ExecutionModel {
-    /// Threads that need queue pairs of their own in addition to the workers.
+    /// Returns how many threads need queue pairs of their own, in addition to the workers.
     #[must_use]
     pub const fn other_transmitters(self) -> usize {
         match self {
-            // With a scheduler one thread transmits for all workers.
+            // With a scheduler, one thread transmits for all workers.
             Self::RunToCompletion
             | Self::EventdevDsw
             | Self::EventdevSw
             | Self::EventdevSw2
             | Self::EventdevDsw7
             | Self::EventdevSw7 => 0,
-            // The signaling worker.
+            // One thread more: the signaling worker.
             Self::Pipeline | Self::PipelineRss => 1,
         }
     }
 
-    /// The lines of the datapath's section. A receiver that shares the core of a worker sleeps
-    /// without packets.
+    /// Returns the lines of the section `[datapath]`. A receiver that shares the core of a worker
+    /// sleeps while there are no packets.
     fn lines(self, workers: &[usize], receiver: usize, poll: WorkerPoll) -> String {
         let spread = match self {
             Self::RunToCompletion => return poll.lines(),
@@ -126,7 +126,8 @@ impl ExecutionModel {
     }
 }
 
-/// The lines of an event-driven datapath. A central scheduler has the core of the Rx/Tx thread.
+/// Returns the lines of an event-driven datapath. A central scheduler shares the core of the Rx/Tx
+/// thread.
 fn eventdev(rx_tx: usize, is_central: bool, queues: &str) -> String {
     let scheduler = match is_central {
         true => format!(", scheduler = \"sw\", scheduler_core = {rx_tx}"),
@@ -135,15 +136,15 @@ fn eventdev(rx_tx: usize, is_central: bool, queues: &str) -> String {
     format!("model = \"eventdev\"\neventdev = {{ rx_tx = [{rx_tx}]{scheduler}{queues} }}\n")
 }
 
-/// How a worker of the started adit behaves without packets.
+/// How a worker of the started adit waits for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkerPoll {
-    /// It polls on.
+    /// The worker polls on.
     #[default]
     Busy,
-    /// It sleeps, and leaves its core to others.
+    /// The worker sleeps, and leaves its core to others.
     Adaptive,
-    /// As `Adaptive`; while there are packets it has this real-time priority.
+    /// As `Adaptive`, but while there are packets the worker has this real-time priority.
     AdaptiveFirst(u8),
 }
 
@@ -175,11 +176,11 @@ pub struct AditConfig<'a> {
     pub heartbeat_ms: u32,
     /// T1: time until adit retransmits a request. Unit: ms.
     pub t1_ms: u32,
-    /// Disables the limit of requests per second, since the SMF is the tester.
+    /// True to disable the limit of requests per second, which a tester's SMF exceeds.
     pub unlimited_requests: bool,
     /// Maximum number of PFCP sessions.
     pub sessions_max: u32,
-    /// Core of all threads except the workers.
+    /// Core of all threads other than workers.
     pub main_core: usize,
     /// Cores of the workers.
     pub workers: Vec<usize>,
@@ -187,39 +188,39 @@ pub struct AditConfig<'a> {
     pub model: ExecutionModel,
     /// Core of the receiver, for models that have one.
     pub receiver: usize,
-    /// How a worker behaves without packets.
+    /// How a worker waits for packets.
     pub poll: WorkerPoll,
-    /// Memory and rules of placement ignore NUMA nodes.
+    /// True if memory and rules of placement ignore NUMA nodes.
     pub ignores_nodes: bool,
-    /// Frequencies of the workers' cores are lowered under small load.
+    /// True to lower the frequencies of the workers' cores under small load.
     pub scales_frequency: bool,
     /// Enforcement of rates; `None` for adit's defaults.
     pub qos: Option<Qos>,
-    /// Device strings of the access and the core side.
+    /// Device strings of the access side and the core side.
     pub devices: [String; 2],
-    /// The devices have adit's XDP program.
+    /// True to attach adit's XDP program to the devices.
     pub xdp: bool,
-    /// MTUs of both. Unit: octets.
+    /// MTUs of the access side and the core side. Unit: octets.
     pub mtu_bytes: [u16; 2],
     /// Addresses on N3, with their prefix lengths.
     pub n3: Vec<String>,
-    /// Addresses on N6.
+    /// Addresses on N6, with their prefix lengths.
     pub n6: Vec<String>,
-    /// Prefixes with their next hops on N6.
+    /// Routes on N6: prefixes with their next hops.
     pub routes: Vec<(&'a str, String)>,
     /// Network instance of N6; `None` for an interface that serves every name.
     pub n6_instance: Option<&'a str>,
     /// VLANs of N3 and N6; zero for none.
     pub vlans: [u16; 2],
-    /// Folder of the journal that keeps sessions; `None` for none. A stop releases the associations
-    /// all the same.
+    /// Folder of the journal that keeps sessions; `None` for no store. Even with a store, adit
+    /// releases the associations when it stops.
     pub store: Option<&'a Path>,
     /// Path of the admin socket.
     pub socket: &'a Path,
 }
 
 impl AditConfig<'_> {
-    /// The configuration file.
+    /// Returns the text of the configuration file.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { n4, n4_port, heartbeat_ms, t1_ms, sessions_max, main_core, workers, .. } = self;
@@ -291,7 +292,7 @@ addresses = [{n6}]
         text
     }
 
-    /// Further settings of the cores of the packet path.
+    /// Returns further settings of the cores of the packet path.
     fn cores_text(&self) -> String {
         let placement = if self.ignores_nodes { "placement = \"uma\"\n" } else { "" };
         let frequency = if self.scales_frequency { "scale_frequency = true\n" } else { "" };
@@ -299,7 +300,7 @@ addresses = [{n6}]
     }
 
     fn ports_text(&self) -> String {
-        // The tester's memif has one queue pair.
+        // The tester's memif has only one queue pair.
         let has_one = self.workers.len() > 1 && self.model == ExecutionModel::RunToCompletion;
         let queues = if has_one { "rx_queues = 1\n" } else { "" };
         let xdp = if self.xdp { "xdp = \"on\"\n" } else { "" };
@@ -326,8 +327,8 @@ addresses = [{n6}]
         self.routes.iter().map(route).collect()
     }
 
-    /// Sizes the packet memory. adit limits the queues of rates to half of the packet buffers that
-    /// fragments and drivers leave.
+    /// Computes the packet memory. adit limits the queues of rates to half of the packet buffers
+    /// that fragments and drivers leave, hence the factor of two.
     fn packet_memory(&self) -> PacketMemory {
         let queued = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
         let workers = self.workers.len() + self.model.other_transmitters();

@@ -1,5 +1,5 @@
-//! Common parts of `adit-lab`: child processes and their folders, the `adit` under test and its
-//! configuration, signals and errors.
+//! Code that the parts of `adit-lab` share: child processes and their folders, the `adit` under
+//! test and its configuration, signals and errors.
 #![deny(unsafe_code)]
 
 pub mod adit_binary;

@@ -1,7 +1,7 @@
 //! Network namespaces: `ip netns` creates them, short-lived threads enter them, drop removes them.
 //!
-//! A socket or TUN device that is opened inside [`NetNamespace::enter`] stays in its namespace,
-//! whichever thread uses it later. [`NetNamespace::command`] starts programs.
+//! A socket or TUN device that is opened inside [`NetNamespace::enter`] stays in that namespace, no
+//! matter which thread uses it later. [`NetNamespace::command`] starts programs there.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,9 +22,9 @@ const NETNS_DIR: &str = "/run/netns";
 /// A network device.
 #[derive(Debug, Clone, Copy)]
 pub struct NetDevice {
-    /// The kernel's number of it, in its namespace.
+    /// The kernel's index of the device in its namespace.
     pub index: usize,
-    /// Its link-layer address.
+    /// Link-layer address of the device.
     pub mac: MacAddr,
 }
 
@@ -37,10 +37,9 @@ pub struct NetNamespace {
 
 impl NetNamespace {
     /// Creates the namespace `name` and brings its loopback device up.
-    ///
     /// # Errors
-    /// `ip netns add` fails: the kernel has no network namespaces, or this process has no right to
-    /// create them.
+    /// `ip netns add` fails: the kernel has no network namespaces, or this process may not create
+    /// them.
     pub fn create(name: String) -> Result<Self> {
         ip(&["netns", "add", &name]).map_err(|error| {
             environment(format!(
@@ -61,16 +60,16 @@ impl NetNamespace {
         Ok(namespace)
     }
 
-    /// The name that `ip netns` lists.
+    /// Returns the name that `ip netns` lists.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `work` on a thread inside the namespace and returns its result.
+    /// Runs `work` on a new thread inside the namespace, and returns its result.
     ///
     /// # Errors
-    /// Those of `work`; the namespace cannot be entered; `work` panicked.
+    /// `work` fails or panics, or the namespace cannot be entered.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
@@ -81,7 +80,7 @@ impl NetNamespace {
         })
     }
 
-    /// A network device of the namespace.
+    /// Returns a network device of the namespace.
     ///
     /// # Errors
     /// There is no such Ethernet device.
@@ -97,10 +96,11 @@ impl NetNamespace {
         })
     }
 
-    /// Runs `work` on this thread inside the namespace; the thread returns to its own afterwards.
+    /// Runs `work` on this thread inside the namespace; the thread returns to its own namespace
+    /// afterwards.
     ///
     /// # Errors
-    /// Those of `work`; the kernel refuses to change the namespace.
+    /// `work` fails, or the kernel refuses to change the namespace.
     pub fn visit<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let own = File::open("/proc/thread-self/ns/net").context("open the network namespace")?;
         self.join()?;
@@ -119,10 +119,10 @@ impl NetNamespace {
             .with_context(|| format!("enter network namespace {}", self.name))
     }
 
-    /// Sets features of a device, such as `["tx", "off"]`, with `ethtool`.
+    /// Sets features of a device with `ethtool`, such as `["tx", "off"]`.
     ///
     /// # Errors
-    /// There is no `ethtool`, or it refuses.
+    /// `ethtool` is not installed, or it refuses.
     pub fn set_features(&self, device: &str, features: &[&str]) -> Result<()> {
         let output = self.command("ethtool").args(["-K", device]).args(features).output();
         let output = output.map_err(|error| {
@@ -134,8 +134,9 @@ impl NetNamespace {
         Ok(())
     }
 
-    /// A command that runs inside the namespace in its own process group. The kernel terminates it
-    /// when the thread that started it ends, so start it from the main thread.
+    /// Makes a command that runs `program` inside the namespace, in its own process group. The
+    /// kernel terminates the program when the thread that started it ends, so start it from the
+    /// main thread.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -151,7 +152,7 @@ impl NetNamespace {
     /// Runs `ip` commands, one per line, in the namespace.
     ///
     /// # Errors
-    /// `ip` refuses a line; the message is its own.
+    /// `ip` refuses a line; the message is the one of `ip`.
     pub fn ip_batch(&self, options: &[&str], lines: &str) -> Result<()> {
         let mut child = Command::new("ip")
             .args(options)
@@ -162,7 +163,7 @@ impl NetNamespace {
             .spawn()
             .map_err(|error| environment(format!("cannot run ip ({error}): install iproute2")))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A refused line closes the pipe; ip's error output has the reason.
+            // If `ip` refuses a line, it closes the pipe; its error output has the reason.
             let _ = stdin.write_all(lines.as_bytes());
         }
         let output = child.wait_with_output().context("wait for ip")?;
@@ -172,8 +173,8 @@ impl NetNamespace {
         Ok(())
     }
 
-    /// Sets kernel parameters under `/proc/sys/net` of the namespace. Skips those that this kernel
-    /// does not have.
+    /// Sets kernel parameters under `/proc/sys/net` of the namespace. Skips parameters that this
+    /// kernel does not have.
     ///
     /// # Errors
     /// A parameter exists and cannot be written.
@@ -198,8 +199,8 @@ impl Drop for NetNamespace {
     }
 }
 
-/// Removes the namespaces and directories of labs whose process is gone. Returns the names of those
-/// that this call removed: a lab that starts at the same time may also remove some.
+/// Removes the namespaces and directories of labs whose process has ended. Returns the names of
+/// those that this call removed; a lab that starts at the same time may remove some, too.
 ///
 /// # Errors
 /// A namespace or directory of such a lab cannot be removed.
@@ -218,7 +219,7 @@ pub fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<V
     Ok(removed)
 }
 
-/// Removes the namespace `name`; false if another process was faster.
+/// Removes the namespace `name`; false if another process has removed it meanwhile.
 fn remove_namespace(name: &str) -> Result<bool> {
     match ip(&["netns", "del", name]) {
         Ok(()) => Ok(true),
@@ -227,7 +228,7 @@ fn remove_namespace(name: &str) -> Result<bool> {
     }
 }
 
-/// Removes `dir` and its contents; false if another process was faster.
+/// Removes `dir` and its contents; false if another process has removed it meanwhile.
 fn remove_dir(dir: &Path) -> Result<bool> {
     match fs::remove_dir_all(dir) {
         Ok(()) => Ok(true),
@@ -241,7 +242,7 @@ fn entries(dir: &Path) -> Vec<String> {
     read.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// True for `<prefix><pid>` if the process does not exist.
+/// True for `<prefix><pid>` if there is no process with the id.
 fn is_stale(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix)
         .and_then(|pid| pid.parse::<u32>().ok())
@@ -269,7 +270,7 @@ mod tests {
     fn stale_name_needs_the_prefix_and_a_dead_process() {
         let own = std::process::id();
         assert!(!is_stale(&format!("adit-ran-{own}"), "adit-ran-"));
-        // Above the kernel's largest process identifier (2^22).
+        // Above the kernel's largest process id (2^22).
         assert!(is_stale("adit-ran-4194999", "adit-ran-"));
         assert!(!is_stale("adit-ran-x", "adit-ran-"));
         assert!(!is_stale("other-4194999", "adit-ran-"));

@@ -1,4 +1,4 @@
-//! Child processes that do not outlive their owner, and programs that run to completion.
+//! Child processes that end with their owner, and programs that run to completion.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -26,7 +26,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output in the files `stdout` and `stderr`, which may be the same.
+    /// Starts `command` with its output in the files `stdout` and `stderr`, which may be the same
+    /// file.
     ///
     /// # Errors
     /// The files cannot be created, or the program cannot be started.
@@ -46,13 +47,13 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, ended: None })
     }
 
-    /// The process identifier.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The exit status if the child has ended.
+    /// Returns the exit status if the child has ended.
     ///
     /// # Errors
     /// The system call fails.
@@ -87,7 +88,7 @@ impl Process {
         }
     }
 
-    /// Ends the child with SIGKILL, which leaves it no time for anything.
+    /// Ends the child with SIGKILL, without any chance to clean up.
     ///
     /// # Errors
     /// The wait for the child fails.
@@ -108,7 +109,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // The identifier of an ended child can belong to another process.
+        // After the child has ended, its id may belong to another process.
         if self.ended.is_none() {
             let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
             let _ = pid.map(|pid| kill_process_group(pid, signal));
@@ -127,18 +128,18 @@ impl Drop for Process {
     }
 }
 
-/// Result of a program that ended.
+/// The result of a program that has ended.
 #[derive(Debug)]
 pub struct ProgramOutput {
-    /// True if its exit status was zero.
+    /// True if the exit status was zero.
     pub success: bool,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: String,
-    /// The last line of its standard error or, if empty, its exit status.
+    /// The last line of standard error or, if that is empty, the exit status.
     pub error_line: String,
 }
 
-/// A program that should end by itself.
+/// A program that should end by itself, within a timeout.
 #[derive(Debug)]
 pub struct Program {
     process: Process,
@@ -148,10 +149,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `command` with output to files in `dir` named after `name`.
+    /// Starts `command`, with its output in files in `dir` that are named after `name`.
     ///
     /// # Errors
-    /// As [`Process::start`].
+    /// See [`Process::start`].
     pub fn start(dir: &Path, name: &str, command: Command, timeout: Duration) -> Result<Self> {
         let stdout = dir.join(format!("{name}.out"));
         let stderr = dir.join(format!("{name}.err"));
@@ -159,10 +160,10 @@ impl Program {
         Ok(Self { process, stdout, stderr, end: Instant::now() + timeout })
     }
 
-    /// Waits for the end.
+    /// Waits until the program ends.
     ///
     /// # Errors
-    /// `stop` was raised; the program still runs after its timeout.
+    /// `stop` was raised, or the program still runs after its timeout.
     pub fn wait(mut self, stop: &Stop) -> Result<ProgramOutput> {
         let status = loop {
             stop.check()?;
@@ -188,9 +189,9 @@ impl Program {
     }
 }
 
-/// A command that runs `program` and receives `signal` (`TERM`, `KILL` …) from the kernel when the
-/// thread that started it ends for any reason, so start it from the main thread. Without `setpriv`
-/// of util-linux it is a plain command.
+/// Makes a command that runs `program` and that the kernel sends `signal` (`TERM`, `KILL` …) when
+/// the thread that started it ends for any reason. So start it from the main thread. If `setpriv`
+/// of util-linux is not installed, it is a plain command.
 #[must_use]
 pub fn owned(program: impl AsRef<OsStr>, signal: &str) -> Command {
     if !is_installed("setpriv") {
@@ -248,7 +249,7 @@ mod tests {
         };
         drop(process);
         let gone = || match fs::read_to_string(format!("/proc/{pid}/stat")) {
-            // Init may not have reaped it yet.
+            // Init may not have reaped the zombie yet.
             Ok(stat) => stat.contains(") Z "),
             Err(_) => true,
         };
@@ -266,7 +267,7 @@ mod tests {
             return;
         }
         let dir = dir("owned");
-        // The shell starts `sleep` through `owned`, so it is the owner.
+        // The shell starts `sleep` by the command of `owned`, and so owns it.
         let sleep = owned("sleep", "KILL");
         let words = std::iter::once(sleep.get_program()).chain(sleep.get_args());
         let line: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();

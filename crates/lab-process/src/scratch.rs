@@ -1,8 +1,8 @@
 //! Folders for the files of one run, in the system's temporary folder.
 //!
 //! The owner of a folder locks a file in it. The kernel releases the lock when the owner ends for
-//! any reason, so the next run can remove the folders of killed runs, even if their process
-//! identifiers are in use again.
+//! any reason. So the next run can remove the folders of killed runs, even if other processes have
+//! their process ids now.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 const PREFIX: &str = "adit-lab-";
 const LOCK: &str = "lock";
 
-/// A folder. Drop removes it.
+/// A folder that drop removes.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -20,7 +20,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates a folder named after this process and `what`, and removes those of killed processes.
+    /// Creates a folder that is named after this process and `what`, and removes the folders of
+    /// killed processes.
     ///
     /// # Errors
     /// The temporary folder cannot be written.
@@ -36,7 +37,7 @@ impl Scratch {
         Ok(Self { path, _lock: lock })
     }
 
-    /// Path of the folder.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -45,13 +46,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Best effort: the next run removes the rest.
+        // Best effort: the next run removes what is left.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Creates a locked file in `folder`. The file gets its final name after it is locked, so that no
-/// other process finds it unlocked.
+/// Creates a locked file in `folder`. The file gets its final name only after it is locked, so that
+/// no other process finds it unlocked and removes the folder.
 fn lock(folder: &Path) -> std::io::Result<File> {
     let early = folder.join("locking");
     let file = File::create(&early)?;
@@ -70,7 +71,7 @@ fn remove_abandoned(parent: &Path) {
         }
         let lock = File::open(entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            // Best effort: another user may own it.
+            // Best effort: the folder may belong to another user.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -86,7 +87,7 @@ mod tests {
         fs::create_dir_all(&parent).unwrap();
         let alive = Scratch::create_in(&parent, "alive").unwrap();
         let killed = Scratch::create_in(&parent, "killed").unwrap();
-        // When a process is killed, the kernel closes its files, and nothing else happens.
+        // When a process is killed, the kernel closes its files, and no destructor runs.
         let (left, lock) = (killed.path.clone(), killed._lock.try_clone().unwrap());
         fs::write(left.join("target.log"), "last words").unwrap();
         std::mem::forget(killed);

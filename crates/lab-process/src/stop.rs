@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Interval in which waiting loops read the flag.
+/// Interval at which waiting loops check the flag.
 pub const POLL: Duration = Duration::from_millis(20);
 
-/// A signal ended the lab. Exit status 130.
+/// The error that a signal ended the lab; exit status 130.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -24,12 +24,12 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The machine or the command line lacks something; the message says what to do.
+/// The machine or the command line lacks something; the message has the remedy.
 #[derive(Debug)]
 pub struct EnvironmentError(String);
 
 impl EnvironmentError {
-    /// The exit status of a program that it ends.
+    /// The exit status of a program that ends with this error.
     pub const EXIT_STATUS: u8 = 2;
 }
 
@@ -52,7 +52,7 @@ pub fn environment(text: impl Into<String>) -> anyhow::Error {
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// A flag that SIGINT, SIGTERM and SIGHUP raise.
+    /// Creates a flag that SIGINT, SIGTERM and SIGHUP raise.
     ///
     /// # Errors
     /// The handlers cannot be installed.
@@ -75,6 +75,8 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Checks the flag.
+    ///
     /// # Errors
     /// [`Interrupted`] once the flag was raised.
     pub fn check(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 /// Seconds from 1900-01-01 to 1970-01-01.
 const NTP_OFFSET_S: u64 = 2_208_988_800;
 
-/// A Recovery Time Stamp with the current time.
+/// Returns a Recovery Time Stamp of the current time.
 #[must_use]
 pub fn recovery_time_stamp() -> RecoveryTimeStamp {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
@@ -30,7 +30,7 @@ pub fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Resul
     bail!("the UPF refused a PFCP {request} Request with \"{cause}\"{offending}")
 }
 
-/// The error for an answer whose type does not match the request.
+/// Makes the error for an answer whose type does not match the request.
 #[must_use]
 pub fn unexpected(message: &Message<'_>) -> anyhow::Error {
     anyhow!("the UPF answered with an unexpected {}", message.message_type())

@@ -18,7 +18,7 @@ use crate::smf::{LabSmf, RECEIVE_TIMEOUT};
 /// Who chooses the uplink TEIDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TeidAllocation {
-    /// The SMF: session *k* has the *k*-th after this.
+    /// The SMF: session *k* has this TEID plus *k*.
     Given(u32),
     /// The UPF.
     Chosen,
@@ -33,17 +33,17 @@ pub struct SessionsConfig {
     pub endpoints: Endpoints,
     /// True if the UEs have an IPv6 prefix instead of an IPv4 address.
     pub ipv6: bool,
-    /// gNB addresses; session *k* is at gNB *k* modulo their number.
+    /// gNB addresses; session *k* is at gNB *k* modulo the number of gNBs.
     pub gnbs: Vec<IpAddr>,
-    /// TEID of session 0 at its gNB; session *k* has the *k*-th after it.
+    /// TEID of session 0 at its gNB; session *k* has this TEID plus *k*.
     pub gnb_teid: u32,
-    /// GTP-U address of the UPF, of the same family as the gNBs'.
+    /// GTP-U address of the UPF, of the same family as `gnbs`.
     pub upf: IpAddr,
     /// Who chooses the uplink TEIDs.
     pub teids: TeidAllocation,
-    /// The rules of the sessions after those of `profiles`.
+    /// The rules of all sessions that `profiles` does not cover.
     pub profile: SessionProfile,
-    /// The rules of the first sessions, each profile with the number of its sessions.
+    /// The rules of the first sessions: for each profile, how many sessions use it.
     pub profiles: Vec<(u32, SessionProfile)>,
     /// Octets of the network instances of the access and the core side, if the UPF needs them.
     pub network_instances: [Option<Vec<u8>>; 2],
@@ -62,7 +62,7 @@ impl LabSmf {
     /// Establishes all sessions. Returns the UPF's identifiers and a report.
     ///
     /// # Errors
-    /// Those of `watch`; a refusal, with its Cause; a request was not answered.
+    /// `watch` fails; the UPF refuses a request (the error has its Cause); the UPF does not answer.
     pub fn establish_all(
         &mut self,
         config: &SessionsConfig,
@@ -75,10 +75,10 @@ impl LabSmf {
         Ok((sessions, report))
     }
 
-    /// Establishes the sessions of a range, and counts refusals.
+    /// Establishes the sessions of a range. Counts refusals instead of failing.
     ///
     /// # Errors
-    /// Those of `watch`; a request was not answered.
+    /// `watch` fails; the UPF does not answer a request.
     pub fn establish_range(
         &mut self,
         config: &SessionsConfig,
@@ -93,7 +93,7 @@ impl LabSmf {
         Ok(report)
     }
 
-    /// Sets the UPF's SEIDs for the answers to its reports.
+    /// Sets the UPF's SEIDs, which the SMF writes into its answers to reports.
     pub fn set_sessions(&mut self, sessions: &UpfSessionIds) {
         self.state.up_seids().clone_from(&sessions.up_seids);
     }
@@ -101,7 +101,7 @@ impl LabSmf {
     /// Deletes all sessions.
     ///
     /// # Errors
-    /// As for [`Self::establish_all`].
+    /// See [`Self::establish_all`].
     pub fn delete_all(&mut self, watch: impl FnMut() -> Result<()>) -> Result<ProcedureReport> {
         let count = u32::try_from(self.state.up_seids().len()).unwrap_or(u32::MAX);
         self.delete_range(0..count, watch)
@@ -110,7 +110,7 @@ impl LabSmf {
     /// Deletes the sessions of a range.
     ///
     /// # Errors
-    /// As for [`Self::establish_all`].
+    /// See [`Self::establish_all`].
     pub fn delete_range(
         &mut self,
         range: Range<u32>,
@@ -120,7 +120,7 @@ impl LabSmf {
         self.run_procedure(range, false, &mut Deletion { up_seids: &up_seids }, watch)
     }
 
-    /// Runs a procedure for the sessions of a range.
+    /// Runs a procedure for a range of sessions. `tolerant` counts refusals instead of failing.
     fn run_procedure(
         &mut self,
         range: Range<u32>,

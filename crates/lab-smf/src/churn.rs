@@ -27,7 +27,7 @@ pub enum ChurnPattern {
     Recreate,
 }
 
-/// Which changes come how fast.
+/// Kind, rate and timing of changes.
 #[derive(Debug, Clone, Copy)]
 pub struct ChurnPlan {
     /// Kind of change.
@@ -49,7 +49,7 @@ pub struct Churn {
 #[derive(Debug, Clone, Copy)]
 struct SessionUpdateStep {
     session: u32,
-    /// True for the change that undoes the first.
+    /// True for the second change, which undoes the first.
     is_second: bool,
 }
 
@@ -61,23 +61,23 @@ struct ChurnJob {
     sessions: UpfSessionIds,
     /// Index of the first session that changes.
     first: u32,
-    /// True for each session that is not in its first state, or lost.
+    /// True for each session that is lost, or not in the state in which it was established.
     away: Vec<bool>,
     away_count: u32,
     cursor: usize,
     /// Sessions after their first change, with the due time of the second.
     waiting: VecDeque<(Instant, u32)>,
     idle: Duration,
-    /// Unanswered requests by index.
+    /// Changes with an unanswered request, by the index of the request.
     open: HashMap<u32, SessionUpdateStep>,
     /// Number of handovers of each session, which selects its gNB.
     moves: Vec<u32>,
-    /// True once no session may leave its first state any more.
+    /// True once the churn ends: no session may leave its first state any more.
     closing: bool,
 }
 
 impl Churn {
-    /// Changes the sessions of `range` as planned.
+    /// Prepares to change the sessions of `range` as planned.
     #[must_use]
     pub fn new(
         ChurnPlan { pattern, rate, idle }: ChurnPlan,
@@ -105,25 +105,26 @@ impl Churn {
         Self { exchange: Exchange::new(0..u32::MAX, Some(rate), true), work }
     }
 
-    /// Sends due requests and processes answers. Does not block if the socket does not.
+    /// Sends due requests and processes answers. Waits for answers only if the socket is blocking.
     ///
     /// # Errors
-    /// A request was not answered.
+    /// The UPF does not answer a request.
     pub fn step(&mut self, smf: &mut LabSmf) -> Result<()> {
         smf.step(&mut self.exchange, &mut self.work)
     }
 
-    /// The report of the changes so far.
+    /// Returns the report of the changes so far.
     #[cfg(test)]
     #[must_use]
     pub fn report(&self) -> ProcedureReport {
         self.exchange.report()
     }
 
-    /// Returns every session to its first state. Returns the report of all changes.
+    /// Restores the first state of every session. Returns the report, whose rate and latency are
+    /// those before the restoration, and the UPF's identifiers.
     ///
     /// # Errors
-    /// Those of `watch`; a request was not answered.
+    /// `watch` fails; the UPF does not answer a request.
     pub fn finish(
         mut self,
         smf: &mut LabSmf,
@@ -147,7 +148,7 @@ impl Churn {
 }
 
 impl ChurnJob {
-    /// The next change, if one is due.
+    /// Returns the next change, if one is due.
     fn choose(&mut self) -> Option<SessionUpdateStep> {
         let due = |(due, _): &(Instant, u32)| self.closing || *due <= Instant::now();
         if self.waiting.front().is_some_and(due) {

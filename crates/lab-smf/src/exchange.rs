@@ -17,13 +17,13 @@ const RECEIVED_MAX: usize = 64;
 
 /// The requests of a procedure, one per session.
 pub trait Procedure {
-    /// Writes the request for an index and returns its length, zero for no request.
+    /// Writes the `index`-th request to `out` and returns its length; zero to send no request.
     ///
     /// # Errors
     /// The request does not fit.
     fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize>;
 
-    /// Processes the answer.
+    /// Processes the answer to the `index`-th request.
     ///
     /// # Errors
     /// The answer is a refusal or of another type.
@@ -35,13 +35,13 @@ pub trait Procedure {
 pub struct ProcedureReport {
     /// Number of answered requests.
     pub count: u64,
-    /// From the first request to the last answer. Unit: ns.
+    /// Time from the first request to the last answer. Unit: ns.
     pub duration_ns: u64,
-    /// Procedures per second.
+    /// Answered requests per second.
     pub per_second: u64,
     /// Number of retransmissions.
     pub retransmissions: u64,
-    /// Number of refusals, if tolerated.
+    /// Number of refusals, if they are tolerated.
     #[serde(default)]
     pub failed: u64,
     /// The first refusal.
@@ -81,7 +81,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A procedure before its first request.
+    /// Makes a procedure before its first request.
     #[must_use]
     pub fn new(range: Range<u32>, rate: Option<u64>, tolerant: bool) -> Self {
         let now = Instant::now();
@@ -108,14 +108,14 @@ impl Exchange {
         self.next >= self.end && self.in_flight.is_empty()
     }
 
-    /// Number of requests that the rate allows until now.
+    /// Returns how many requests the rate allows until now.
     fn due(&self) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let elapsed = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         scaled(elapsed, rate, 1_000_000).saturating_add(1)
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     #[must_use]
     pub fn report(&self) -> ProcedureReport {
         let duration_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -132,11 +132,11 @@ impl Exchange {
 }
 
 impl LabSmf {
-    /// One step of a procedure: sends due requests, processes answers, retransmits unanswered
+    /// Runs one step of a procedure: sends due requests, processes answers, retransmits unanswered
     /// requests. Waits up to the socket's receive timeout for an answer.
     ///
     /// # Errors
-    /// A refusal, unless tolerated; a request was not answered.
+    /// The UPF refuses a request, unless refusals are tolerated; the UPF does not answer.
     pub fn step(&mut self, exchange: &mut Exchange, procedure: &mut dyn Procedure) -> Result<()> {
         self.send_due(exchange, procedure)?;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -169,7 +169,7 @@ impl LabSmf {
             if result.is_err() || exchange.in_flight.is_empty() {
                 break;
             }
-            // The window has space again.
+            // The window has space again: send before receiving more.
             if exchange.in_flight.len() < self.options.window && exchange.next < exchange.end {
                 break;
             }
@@ -197,7 +197,7 @@ impl LabSmf {
             }
             let datagram = self.out.get(..len).unwrap_or_default().to_vec();
             let now = Instant::now();
-            // After a full socket buffer the retransmission repeats it.
+            // If the socket buffer is full, the retransmission repeats the request.
             let _ = self.state.socket.send_to(&datagram, self.state.peer);
             let request = InFlight { index, datagram, first: now, last: now, transmissions: 1 };
             exchange.in_flight.insert(sequence, request);

@@ -9,17 +9,17 @@ use anyhow::Result;
 /// Address and Node ID of the SMF.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SmfIdentity {
-    /// The address in its F-SEIDs.
+    /// Address in the SMF's F-SEIDs.
     pub address: IpAddr,
-    /// Its Node ID, an address or a domain name; `None` if it is `address`.
+    /// Node ID of the SMF, an address or a domain name; `None` if it is `address`.
     pub name: Option<String>,
 }
 
 impl SmfIdentity {
-    /// Checks the name.
+    /// Makes an identity after a check of its name.
     ///
     /// # Errors
-    /// It is neither an address nor a domain name.
+    /// The name is neither an address nor a domain name.
     pub fn new(address: IpAddr, name: Option<&str>) -> Result<Self> {
         let is_wrong =
             |name: &&str| name.parse::<IpAddr>().is_err() && Fqdn::from_text(name).is_none();
@@ -31,7 +31,7 @@ impl SmfIdentity {
         Ok(Self { address, name: name.map(str::to_owned) })
     }
 
-    /// The Node ID.
+    /// Returns the Node ID.
     #[must_use]
     pub fn node_id(&self) -> NodeId<'_> {
         let Some(name) = &self.name else { return self.address.into() };

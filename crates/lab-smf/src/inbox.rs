@@ -17,7 +17,7 @@ use adit_lab_process::stop::POLL;
 pub struct ReportedUsage {
     /// The URR.
     pub urr: UrrId,
-    /// Its triggers.
+    /// Triggers of the report.
     pub trigger: UsageReportTrigger,
     /// The measured volume; all fields absent if there is none.
     pub volume: VolumeMeasurement,
@@ -31,14 +31,14 @@ impl ReportedUsage {
         Self { urr: report.urr_id, trigger: report.usage_report_trigger, volume }
     }
 
-    /// Total volume. Unit: octets.
+    /// Returns the total volume. Unit: octets.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.volume.total.unwrap_or(0)
     }
 }
 
-/// Requests in the order of arrival, without retransmissions.
+/// Report requests of the UPF in the order of arrival, without retransmissions.
 #[derive(Debug, Default)]
 pub struct Inbox {
     state: Mutex<InboxState>,
@@ -64,8 +64,8 @@ impl Inbox {
         self.lock().datagrams.clear();
     }
 
-    /// Removes the first request for which `pick` returns a value. `pick` gets the SEID of the
-    /// header.
+    /// Removes the first request for which `pick` returns a value, and returns that value. `pick`
+    /// gets the SEID in the request's header.
     pub fn take<T>(
         &self,
         mut pick: impl FnMut(Option<Seid>, &Message<'_>) -> Option<T>,
@@ -82,10 +82,11 @@ impl Inbox {
         Some(found)
     }
 
-    /// As [`Self::take`], but waits for the request.
+    /// Waits for a request for which `pick` returns a value, removes it, and returns the value.
+    /// `what` names the request in the error.
     ///
     /// # Errors
-    /// Those of `watch`; no such request arrives within `limit`.
+    /// `watch` fails; no such request arrives within `limit`.
     pub fn wait<T>(
         &self,
         what: &str,
@@ -106,7 +107,7 @@ impl Inbox {
         }
     }
 
-    /// Describes the stored messages, for an error message.
+    /// Describes the stored messages for an error message.
     fn describe(&self) -> String {
         let state = self.lock();
         let kinds: Vec<String> = state

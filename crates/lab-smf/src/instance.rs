@@ -22,10 +22,10 @@ pub enum InstanceEncoding {
 }
 
 impl InstanceEncoding {
-    /// The octets of `name`. Labels have no final zero octet. Spec: TS 23.003 §9.1.
+    /// Returns the octets of `name`. Labels have no final zero octet. Spec: TS 23.003 §9.1.
     ///
     /// # Errors
-    /// As labels: one is empty or longer than 63 octets, or all have more than 100 octets.
+    /// [`Self::Dns`]: a label is empty or longer than 63 octets, or all together exceed 100 octets.
     pub fn octets(self, name: &str) -> Result<Vec<u8>> {
         match self {
             Self::Text => Ok(name.as_bytes().to_vec()),

@@ -28,7 +28,7 @@ pub enum Kbps {
 }
 
 impl Kbps {
-    /// Uplink and downlink. Unit: bit/s.
+    /// Returns the rates of uplink and downlink. Unit: bit/s.
     #[must_use]
     pub fn each_bps(self) -> [u64; 2] {
         let each = match self {
@@ -51,16 +51,16 @@ pub struct SessionProfile {
     pub qfi: Option<u8>,
     /// Number of PDRs with SDF filters per direction.
     pub flows: u8,
-    /// True if probe packets match the last of these filters.
+    /// True if probe packets match the last of the `flows` filters.
     pub match_flow: bool,
     /// Flow description of the SDF filter in the PDRs for all traffic; `None` for no filter.
     pub all_traffic_sdf: Option<String>,
     /// Number of further QERs on every PDR, each with a maximum bit rate.
     pub rate_qers: u8,
-    /// Maximum bit rate of these QERs.
+    /// Maximum bit rate of each of the `rate_qers`.
     pub mbr_kbps: Option<Kbps>,
-    /// QER Correlation ID of the first of these QERs; the others have the next numbers. Sessions
-    /// with the same identifiers share the rates.
+    /// QER Correlation ID of the first of the `rate_qers`; the others get the identifiers after it.
+    /// Sessions with the same identifiers share the rates.
     pub correlation_id: Option<u32>,
     /// Maximum bit rate of the QER with the QFI.
     pub flow_mbr_kbps: Option<Kbps>,
@@ -68,7 +68,7 @@ pub struct SessionProfile {
     pub flow_gbr_kbps: Option<Kbps>,
     /// Averaging window of all QERs with a rate. Unit: ms.
     pub averaging_window_ms: Option<u32>,
-    /// Number of URRs on every PDR that measure volume.
+    /// Number of URRs on every PDR; they measure volume.
     pub urrs: u8,
     /// Volume threshold of each URR; `None` for no reports. Unit: octets.
     pub urr_threshold_bytes: Option<u64>,
@@ -93,7 +93,7 @@ impl SessionProfile {
         Self { flows: 1, match_flow: true, ..self }
     }
 
-    /// Reads a file.
+    /// Reads a profile from a file.
     ///
     /// # Errors
     /// The message names file, line and key.
@@ -122,7 +122,7 @@ impl SessionProfile {
     /// Checks the values.
     ///
     /// # Errors
-    /// The key of an invalid value, and why it is invalid.
+    /// Returns the key of an invalid value, and why it is invalid.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let wrong = |key, what: &str| Err((key, what.to_owned()));
         if self.qfi.is_some_and(|qfi| Qfi::new(qfi).is_none()) {
@@ -156,7 +156,7 @@ impl SessionProfile {
         Ok(())
     }
 
-    /// The lowest maximum bit rate of uplink and downlink. Unit: bit/s.
+    /// Returns the lowest maximum bit rate of uplink and of downlink, if any. Unit: bit/s.
     #[must_use]
     pub fn limits_bps(&self) -> [Option<u64>; 2] {
         let rates = [self.mbr_kbps, self.flow_mbr_kbps];
@@ -170,7 +170,7 @@ impl SessionProfile {
         [of(0), of(1)]
     }
 
-    /// The QFI.
+    /// Returns the QFI.
     #[must_use]
     pub fn qfi(&self) -> Option<Qfi> {
         self.qfi.and_then(Qfi::new)

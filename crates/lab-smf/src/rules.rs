@@ -16,11 +16,11 @@ use crate::identity::SmfIdentity;
 /// A PDR of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowPdr<'r> {
-    /// Its identifier.
+    /// Identifier of the PDR.
     pub id: PdrId,
-    /// Its precedence: the lowest value wins.
+    /// Precedence: the lowest value wins.
     pub precedence: u32,
-    /// Its FAR.
+    /// FAR of the PDR.
     pub far: FarId,
     /// Flow description; `None` to match every packet.
     pub sdf: Option<&'r str>,
@@ -31,7 +31,7 @@ pub struct FlowPdr<'r> {
 }
 
 impl FlowPdr<'_> {
-    /// A PDR that every packet of its direction matches.
+    /// Makes a PDR that every packet of its direction matches.
     #[must_use]
     pub const fn all_traffic(id: PdrId, precedence: u32, far: FarId) -> Self {
         Self { id, precedence, far, sdf: None, application: None, predefined: None }
@@ -45,7 +45,7 @@ pub struct LabSessionRules<'r> {
     pub cp_seid: Seid,
     /// Local F-TEID of the uplink PDRs.
     pub f_teid: FTeid,
-    /// UE address of all PDRs; the builder sets its direction.
+    /// UE address of all PDRs; [`Self::with_request`] sets whether it is source or destination.
     pub ue: UeIpAddress,
     /// Networks behind the UE.
     pub framed_routes: &'r [FramedRoute<'r>],
@@ -145,7 +145,7 @@ impl<'r> LabSessionRules<'r> {
         }
     }
 
-    /// The outer header to remove from uplink packets: IPv4 or IPv6, as the F-TEID.
+    /// Returns the outer header to remove from uplink packets, of the family of the F-TEID.
     fn outer_header(&self) -> OuterHeaderRemovalDescription {
         let is_v6 = match self.f_teid {
             FTeid::Given { addr, .. } => matches!(addr, FTeidAddress::V6(_)),
@@ -172,7 +172,7 @@ fn flow_ies<'r>(flows: &[FlowPdr<'r>]) -> Vec<FlowIes<'r>> {
     flows.iter().map(ies).collect()
 }
 
-/// A FAR that forwards.
+/// Makes a FAR that forwards.
 #[must_use]
 pub fn forward(id: FarId, parameters: ForwardingParameters<'_>) -> CreateFar<'_> {
     CreateFar { forwarding_parameters: Some(parameters), ..CreateFar::new(id, ApplyAction::FORW) }

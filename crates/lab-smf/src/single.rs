@@ -33,14 +33,14 @@ pub const DOWNLINK_FAR: FarId = FarId(2);
 pub const QER: QerId = QerId(1);
 
 const DOWNLINK_PDR: PdrId = PdrId(2);
-/// Rules between UE and SMF: a PDR from the SMF with the downlink FAR, and a PDR and FAR to the
-/// SMF.
+/// PDR for packets from the SMF to the UE, which uses the downlink FAR. The next two are the PDR
+/// and the FAR for packets from the UE to the SMF.
 const FROM_SMF_PDR: PdrId = PdrId(3);
 const TO_SMF_PDR: PdrId = PdrId(4);
 const TO_SMF_FAR: FarId = FarId(3);
 /// CHOOSE ID of the F-TEID for the gNB.
 const GNB_TUNNEL: u8 = 5;
-/// Packets of a UE for the SMF: Router Solicitations.
+/// Flow description of a UE's packets to the SMF: Router Solicitations.
 const SOLICITATIONS: &str = "permit out 58 from ff02::2/128 to assigned";
 const PRECEDENCE: u32 = 100;
 const SMF_PRECEDENCE: Precedence = Precedence(50);
@@ -56,7 +56,7 @@ pub struct PduSession {
     pub ipv6: Option<Ipv6Addr>,
     /// The gNB to which downlink packets go.
     pub gnb: Ipv4Addr,
-    /// Its TEID.
+    /// TEID of the gNB.
     pub gnb_teid: Teid,
     /// The QFI of both directions.
     pub qfi: Qfi,
@@ -71,7 +71,7 @@ pub struct LabSession {
     pub up_seid: Seid,
     /// The UPF's TEID for uplink packets.
     pub uplink_teid: Teid,
-    /// The UPF's TEID of another PDR with its own TEID, such as the one from the SMF.
+    /// First TEID of the UPF that differs from `uplink_teid`, such as that of the PDR from the SMF.
     pub second_teid: Option<Teid>,
     /// The UE's IPv4 address, if the UPF chose it.
     pub ue_ipv4: Option<Ipv4Addr>,
@@ -81,7 +81,7 @@ impl LabSmf {
     /// Establishes the session of a UE.
     ///
     /// # Errors
-    /// As for [`Self::establish_session`].
+    /// See [`Self::establish_session`].
     pub fn establish_pdu_session(
         &self,
         session: &PduSession,
@@ -126,8 +126,8 @@ impl LabSmf {
     /// Establishes a session with these rules.
     ///
     /// # Errors
-    /// Those of `watch`; the UPF refuses (with its Cause), does not answer, or omits an identifier
-    /// that it had to allocate.
+    /// `watch` fails; the UPF refuses (the error has its Cause), does not answer, or omits an
+    /// identifier that it had to allocate.
     pub fn establish_session(
         &self,
         rules: &LabSessionRules<'_>,
@@ -145,11 +145,11 @@ impl LabSmf {
         }
     }
 
-    /// Moves the downlink of a session to another tunnel. The UPF's workers use it once this
-    /// returns.
+    /// Moves the downlink of a session to another tunnel. When this returns, the UPF's workers use
+    /// it.
     ///
     /// # Errors
-    /// As for [`Self::modify_session`].
+    /// See [`Self::modify_session`].
     pub fn switch_path(
         &self,
         session: &LabSession,
@@ -173,7 +173,7 @@ impl LabSmf {
     /// Sets the maximum bit rate of a session's QER in both directions.
     ///
     /// # Errors
-    /// As for [`Self::modify_session`].
+    /// See [`Self::modify_session`].
     pub fn limit_rate(
         &self,
         session: &LabSession,
@@ -188,10 +188,10 @@ impl LabSmf {
         self.modify_session(session, &request, watch)
     }
 
-    /// Changes the rules of a session. The UPF's workers use them once this returns.
+    /// Changes the rules of a session. When this returns, the UPF's workers use them.
     ///
     /// # Errors
-    /// Those of `watch`; the UPF refuses or does not answer.
+    /// `watch` fails; the UPF refuses or does not answer.
     pub fn modify_session(
         &self,
         session: &LabSession,
@@ -211,7 +211,7 @@ impl LabSmf {
     /// Provisions PFDs of applications.
     ///
     /// # Errors
-    /// As for [`Self::modify_session`].
+    /// See [`Self::modify_session`].
     pub fn manage_pfds(
         &self,
         request: &PfdManagementRequest<'_>,
@@ -230,7 +230,7 @@ impl LabSmf {
     /// Deletes a session and returns the final usage reports of its URRs.
     ///
     /// # Errors
-    /// As for [`Self::modify_session`].
+    /// See [`Self::modify_session`].
     pub fn delete_session(
         &self,
         session: &LabSession,
@@ -249,7 +249,7 @@ impl LabSmf {
     }
 }
 
-/// The PDRs between UE and SMF. Spec: TS 29.244 §5.3.
+/// Makes the PDRs between UE and SMF. Spec: TS 29.244 §5.3.
 fn smf_pdrs<'a>(
     own: FTeid,
     from_gnb: FTeid,
@@ -269,7 +269,7 @@ fn smf_pdrs<'a>(
     [pdr(FROM_SMF_PDR, DOWNLINK_FAR, from_smf), pdr(TO_SMF_PDR, TO_SMF_FAR, to_smf)]
 }
 
-/// The FAR to the SMF.
+/// Makes the FAR to the SMF.
 fn smf_far(addr: Ipv4Addr, teid: Teid) -> CreateFar<'static> {
     let parameters = ForwardingParameters {
         outer_header_creation: Some(OuterHeaderCreation::gtpu_ipv4(teid, addr)),

@@ -30,7 +30,7 @@ pub const T1: Duration = Duration::from_secs(1);
 /// Maximum number of retransmissions of a request.
 pub const N1: u32 = 4;
 
-/// How often, and how fast, a request without an answer is sent.
+/// How many times, and at which interval, an unanswered request is sent.
 #[derive(Debug, Clone, Copy)]
 struct Transmissions {
     count: u32,
@@ -73,7 +73,7 @@ pub(crate) struct LabSmfState {
     heartbeats_answered: AtomicU64,
 }
 
-/// An SMF with one UPF. Drop ends its thread.
+/// An SMF with one UPF. Dropping it ends its thread.
 #[derive(Debug)]
 pub struct LabSmf {
     pub(crate) state: Arc<LabSmfState>,
@@ -87,7 +87,7 @@ impl LabSmf {
     /// Binds `local` and starts to listen. Sends nothing.
     ///
     /// # Errors
-    /// The address cannot be used; `node_id` is neither an address nor a name.
+    /// The address cannot be used; `node_id` is neither an address nor a domain name.
     pub fn bind(
         local: SocketAddr,
         peer: SocketAddr,
@@ -140,7 +140,7 @@ impl LabSmf {
     /// starting.
     ///
     /// # Errors
-    /// Those of `watch`; no answer within `timeout`; a refusal, with its Cause.
+    /// `watch` fails; no answer within `timeout`; a refusal (the error has its Cause).
     pub fn associate(&self, timeout: Duration, watch: impl FnMut() -> Result<()>) -> Result<()> {
         let request =
             AssociationSetupRequest::new(self.state.identity.node_id(), self.state.started);
@@ -160,7 +160,7 @@ impl LabSmf {
     /// Sends a Heartbeat Request and waits for the response.
     ///
     /// # Errors
-    /// Those of `watch`; no answer.
+    /// `watch` fails; the UPF does not answer.
     pub fn heartbeat(&self, watch: impl FnMut() -> Result<()>) -> Result<()> {
         let request = HeartbeatRequest::new(self.state.started);
         let response = self.request(None, &request, watch)?;
@@ -170,19 +170,19 @@ impl LabSmf {
         }
     }
 
-    /// Number of answered Heartbeat Requests of the UPF.
+    /// Returns how many Heartbeat Requests of the UPF the SMF has answered.
     #[must_use]
     pub fn heartbeats_answered(&self) -> u64 {
         self.state.heartbeats_answered.load(Ordering::Relaxed)
     }
 
-    /// Reports of the UPF, if [`SmfOptions::keeps_reports`].
+    /// Returns the reports of the UPF, if [`SmfOptions::keeps_reports`] is set.
     #[must_use]
     pub fn inbox(&self) -> &Inbox {
         &self.state.inbox
     }
 
-    /// Address and Node ID.
+    /// Returns address and Node ID.
     #[must_use]
     pub fn identity(&self) -> &SmfIdentity {
         &self.state.identity
@@ -192,7 +192,7 @@ impl LabSmf {
     /// answers it.
     ///
     /// # Errors
-    /// Those of `watch`; no answer.
+    /// `watch` fails; the UPF does not answer.
     pub(crate) fn request<'a, M: MessageBody<'a>>(
         &self,
         seid: Option<Seid>,
@@ -257,7 +257,7 @@ impl LabSmf {
         Ok(())
     }
 
-    /// Makes the steps of an exchange wait for answers.
+    /// Makes [`Self::step`] wait for answers. Ends the listening thread.
     ///
     /// # Errors
     /// The socket's mode cannot be changed.
@@ -268,7 +268,7 @@ impl LabSmf {
         socket.set_read_timeout(Some(RECEIVE_TIMEOUT)).context("receive timeout of the SMF socket")
     }
 
-    /// Makes the steps of an exchange process only answers that have arrived, without waiting.
+    /// Makes [`Self::step`] process only answers that have arrived. Ends the listening thread.
     ///
     /// # Errors
     /// The socket's mode cannot be changed.
@@ -294,17 +294,17 @@ impl Drop for LabSmf {
 }
 
 impl LabSmfState {
-    /// A sequence number from 1 to 2^24 - 1.
+    /// Returns the next sequence number, from 1 to 2^24 - 1.
     pub(crate) fn next_sequence(&self) -> u32 {
         self.sequence.fetch_add(1, Ordering::Relaxed) % SEQUENCE_MAX + 1
     }
 
-    /// The UPF's SEIDs. Index: the SMF's SEID minus one.
+    /// Returns the UPF's SEIDs. Index: the SMF's SEID minus one.
     pub(crate) fn up_seids(&self) -> MutexGuard<'_, Vec<u64>> {
         lock(&self.up_seids)
     }
 
-    /// Sets the UPF's SEID of one session.
+    /// Sets the UPF's SEID (`theirs`) of the session with the SMF's SEID `ours`.
     pub(crate) fn set_up_seid(&self, ours: Seid, theirs: Seid) {
         let Some(at) = ours.0.checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
             return;
@@ -367,7 +367,7 @@ impl LabSmfState {
     }
 }
 
-/// The entry of a request that waits for its answer. Drop removes it.
+/// The entry of a request that waits for its answer. Dropping it removes the entry.
 struct PendingRequest<'s> {
     state: &'s LabSmfState,
     sequence: u32,

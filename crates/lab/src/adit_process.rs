@@ -1,4 +1,4 @@
-//! The `adit` under test: its configuration, its process, and `adit show`.
+//! The `adit` under test: its configuration, its process, and queries by `adit show`.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,18 +17,18 @@ use adit_lab_process::adit_config::{AditConfig, ExecutionModel, WorkerPoll};
 use adit_lab_process::process::{Process, Program};
 use adit_lab_process::stop::Stop;
 
-/// File of its configuration.
+/// Name of adit's configuration file.
 const CONFIG: &str = "adit.toml";
-/// The name of the admin socket.
+/// Name of the admin socket.
 const SOCKET: &str = "admin.sock";
-/// Number of lines of adit's log shown after a failure.
+/// Number of lines of adit's log that are shown after a failure.
 const LOG_TAIL_LINES: usize = 20;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
-/// The link to the gNB.
+/// Name of the link to the gNB.
 const N3_LINK: &str = "n3";
-/// adit's TUN device, with ports of the kernel.
+/// Name of adit's TUN device, if its ports are the kernel's.
 const TUN: &str = "adit0";
-/// Interval of adit's heartbeats: short, so that a short demo receives some.
+/// Interval of adit's heartbeats, short enough for a short demo to receive some.
 const HEARTBEAT_INTERVAL_MS: u32 = 1000;
 
 /// The kind of adit's ports.
@@ -38,16 +38,16 @@ pub(crate) enum PacketDevice {
     AfXdp,
     /// DPDK's `net_af_xdp` behind adit's XDP program.
     Xdp,
-    /// Packet sockets of adit.
+    /// Packet sockets, without DPDK.
     AfPacket,
     /// DPDK's `net_af_packet`.
     NetAfPacket,
-    /// UDP sockets and a TUN device.
+    /// UDP sockets and a TUN device, without DPDK.
     Kernel,
 }
 
 impl PacketDevice {
-    /// Its name on the command line.
+    /// Returns the name of the devices on the command line.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -59,7 +59,8 @@ impl PacketDevice {
         }
     }
 
-    /// The device string for the interface `interface`, the `index`-th of its driver.
+    /// Returns the device string for the interface `interface`, which is device number `index` of
+    /// its driver.
     fn argument(self, index: usize, interface: &str, queue_pairs: usize) -> String {
         let (device, queues) = match self {
             Self::AfXdp | Self::Xdp => {
@@ -84,12 +85,13 @@ pub(crate) struct CoreAssignment {
     pub main: usize,
     /// Core of the worker.
     pub worker: usize,
-    /// How the worker behaves without packets.
+    /// How the worker waits for packets.
     pub poll: WorkerPoll,
 }
 
 impl CoreAssignment {
-    /// The first two cores that this process may use. A single core serves for both.
+    /// Chooses the first two cores that this process may use; if there is only one, it serves for
+    /// both.
     #[must_use]
     pub(crate) fn among(allowed: &[usize]) -> Self {
         let main = allowed.first().copied().unwrap_or(0);
@@ -105,7 +107,7 @@ pub(crate) struct AditSetup {
     pub device: PacketDevice,
     /// Which core runs which part.
     pub model: ExecutionModel,
-    /// The CPUs.
+    /// The CPU cores.
     pub cores: CoreAssignment,
 }
 
@@ -118,7 +120,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// The path of the admin socket.
+    /// Returns the path of the admin socket.
     #[must_use]
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
@@ -127,11 +129,11 @@ impl Admin {
     /// Runs `adit show TOPIC --json`.
     ///
     /// # Errors
-    /// adit does not answer, or its answer is not JSON; `stop` was raised.
+    /// adit does not answer, its answer is not JSON, or `stop` was raised.
     pub(crate) fn show(&self, topic: &str, stop: &Stop) -> Result<Value> {
         let mut command = Command::new(&self.binary);
         command.args(["show", topic, "--json", "--socket"]).arg(&self.socket);
-        // The live view and the checks run commands at the same time: each thread has its own
+        // The live view and the checks call this at the same time, so each thread has its own
         // files.
         let thread = rustix::thread::gettid().as_raw_nonzero();
         let name = format!("show-{topic}-{thread}");
@@ -143,7 +145,7 @@ impl Admin {
     }
 }
 
-/// A running adit. Dropping it ends the process.
+/// A running adit. Drop ends the process.
 #[derive(Debug)]
 pub(crate) struct Adit {
     process: Process,
@@ -152,8 +154,8 @@ pub(crate) struct Adit {
 }
 
 impl Adit {
-    /// Starts adit in the UPF namespace, with its files in `dir`. `sections` of TOML are added to
-    /// its configuration.
+    /// Starts adit in the UPF namespace, with its files in `dir`. Appends the TOML text `sections`
+    /// to its configuration.
     ///
     /// # Errors
     /// The configuration cannot be written, or the program cannot be started.
@@ -182,7 +184,7 @@ impl Adit {
         Ok(Self { process, admin, log })
     }
 
-    /// Kills adit and starts it again with the same configuration, when `dead` has run in between.
+    /// Kills adit, runs `dead`, and starts adit again with the same configuration.
     ///
     /// # Errors
     /// The process cannot be started, or `dead` fails.
@@ -198,13 +200,13 @@ impl Adit {
         Ok(())
     }
 
-    /// Access to its admin socket.
+    /// Returns access to the admin socket.
     #[must_use]
     pub(crate) fn admin(&self) -> &Admin {
         &self.admin
     }
 
-    /// Its process identifier.
+    /// Returns the process id.
     #[must_use]
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
@@ -221,12 +223,12 @@ impl Adit {
         }
     }
 
-    /// The last line of the log.
+    /// Returns the last line of the log.
     fn last_log_line(&self) -> String {
         self.log_tail().lines().next_back().unwrap_or_default().to_owned()
     }
 
-    /// The last lines of the log.
+    /// Returns the last lines of the log.
     #[must_use]
     pub(crate) fn log_tail(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
@@ -249,13 +251,12 @@ impl Adit {
 
 fn spawn(binary: &Path, topology: &Topology, config: &Path, log: &Path) -> Result<Process> {
     let mut command = topology.upf.command(binary);
-    // Parts of the log are shown to people: no escape sequences.
+    // The log is shown to people: it must not contain escape sequences.
     command.args(["run", "--config"]).arg(config).env("NO_COLOR", "1");
     Process::start("adit", command, log, log)
 }
 
-/// Configuration sections for the addresses of the UEs, and of networks behind them, to which the
-/// kernel has to route.
+/// Returns the configuration of the UE pools, to which the kernel must route.
 fn pool_sections(ipv6: bool) -> String {
     let pool = |prefix: &str| format!("\n[[ue_pool]]\nprefix = \"{prefix}\"\n");
     pool("10.45.0.0/17")
@@ -263,7 +264,7 @@ fn pool_sections(ipv6: bool) -> String {
         + &if ipv6 { pool("2001:db8:45::/48") } else { String::new() }
 }
 
-/// Configuration sections for the port and interface of the second data network.
+/// Returns the configuration of port and interface of the second data network.
 fn corp_sections(device: PacketDevice, model: ExecutionModel, mtu_bytes: u16) -> String {
     let xdp = if device == PacketDevice::Xdp { "xdp = \"on\"" } else { "" };
     let device = device.argument(2, CORP_LINK, queue_pairs(model));
@@ -285,7 +286,7 @@ network_instance = "corp"
     )
 }
 
-/// Queue pairs of each port: the lab's adit has one worker.
+/// Returns the number of queue pairs of each port; the lab's adit has one worker.
 pub(crate) const fn queue_pairs(model: ExecutionModel) -> usize {
     1 + model.other_transmitters()
 }
@@ -301,7 +302,7 @@ fn configuration(
         let v6 = ipv6.then(|| format!("{v6}/{v6_len}"));
         std::iter::once(format!("{v4}/{v4_len}")).chain(v6).collect()
     };
-    // The kernel routes behind its devices.
+    // With the kernel's ports, the kernel routes by itself.
     let is_kernel = device == PacketDevice::Kernel;
     let mut routes = Vec::new();
     if !is_kernel {

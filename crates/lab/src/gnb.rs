@@ -38,30 +38,30 @@ use adit_lab_process::stop::Stop;
 /// Length of the uplink headers: GTP-U header, optional fields, PDU Session Container. Unit:
 /// octets.
 pub(crate) const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
-/// Buffer size for one packet with its headers, on links of up to 9600 octets.
+/// Size of the buffer for one packet with its headers, on links of up to 9600 octets.
 const SLOT_BYTES: usize = 10_240;
 /// Maximum number of packets that one system call sends, and that the gNB reads from one UE before
-/// it serves the next.
+/// it reads from the next.
 const BATCH_PKTS: usize = 32;
-/// Interval in which idle threads check whether to end.
+/// Interval at which idle threads check whether to end.
 const IDLE: Duration = Duration::from_millis(100);
-/// Socket buffer size: it holds the datagrams that arrive while the downlink thread waits for a
-/// core.
+/// Size of a socket buffer: large enough for the datagrams that arrive while the downlink thread
+/// waits for a core.
 const SOCKET_BYTES: usize = 8 << 20;
-/// High octets of all gNB TEIDs, to recognize foreign TEIDs.
+/// High octets of all gNB TEIDs, which distinguish them from TEIDs of others.
 const TEID_TAG: u32 = 0x6e62_0000;
 const RETRY: Duration = Duration::from_secs(1);
 
-/// One of a UE's two gNB tunnels: before or after the path switch.
+/// One of the two gNB tunnels of a UE: before or after the path switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leg {
-    /// The tunnel of the session establishment.
+    /// The tunnel from the session establishment.
     First,
     /// The tunnel after the path switch.
     Second,
 }
 
-/// The gNB's TEID for the UE with index `ue` (from 0) on `leg`.
+/// Returns the gNB's TEID for the UE with index `ue` (from 0) on `leg`.
 #[must_use]
 pub(crate) fn teid(ue: u8, leg: Leg) -> Teid {
     Teid(TEID_TAG | u32::from(ue) << 8 | u32::from(leg == Leg::Second))
@@ -93,12 +93,12 @@ impl GnbTraffic {
     }
 }
 
-/// The gNB's counters. Its threads write, any thread reads.
+/// The gNB's counters. Its threads write them; any thread may read.
 #[derive(Debug, Default)]
 pub(crate) struct GnbCounters {
-    /// Towards adit.
+    /// G-PDUs to adit.
     pub uplink: GnbTraffic,
-    /// From adit.
+    /// G-PDUs from adit.
     pub downlink: GnbTraffic,
     /// Uplink packets that the kernel did not accept for sending.
     pub uplink_lost: AtomicU64,
@@ -108,7 +108,7 @@ pub(crate) struct GnbCounters {
     pub unknown_teids: AtomicU64,
     /// Malformed messages, and messages of a type that a gNB does not expect.
     pub malformed: AtomicU64,
-    /// Error Indications received: adit does not have a TEID that the gNB used.
+    /// Error Indications received: adit does not know a TEID that the gNB used.
     pub error_indications: AtomicU64,
     /// Packets that a TUN device did not accept.
     pub tun_refused: AtomicU64,
@@ -120,15 +120,16 @@ pub(crate) struct GnbCounters {
     pub echo_received: AtomicU64,
 }
 
-/// The gNB's state of one UE.
+/// The gNB's state for one UE.
 #[derive(Debug)]
 struct UeTunnel {
     device: File,
-    /// adit's TEID; zero before the session exists.
+    /// adit's TEID; zero while the session does not exist.
     uplink_teid: AtomicU32,
     first_leg_pkts: AtomicU64,
     second_leg_pkts: AtomicU64,
-    /// True if the gNB has forgotten the UE's TEIDs: it answers packets with Error Indications.
+    /// True if the gNB has forgotten the UE's TEIDs: it then answers packets with Error
+    /// Indications.
     forgotten: AtomicBool,
 }
 
@@ -144,8 +145,8 @@ struct GnbState {
     qfi_pkts: [AtomicU64; 64],
     /// True if the gNB does not answer Echo Requests.
     silent: AtomicBool,
-    /// True once the kernel has refused to cut a message into packets, as where a device cannot
-    /// compute checksums.
+    /// True once the kernel has refused to segment a message into packets, as it does if a device
+    /// cannot compute checksums.
     sends_singly: AtomicBool,
     stop: Stop,
 }
@@ -173,7 +174,7 @@ impl Gnb {
             .context("receive buffer of the gNB socket")?;
         sockopt::set_socket_send_buffer_size_force(&socket, SOCKET_BYTES)
             .context("send buffer of the gNB socket")?;
-        // Without it packets arrive one by one.
+        // Best effort: without this option packets are received one by one.
         let _ = setsockopt(&socket, UdpGroSegment, &true);
         let ues = devices.into_iter().map(|device| UeTunnel {
             device,
@@ -207,40 +208,40 @@ impl Gnb {
         Ok(gnb)
     }
 
-    /// Forwards uplink packets of the UE with index `ue` to adit's `teid`; zero stops them.
+    /// Forwards uplink packets of the UE with index `ue` to adit's `teid`; zero stops forwarding.
     pub(crate) fn connect(&self, ue: usize, teid: Teid) {
         if let Some(ue) = self.shared.ues.get(ue) {
             ue.uplink_teid.store(teid.0, Ordering::Release);
         }
     }
 
-    /// With `forgotten`, the gNB answers downlink packets of a UE with Error Indications, as after
-    /// a restart. Spec: TS 29.281 §7.3.1.
+    /// Makes the gNB forget the TEIDs of a UE or know them again. If they are forgotten, it answers
+    /// the UE's downlink packets with Error Indications. Spec: TS 29.281 §7.3.1.
     pub(crate) fn forget(&self, ue: usize, forgotten: bool) {
         if let Some(ue) = self.shared.ues.get(ue) {
             ue.forgotten.store(forgotten, Ordering::Release);
         }
     }
 
-    /// With `silent`, the gNB does not answer Echo Requests, as if it were unreachable.
+    /// Stops answers to Echo Requests, as if the gNB were unreachable, or permits them again.
     pub(crate) fn silence(&self, silent: bool) {
         self.shared.silent.store(silent, Ordering::Release);
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub(crate) fn counters(&self) -> &GnbCounters {
         &self.shared.counters
     }
 
-    /// Number of downlink packets with `qfi`, of all UEs.
+    /// Returns the number of downlink packets with `qfi`, of all UEs.
     #[must_use]
     pub(crate) fn qfi_pkts(&self, qfi: Qfi) -> u64 {
         let pkts = self.shared.qfi_pkts.get(usize::from(qfi.value()));
         pkts.map_or(0, |pkts| pkts.load(Ordering::Relaxed))
     }
 
-    /// Numbers of downlink packets of one UE through its first and second tunnel.
+    /// Returns the numbers of downlink packets of one UE through its first and second tunnel.
     #[must_use]
     pub(crate) fn leg_pkts(&self, ue: usize) -> (u64, u64) {
         self.shared.ues.get(ue).map_or((0, 0), |ue| {
@@ -252,7 +253,7 @@ impl Gnb {
     /// time.
     ///
     /// # Errors
-    /// No response with a Recovery IE within `timeout`; `stop` was raised.
+    /// No response with a Recovery IE arrives within `timeout`, or `stop` was raised.
     pub(crate) fn echo(&self, timeout: Duration, stop: &Stop) -> Result<Duration> {
         let before = self.counters().echo_received.load(Ordering::Relaxed);
         let start = Instant::now();
@@ -288,7 +289,7 @@ impl Drop for Gnb {
     }
 }
 
-/// Packets to send, each after [`UL_HEADERS`] octets of headers.
+/// Buffers for packets to be sent, each with [`UL_HEADERS`] octets of headers in front.
 struct Slots {
     slots: Vec<[u8; SLOT_BYTES]>,
     lens: Vec<usize>,
@@ -323,7 +324,7 @@ impl GnbState {
         let timeout = Timespec::try_from(IDLE).ok();
         while !self.stop.is_raised() {
             events.clear();
-            // Repeat an interrupted or failed wait; the flag ends the loop.
+            // Repeats a wait that failed or was interrupted; the flag ends the loop.
             let spare = rustix::buffer::spare_capacity(&mut events);
             if epoll::wait(epoll, spare, timeout.as_ref()).is_err() {
                 thread::sleep(Duration::from_millis(1));
@@ -345,7 +346,7 @@ impl GnbState {
         while let Some(slot) = slots.packet() {
             let (headers, packet) = slot.split_at_mut(UL_HEADERS);
             let Ok(len @ 1..) = (&ue.device).read(packet) else { break };
-            // A UE without a PDU session has no radio bearer: discard its packets.
+            // A UE without a PDU session has no radio bearer, so its packets are discarded.
             if teid.0 == 0 || write_ul_headers(headers, teid, self.qfi, len).is_none() {
                 continue;
             }
@@ -360,7 +361,7 @@ impl GnbState {
         }
     }
 
-    /// Sends packets in order; returns how many the kernel took.
+    /// Sends packets in order; returns how many the kernel accepted.
     fn send_batch(&self, slots: &Slots) -> usize {
         let packets: Vec<&[u8]> = slots.filled().collect();
         let mut sent = 0;
@@ -379,7 +380,7 @@ impl GnbState {
         sent + self.send_singly(packets.get(sent..).unwrap_or_default())
     }
 
-    /// Sends a train of packets as one message, which the kernel cuts.
+    /// Sends consecutive packets as one message, which the kernel segments.
     fn send_train(&self, packets: &[&[u8]]) -> nix::Result<usize> {
         let SocketAddr::V4(to) = self.upf else { return Err(Errno::EAFNOSUPPORT) };
         let parts: Vec<_> = packets.iter().map(|packet| IoSlice::new(packet)).collect();
@@ -414,8 +415,8 @@ impl GnbState {
     fn run_downlink(&self) {
         let mut messages = vec![0; usize::from(u16::MAX)];
         while !self.stop.is_raised() {
-            // After a timeout the loop checks the flag. Other errors are transient, such as an ICMP
-            // error of an earlier send.
+            // A timeout lets the loop check the flag. Other errors are transient, such as an ICMP
+            // error in response to an earlier packet.
             let Ok((len, size, from)) = self.receive(&mut messages) else { continue };
             for bytes in messages.get(..len).unwrap_or_default().chunks(size) {
                 match parse_gtpu(bytes) {
@@ -426,8 +427,8 @@ impl GnbState {
         }
     }
 
-    /// Receives a message, or several of one sender that the kernel has joined: the length of all,
-    /// that of each but the last, and the sender.
+    /// Receives a message, or several from one sender that the kernel has joined. Returns the total
+    /// length, the length of each message but the last, and the sender.
     fn receive(&self, messages: &mut [u8]) -> nix::Result<(usize, usize, SocketAddr)> {
         let mut controls = nix::cmsg_space!(i32);
         let mut parts = [IoSliceMut::new(messages)];
@@ -493,7 +494,7 @@ impl GnbState {
         let Ok(len) = emit_error_indication(&mut message, &indication, None) else {
             unreachable!("there is room for the longest Error Indication")
         };
-        // If it is lost, the next packet causes another one.
+        // If the message is lost, the next packet causes another one.
         let _ = self.socket.send_to(message.get(..len).unwrap_or_default(), self.upf);
     }
 
@@ -502,15 +503,15 @@ impl GnbState {
         let Ok(len) = emit_echo_response(&mut response, sequence, None) else {
             unreachable!("an Echo Response has 14 octets")
         };
-        // TS 29.281 §4.4.2.2: the response goes to the source of the request.
+        // Spec: TS 29.281 §4.4.2.2: the response goes to the source of the request.
         if self.socket.send_to(response.get(..len).unwrap_or_default(), from).is_ok() {
             count(&self.counters.echo_answered);
         }
     }
 }
 
-/// How many of the first packets can be one message: they have the same length, and only the last
-/// may be shorter.
+/// Returns how many of the first packets can be sent as one message: they have the same length,
+/// except that the last may be shorter.
 fn train_len(packets: &[&[u8]]) -> usize {
     let Some(first) = packets.first() else { return 0 };
     let full = packets.iter().take_while(|packet| packet.len() == first.len()).count();
@@ -518,7 +519,7 @@ fn train_len(packets: &[&[u8]]) -> usize {
     full + usize::from(shorter)
 }
 
-/// Writes the headers of an uplink packet of `len` octets; `None` if it is too long.
+/// Writes the headers of an uplink packet of `len` octets; `None` if the packet is too long.
 pub(crate) fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
     let body = u16::try_from(len + UL_HEADERS - GtpuHeader::LEN).ok()?;
     let (header, rest) = out.split_at_mut_checked(GtpuHeader::LEN)?;
@@ -546,7 +547,7 @@ mod tests {
 
     const QFI: u8 = 9;
 
-    /// A gNB whose UE device is one end of a SOCK_SEQPACKET pair.
+    /// Makes a gNB whose UE device is one end of a SOCK_SEQPACKET pair.
     fn gnb_on_loopback() -> (Gnb, UdpSocket, File) {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
         let (device, program): (OwnedFd, OwnedFd) =

@@ -147,7 +147,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the pages of all commands into `folder`.
+/// Writes the manual pages of all commands into `folder`.
 fn write_manual(folder: &Path) -> anyhow::Result<bool> {
     let cannot = || format!("cannot write manual pages into {}", folder.display());
     std::fs::create_dir_all(folder).with_context(cannot)?;
@@ -156,7 +156,8 @@ fn write_manual(folder: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// 2 if the machine or the command line causes the error, 130 after Ctrl-C (as in a shell), else 1.
+/// Returns exit status 2 if the machine or the command line causes the error, 130 after Ctrl-C (as
+/// a shell does), otherwise 1.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<EnvironmentError>() {
         ExitCode::from(EnvironmentError::EXIT_STATUS)

@@ -1,8 +1,8 @@
 //! The SMF's user plane: a router that answers the Router Solicitations of UEs over N4-u.
 //!
-//! adit forwards a solicitation from the UE's tunnel to the CP function, by the FAR with that
-//! destination. The advertisement enters adit through the tunnel of the PDR with the CP function as
-//! source, and the session's downlink FAR sends it to the UE.
+//! adit forwards a solicitation from the UE's tunnel to the CP function, by a FAR with that
+//! destination. The advertisement enters adit through the tunnel of a PDR with the CP function as
+//! source, and the session's downlink FAR forwards it to the UE.
 //! Spec: TS 29.244 §5.3; TS 23.501 §5.8.2.2.3; RFC 4861 §4.1, §4.2, §6.1, §6.2; RFC 4862 §5.5.
 
 use std::collections::HashMap;
@@ -24,25 +24,26 @@ use adit_lab_process::stop::Stop;
 
 const IDLE: Duration = Duration::from_millis(100);
 
-/// The router's link-local address, on the links of all UEs.
+/// Link-local address of the router on the links of all UEs.
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 5, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
-/// Receivers accept neighbor discovery only with this hop limit: no router has forwarded it.
+/// Hop limit of neighbor discovery. Receivers require it: it shows that no router has forwarded the
+/// message.
 const HOP_LIMIT: u8 = 255;
 /// Length of an advertisement with Prefix Information and MTU. Unit: octets.
 const ADVERTISEMENT_BYTES: usize = 16 + 32 + 8;
 
-/// Contents of the advertisement to one UE.
+/// The contents of the advertisement to one UE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RouterLink {
     /// adit's TEID in the PDR with the CP function as source.
     pub teid: Teid,
-    /// The /64 of the UE.
+    /// The /64 prefix of the UE.
     pub prefix: Ipv6Addr,
-    /// The link MTU.
+    /// The MTU to advertise.
     pub mtu: u32,
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct RouterLink {
 struct RouterState {
     socket: UdpSocket,
     upf: SocketAddr,
-    /// The UEs by the TEIDs to which adit sends their packets.
+    /// Advertisements by the SMF's TEIDs, to which adit sends the packets of UEs.
     links: Mutex<HashMap<Teid, RouterLink>>,
     answered: AtomicU64,
     unexpected: AtomicU64,
@@ -65,7 +66,7 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Starts the thread. `socket` is bound to the SMF's GTP-U address.
+    /// Starts the thread. `socket` must be bound to the SMF's GTP-U address.
     ///
     /// # Errors
     /// The socket or the thread cannot be prepared.
@@ -85,18 +86,19 @@ impl Router {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Answers solicitations that adit sends to the SMF's `teid`.
+    /// Answers solicitations that arrive at the SMF's `teid` with the contents of `link`.
     pub(crate) fn serve(&self, teid: Teid, link: RouterLink) {
         self.shared.links().insert(teid, link);
     }
 
-    /// Number of answered Router Solicitations.
+    /// Returns the number of answered Router Solicitations.
     #[must_use]
     pub(crate) fn answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
     }
 
-    /// Number of messages other than valid solicitations of known UEs and Echo Requests.
+    /// Returns the number of messages other than Echo Requests and valid solicitations of known
+    /// UEs.
     #[must_use]
     pub(crate) fn unexpected(&self) -> u64 {
         self.shared.unexpected.load(Ordering::Relaxed)
@@ -122,7 +124,7 @@ impl RouterState {
     fn run(&self) {
         let mut message = vec![0; usize::from(u16::MAX)];
         while !self.stop.is_raised() {
-            // After a timeout the loop checks the flag; other errors are transient.
+            // A timeout lets the loop check the flag; other errors are transient.
             let Ok((len, from)) = self.socket.recv_from(&mut message) else { continue };
             let bytes = message.get(..len).unwrap_or_default();
             if self.answer(bytes, from).is_none() {
@@ -153,7 +155,7 @@ impl RouterState {
     }
 }
 
-/// The sender of a Router Solicitation; `None` if it is not valid. Spec: RFC 4861 §6.1.1.
+/// Returns the sender of a Router Solicitation; `None` if it is invalid. Spec: RFC 4861 §6.1.1.
 fn solicitation(packet: &[u8]) -> Option<Ipv6Addr> {
     let (ip, payload) = Ipv6Header::parse(packet).ok()?;
     let pseudo = PseudoHeader { src: ip.src(), dst: ip.dst() };
@@ -162,16 +164,16 @@ fn solicitation(packet: &[u8]) -> Option<Ipv6Addr> {
     (icmp.kind() == ROUTER_SOLICITATION && icmp.code() == 0).then_some(ip.src())
 }
 
-/// A G-PDU with the Router Advertisement to `sender`: the prefix is autonomous and not on-link.
-/// Spec: RFC 4861 §4.2, §4.6.2, §4.6.4; TS 23.501 §5.8.2.2.3.
+/// Makes a G-PDU with a Router Advertisement to `sender`, with an autonomous prefix that is not
+/// on-link. Spec: RFC 4861 §4.2, §4.6.2, §4.6.4; TS 23.501 §5.8.2.2.3.
 fn advertisement(link: &RouterLink, sender: Ipv6Addr) -> Option<Vec<u8>> {
     let dst = if sender.is_unspecified() { ALL_NODES } else { sender };
     let mut icmp = Vec::with_capacity(ADVERTISEMENT_BYTES);
-    // Hop limit 64, no flags, maximum router lifetime; reachable time and retransmission timer
-    // zero: unspecified.
+    // Hop limit 64, no flags, maximum router lifetime; then reachable time and retransmission
+    // timer, both zero for unspecified.
     icmp.extend([ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 0xff, 0xff]);
     icmp.extend([0; 8]);
-    // Prefix Information: length of four units, 64 bits, autonomous; infinite lifetimes.
+    // Prefix Information: four units of eight octets, 64 bits, autonomous; infinite lifetimes.
     icmp.extend([3, 4, 64, 0x40]);
     icmp.extend([0xff; 8]);
     icmp.extend([0; 4]);
@@ -185,7 +187,7 @@ fn advertisement(link: &RouterLink, sender: Ipv6Addr) -> Option<Vec<u8>> {
     let inner_len = len.checked_add(u16::try_from(Ipv6Header::LEN).ok()?)?;
     let mut message = vec![0; GtpuHeader::LEN + Ipv6Header::LEN];
     let (outer, inner) = message.split_at_mut(GtpuHeader::LEN);
-    // Version 1, GTP, no optional fields.
+    // Version 1, protocol type GTP, no optional fields.
     let [a, b] = inner_len.to_be_bytes();
     let [t0, t1, t2, t3] = link.teid.0.to_be_bytes();
     outer.copy_from_slice(&[0x30, GtpuMessageType::G_PDU.0, a, b, t0, t1, t2, t3]);

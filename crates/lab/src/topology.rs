@@ -1,4 +1,4 @@
-//! The three namespaces of the demo and the veth pairs between them.
+//! The namespaces of the demo and the veth pairs between them.
 //!
 //! ```text
 //!  adit-ran-PID                        adit-upf-PID                    adit-dn-PID
@@ -13,8 +13,7 @@
 //! ```
 //!
 //! The devices `n3` and `n6` of the UPF belong to adit: the kernel has no address on them and does
-//! not answer ARP. The other ends send packets with complete checksums and unsegmented, as on a
-//! wire.
+//! not answer ARP. The other ends send unsegmented packets with complete checksums, as on a wire.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -28,10 +27,10 @@ use crate::tun;
 use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::stop::environment;
 
-/// Prefixes of the namespaces' names; the lab's process identifier follows.
+/// Prefixes of the namespaces' names; the process id of the lab follows.
 pub(crate) const PREFIXES: [&str; 4] = ["adit-ran-", "adit-upf-", "adit-dn-", CORP_PREFIX];
 const CORP_PREFIX: &str = "adit-corp-";
-/// The link of the second data network.
+/// Name of the link to the second data network.
 pub(crate) const CORP_LINK: &str = "corp";
 
 /// The SMF's PFCP address.
@@ -42,68 +41,68 @@ pub(crate) const ADIT_N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
 pub(crate) const GNB: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
 /// adit's GTP-U address.
 pub(crate) const ADIT_N3: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
-/// The SMF's GTP-U address: N4-u shares N3's link.
+/// The SMF's GTP-U address, on the link of N3: N4-u uses it too.
 pub(crate) const SMF_GTPU: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 8);
-/// A second UPF on the link of the gNB.
+/// The address of a second UPF on the link of the gNB.
 pub(crate) const PEER_UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 9);
 /// The gNB's IPv6 address.
 pub(crate) const GNB_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
-/// adit's IPv6 address towards the gNB.
+/// adit's IPv6 address on the link to the gNB.
 pub(crate) const ADIT_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
-/// The server in the data network.
+/// The address of the server in the data network.
 pub(crate) const DN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
-/// A second station on the link of the data network.
+/// The address of a second station on the link of the data network.
 pub(crate) const STATION: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 9);
 /// adit's address in the data network.
 pub(crate) const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 /// The server's IPv6 address.
 pub(crate) const DN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
-/// The address of adit's TUN device, with ports of the kernel.
+/// The address of adit's TUN device, if its ports are the kernel's.
 pub(crate) const ADIT_TUN: Ipv4Addr = Ipv4Addr::new(10, 0, 7, 1);
-/// Its IPv6 address.
+/// The IPv6 address of adit's TUN device.
 pub(crate) const ADIT_TUN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 7, 0, 0, 0, 0, 1);
 /// adit's IPv6 address in the data network.
 pub(crate) const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
 
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
-/// MTU of a UE on links of 1500 octets: minus the outer IPv4, UDP and GTP-U headers with a PDU
-/// Session Container (20 + 8 + 16), rounded down.
+/// MTU of a UE, on links of 1500 octets. Subtracts the outer IPv4, UDP and GTP-U headers with a PDU
+/// Session Container (20 + 8 + 16), and rounds down. Unit: octets.
 pub(crate) const UE_MTU: u16 = 1400;
 
-/// MTU of the links, unless [`Topology::set_link_mtu`] sets another.
+/// MTU of the links, unless [`Topology::set_link_mtu`] sets another. Unit: octets.
 const LINK_MTU: u16 = 1500;
 
 /// Maximum number of UEs: their addresses are the hosts of 10.45.0.0/24 from .2.
 pub(crate) const UES_MAX: u8 = 250;
 
-/// UE number N has the routing table with this number plus N.
+/// Routing table of UE number 0; UE number N has the table with this number plus N.
 const TABLE_BASE: u32 = 1000;
 
-/// One UE by its number, from 1.
+/// A UE, by its number, which begins at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LabUe(pub u8);
 
 impl LabUe {
-    /// The TUN device.
+    /// Returns the name of the TUN device.
     #[must_use]
     pub(crate) fn device(self) -> String {
         format!("ue{}", self.0)
     }
 
-    /// The IPv4 address of its PDU session.
+    /// Returns the IPv4 address of the UE's PDU session.
     #[must_use]
     pub(crate) const fn ipv4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 45, 0, self.0.saturating_add(1))
     }
 
-    /// The IPv6 address of its PDU session, the first host of its own /64.
+    /// Returns the IPv6 address of the UE's PDU session, the first host of its own /64.
     #[must_use]
     pub(crate) fn ipv6(self) -> Ipv6Addr {
         Ipv6Addr::new(0x2001, 0xdb8, 0x45, u16::from(self.0), 0, 0, 0, 1)
     }
 
-    /// The /64 of its PDU session.
+    /// Returns the /64 prefix of the UE's PDU session.
     #[must_use]
     pub(crate) fn prefix(self) -> Ipv6Addr {
         Ipv6Addr::from_bits(self.ipv6().to_bits() >> 64 << 64)
@@ -117,13 +116,13 @@ impl LabUe {
 /// The namespaces. Drop removes them with all devices.
 #[derive(Debug)]
 pub(crate) struct Topology {
-    /// gNB, SMF and UEs.
+    /// The namespace of gNB, SMF and UEs.
     pub ran: NetNamespace,
     /// The namespace of adit.
     pub upf: NetNamespace,
-    /// The data network.
+    /// The namespace of the data network.
     pub dn: NetNamespace,
-    /// A second data network with the same IPv4 addresses as the first.
+    /// The namespace of a second data network, with the same IPv4 addresses as the first.
     pub corp: Option<NetNamespace>,
     /// True if the kernel has IPv6.
     pub ipv6: bool,
@@ -142,15 +141,15 @@ const V6_QUIET: [(&str, &str); 8] = [
     ("ipv6/conf/default/router_solicitations", "0"),
 ];
 
-/// No reverse path filter: a reply may arrive on a device other than that of the route back.
+/// Disables the reverse path filter: a reply may arrive on another device than the route back uses.
 const NO_RP_FILTER: [(&str, &str); 2] =
     [("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")];
 
-/// The kernel routes between N6 and adit's TUN device.
+/// Makes the kernel route between N6 and adit's TUN device.
 const UPF_ROUTER: [(&str, &str); 1] = [("ipv4/ip_forward", "1")];
 const UPF_ROUTER_V6: [(&str, &str); 1] = [("ipv6/conf/all/forwarding", "1")];
 
-/// The kernel does not forward packets past adit, and new devices have no IPv6.
+/// Keeps the kernel from forwarding packets past adit, and new devices from having IPv6.
 const UPF_QUIET: [(&str, &str); 4] = [
     ("ipv4/ip_forward", "0"),
     ("ipv6/conf/all/disable_ipv6", "1"),
@@ -163,7 +162,7 @@ fn queues_option(queues: usize) -> String {
 }
 
 impl Topology {
-    /// Creates namespaces, links, addresses and routes, with `corp` also those of the second data
+    /// Creates namespaces, links, addresses and routes; with `corp`, also those of the second data
     /// network. adit's links have `queues` queues in each direction.
     ///
     /// # Errors
@@ -250,7 +249,7 @@ impl Topology {
         self.dn.ip_batch(&[], &lines)
     }
 
-    /// Sets the MTU of both ends of adit's links. Call it before adit starts.
+    /// Sets the MTU of both ends of adit's links. Must be called before adit starts.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -263,8 +262,8 @@ impl Topology {
         })
     }
 
-    /// Makes the kernel of the UPF's namespace a router: it gets the addresses of the links, which
-    /// then have the offloads of a kernel's link, or as `has_captures` none.
+    /// Makes the kernel in the UPF's namespace a router with the addresses of the links. With
+    /// `has_captures` the links have no offloads; otherwise they have the kernel's defaults.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -290,8 +289,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Lets the other ends of adit's links receive the frames that an XDP program sends: a veth
-    /// device does with GRO.
+    /// Enables the other ends of adit's links to receive the frames that an XDP program sends: a
+    /// veth device receives them only with GRO.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -302,8 +301,8 @@ impl Topology {
         links.try_for_each(|(namespace, link)| namespace.set_features(link, &["gro", "on"]))
     }
 
-    /// Has the kernel poll all ends of adit's links (NAPI), as it polls network cards: veth devices
-    /// are polled with GRO, unless the sending end passes large packets.
+    /// Makes the kernel poll all ends of adit's links (NAPI), as it polls network cards: veth
+    /// devices are polled with GRO, unless the sending end passes large packets.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -315,7 +314,7 @@ impl Topology {
     }
 
     /// Creates the TUN devices of the UEs `1..=count`, each with addresses, MTU and its own routing
-    /// table. The devices live as long as the returned files, which are in the order of the UEs.
+    /// table. Returns their files in the order of the UEs; a device lives as long as its file.
     ///
     /// # Errors
     /// The kernel has no TUN driver, or refuses a device.
@@ -358,7 +357,7 @@ impl Topology {
         self.ran.ip_batch(&["-6"], &lines)
     }
 
-    /// True if the kernel has assigned the UE its address in the advertised prefix.
+    /// True if the kernel has assigned the UE's address in the advertised prefix.
     ///
     /// # Errors
     /// `ip` cannot run.
@@ -394,7 +393,7 @@ impl Topology {
     }
 
     /// Adds a station with the address [`STATION`] and its own MAC address to the link of the data
-    /// network, and returns the name of its device. Packets that it receives reach the server.
+    /// network. Returns the name of its device. Packets to the station reach the server.
     ///
     /// # Errors
     /// The kernel has no macvlan devices, or refuses.
@@ -404,7 +403,7 @@ impl Topology {
         self.dn.ip_batch(&[], &add).map_err(|error| {
             environment(format!("cannot create a macvlan device ({error}): run `modprobe macvlan`"))
         })?;
-        // Each device answers ARP for its own address only.
+        // Makes each device answer ARP only for its own address.
         self.dn.sysctl(&[("ipv4/conf/all/arp_ignore", "1")])?;
         let lines = format!(
             "link set {DEVICE} multicast off addrgenmode none\n\
@@ -417,8 +416,8 @@ impl Topology {
 
 fn ue_lines(lines: &mut String, ue: LabUe) -> std::fmt::Result {
     let (device, addr, table) = (ue.device(), ue.ipv4(), ue.table());
-    // Without link-local addresses and multicast, the kernel itself sends nothing. The queue holds
-    // a whole TCP window, so that this device loses no packets.
+    // Without link-local addresses and multicast, the kernel sends nothing by itself. The queue can
+    // hold a whole TCP window, so that this device does not drop packets.
     writeln!(lines, "link set {device} mtu {UE_MTU} txqueuelen 4000")?;
     writeln!(lines, "link set {device} multicast off addrgenmode none")?;
     writeln!(lines, "link set {device} up")?;
@@ -436,7 +435,7 @@ fn ue_lines_v6(lines: &mut String, ue: LabUe) -> std::fmt::Result {
     writeln!(lines, "rule add oif {device} lookup {table}")
 }
 
-/// Turns off offloads that would pass packets to adit with partial checksums or beyond the MTU.
+/// Disables offloads by which adit would receive packets with partial checksums or above the MTU.
 fn as_on_a_wire(namespace: &NetNamespace, device: &str) -> Result<()> {
     namespace.set_features(device, &["tx", "off", "tso", "off", "gso", "off", "gro", "off"])
 }

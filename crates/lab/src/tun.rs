@@ -1,4 +1,4 @@
-//! TUN devices: the one place of this crate that needs `unsafe`.
+//! TUN devices: the only module of this crate with `unsafe`.
 //!
 //! JUSTIFICATION: a TUN device gets its name through `ioctl(TUNSETIFF)`, for which neither the
 //! standard library nor rustix has a safe call.
@@ -14,10 +14,10 @@ use adit_lab_process::stop::environment;
 
 const IFNAMSIZ: usize = 16;
 const IFF_TUN: u16 = 0x0001;
-/// Packets have no leading packet information (four octets).
+/// Flag: packets have no packet information (four octets) in front.
 const IFF_NO_PI: u16 = 0x1000;
 
-/// `struct ifreq` of `linux/if.h` as `TUNSETIFF` uses it: name, flags, and the rest of the union.
+/// `struct ifreq` of `linux/if.h` as `TUNSETIFF` uses it: name, flags, and the rest of its union.
 #[repr(C)]
 struct InterfaceRequest {
     name: [u8; IFNAMSIZ],
@@ -28,14 +28,15 @@ struct InterfaceRequest {
 const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
 
 /// Creates the TUN device `name` in the network namespace of the calling thread. One read returns
-/// one IP packet, one write sends one; reads do not block. The device lives as long as the file.
+/// one IP packet, and one write sends one; reads do not block. The device lives as long as the
+/// file.
 ///
 /// # Errors
 /// The kernel has no TUN driver, the caller is not privileged, or the name is taken or too long.
 pub(crate) fn open(name: &str) -> Result<File> {
     let mut request =
         InterfaceRequest { name: [0; IFNAMSIZ], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
-    // The name needs a terminating zero.
+    // The name must end with a zero.
     request
         .name
         .get_mut(..name.len())
@@ -51,12 +52,12 @@ pub(crate) fn open(name: &str) -> Result<File> {
             environment(format!("cannot open /dev/net/tun ({error}): run `modprobe tun`"))
         })?;
     const TUNSETIFF: rustix::ioctl::Opcode = opcode::write::<libc::c_int>(b'T', 202);
-    // SAFETY: TUNSETIFF is a valid opcode, and its argument is a `struct ifreq`, whose size and
-    // leading fields `InterfaceRequest` has. The kernel writes the name that it chose back.
+    // SAFETY: TUNSETIFF is a valid opcode, and its argument is a `struct ifreq`: `InterfaceRequest`
+    // has the same size and leading fields. The kernel writes back the name that it chose.
     let updater = unsafe { Updater::<TUNSETIFF, InterfaceRequest>::new(&mut request) };
-    // SAFETY: the descriptor is a TUN device, which supports this opcode; the kernel reads and
-    // writes `size_of::<ifreq>()` octets of `request`, which outlives the call and has no other
-    // reference.
+    // SAFETY: the descriptor is a TUN driver's, which supports this opcode. The kernel reads and
+    // writes `size_of::<ifreq>()` octets of `request`, which outlives the call and is not borrowed
+    // elsewhere.
     unsafe { ioctl(&file, updater) }.with_context(|| format!("create TUN device {name}"))?;
     Ok(file)
 }

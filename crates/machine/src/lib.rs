@@ -1,5 +1,5 @@
-//! The machine that packets are processed on: its cores and which threads run there, the settings
-//! of Linux, and what takes a core away from its thread.
+//! The machine on which packets are processed: its cores and the threads that run on them, its
+//! Linux settings, and the interruptions of its threads.
 #![deny(unsafe_code)]
 
 pub mod noise;

@@ -1,12 +1,12 @@
-//! Which peers the node accepts, and at what rate.
+//! Decides which peers the node accepts, and at what rate.
 //!
-//! Datagrams of an address outside the allow-list are discarded. Requests of an address pass a
-//! token bucket: its own when it has an association, else one of a fixed number of buckets that all
-//! unknown addresses share, so that these cost no memory. Heartbeat Requests have buckets of their
-//! own: a known peer has one for the port from which it set up the association, and one for all
-//! other ports. Those whose sequence numbers continue have one more: an attacker who forges
-//! requests in a peer's name, even from its port, does not see the peer's numbers, and so costs it
-//! no answer.
+//! Datagrams from an address outside the allow-list are discarded. A request takes a token from a
+//! bucket: that of its address if it has an association, else one of a fixed number of buckets that
+//! all unknown addresses share, so that unknown addresses cost no memory. Heartbeat Requests have
+//! separate buckets: a known peer has one for the port from which it set up the association, and
+//! one for all other ports. A third is for Heartbeat Requests whose sequence numbers continue those
+//! of the peer: an attacker who forges requests in the peer's name, even from its port, does not
+//! see these numbers, and so cannot exhaust that bucket.
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
@@ -17,16 +17,17 @@ use adit_pfcp::SEQUENCE_MAX;
 use adit_types::limits::{HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX, SETUPS_PER_S_MAX};
 use adit_types::{Ipv4Prefix, Ipv6Prefix, Nanos};
 
-/// Buckets that addresses without an association share. A power of two.
+/// How many buckets addresses without an association share. A power of two.
 const STRANGER_BUCKETS: usize = 4096;
 
-/// Distance of sequence numbers that continue one another: some were lost, or overtaken.
+/// Maximum difference of sequence numbers that continue one another: messages may be lost or
+/// reordered.
 const SEQUENCE_GAP_MAX: u32 = 32;
 
-/// Sequence numbers that begin anew are believed after this time without a flood.
+/// A new sequence of numbers is accepted after it has continued for this time without a flood.
 const NEW_NUMBERS_AFTER: Nanos = Nanos::from_millis(100);
 
-/// Addresses of one family that may speak to the node.
+/// Addresses of one family that may send to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerPrefix {
     /// IPv4 addresses.
@@ -45,25 +46,25 @@ impl PeerPrefix {
     }
 }
 
-/// The limits of peers. The default accepts all peers, without limits.
+/// Limits for peers. The default accepts all peers, without limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerPolicy {
-    /// Accepted addresses, in addition to the configured peers. Empty: all.
+    /// Accepted addresses, in addition to the configured peers. If empty, all are accepted.
     pub allow: Vec<PeerPrefix>,
     /// Requests per second of one peer, in the long run. Zero: no limit.
     pub requests_per_s_max: u32,
-    /// Requests of one peer that may come at once.
+    /// Requests of one peer that may come at once, at most.
     pub requests_burst: u32,
-    /// Sessions of one association at most.
+    /// Maximum of sessions of one association.
     pub sessions_per_association_max: usize,
-    /// The members of SMF sets. Empty: any peer may claim any set, as in the standard.
+    /// The members of SMF sets. If empty, any peer may claim any set, as the standard allows.
     pub smf_sets: Vec<SmfSetMembers>,
 }
 
 /// The CP functions of an SMF set. Spec: TS 29.244 §5.22, §8.2.128.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SmfSetMembers {
-    /// SMF Set ID: an FQDN; letters of either case are the same.
+    /// SMF Set ID: an FQDN; compared without regard to case.
     pub id: String,
     /// Addresses of its members.
     pub members: Vec<PeerPrefix>,
@@ -88,7 +89,7 @@ impl Default for PeerPolicy {
     }
 }
 
-/// How fast a bucket fills, and how much it holds.
+/// The interval between tokens of a bucket, and the time that a full bucket covers.
 #[derive(Debug, Clone, Copy)]
 struct AdmissionRate {
     interval: Nanos,
@@ -103,23 +104,25 @@ impl AdmissionRate {
     }
 }
 
-/// Heartbeat Requests of strangers that share a bucket, and those of a peer whose numbers continue.
+/// Rate of Heartbeat Requests for a bucket that strangers share, and for those of a peer whose
+/// sequence numbers continue.
 const HEARTBEATS: AdmissionRate = AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX);
 
-/// Association Setup Requests of a bucket. Each one costs more than any other message of a
-/// stranger.
+/// Rate of Association Setup Requests for one bucket. A stranger's setup costs more than any other
+/// message that it can send.
 const SETUPS: AdmissionRate = AdmissionRate::new(SETUPS_PER_S_MAX, SETUPS_PER_S_MAX);
 
-/// All Heartbeat Requests in the name of a known peer.
+/// Rate of Heartbeat Requests in the name of a known peer whose sequence numbers do not continue;
+/// one bucket for the peer's port, one for all other ports.
 const KNOWN_HEARTBEATS: AdmissionRate =
     AdmissionRate::new(PEER_HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX / 5);
 
-/// A token bucket: the instant at which it will be full. Generic cell rate algorithm.
+/// A token bucket, as the time at which it will be full (generic cell rate algorithm).
 #[derive(Debug, Clone, Copy, Default)]
 struct AdmissionBucket(Nanos);
 
 impl AdmissionBucket {
-    /// Takes one token if there is one.
+    /// Takes one token; false if there is none.
     fn take(&mut self, now: Nanos, rate: AdmissionRate) -> bool {
         let full = self.0.max(now) + rate.interval;
         let fits = full <= now + rate.tolerance;
@@ -129,13 +132,13 @@ impl AdmissionBucket {
         fits
     }
 
-    /// True if at least half of its tokens are there.
+    /// True if the bucket has at least half of its tokens.
     fn is_half_full(self, now: Nanos, rate: AdmissionRate) -> bool {
         self.0 <= now + Nanos(rate.tolerance.0 / 2)
     }
 }
 
-/// A request, as far as its admission depends on it.
+/// The part of a request that its admission depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AdmittedRequest {
     /// A Heartbeat Request with this sequence number.
@@ -144,7 +147,7 @@ pub(crate) enum AdmittedRequest {
     Setup(u32),
     /// Another request with this sequence number.
     Other(u32),
-    /// Octets that are no message.
+    /// Octets that cannot be decoded as a message.
     Unreadable,
 }
 
@@ -161,7 +164,8 @@ impl AdmittedRequest {
 #[derive(Debug, Clone, Copy, Default)]
 struct SequenceNumbers {
     last: u32,
-    /// The latest number of a possible new sequence, and when that began; `None` during a flood.
+    /// The latest number of a possible new sequence, and when that sequence began; `None` if no
+    /// such sequence is under way, as during a flood.
     new: Option<(u32, Nanos)>,
 }
 
@@ -170,8 +174,8 @@ impl SequenceNumbers {
         are_near(self.last, sequence)
     }
 
-    /// A number that does not continue. A flood is forgotten, so that it leaves nothing to continue
-    /// with.
+    /// Notes a number that does not continue the known sequence. Without `is_calm`, in a flood,
+    /// drops the possible new sequence, so that a forged one cannot become the known one.
     fn note_new(&mut self, now: Nanos, sequence: u32, is_calm: bool) {
         match self.new.filter(|_| is_calm) {
             Some((new, since)) if are_near(new, sequence) => {
@@ -190,7 +194,7 @@ fn are_near(one: u32, other: u32) -> bool {
     ahead.min(SEQUENCE_MAX + 1 - ahead) <= SEQUENCE_GAP_MAX
 }
 
-/// The buckets of one address.
+/// The buckets of one address, and its sequence numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AdmissionBuckets {
     requests: AdmissionBucket,
@@ -205,7 +209,7 @@ pub(crate) struct AdmissionBuckets {
 }
 
 impl AdmissionBuckets {
-    /// The peer's association is set up, by a request from `port` with this sequence number.
+    /// Notes that a request from `port` with this sequence number has set up the association.
     pub(crate) fn begin(&mut self, port: u16, sequence: u32) {
         (self.port, self.numbers.last) = (port, sequence);
     }
@@ -250,11 +254,11 @@ impl AdmissionBuckets {
     }
 }
 
-/// Decides about datagrams and requests.
+/// Admits or discards datagrams and requests.
 #[derive(Debug)]
 pub(crate) struct Admission {
     policy: PeerPolicy,
-    /// The configured peers, with their buckets while they have no association.
+    /// The configured peers, and the buckets that they use while they have no association.
     configured: BTreeMap<IpAddr, AdmissionBuckets>,
     requests: Option<AdmissionRate>,
     strangers: Vec<AdmissionBuckets>,
@@ -262,8 +266,8 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// `configured` are accepted whatever the policy says. `seed` keeps outsiders from choosing the
-    /// bucket that they share.
+    /// `configured`: peers that are accepted whatever the policy says. `seed`: random, so that
+    /// outsiders cannot choose the shared bucket of an address.
     pub(crate) fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
         Self {
             requests: request_rate(&policy),
@@ -274,7 +278,7 @@ impl Admission {
         }
     }
 
-    /// Replaces the policy. Tokens that peers took stay taken.
+    /// Replaces the policy. The buckets keep their levels.
     pub(crate) fn set_policy(&mut self, policy: PeerPolicy) {
         self.requests = request_rate(&policy);
         self.policy = policy;
@@ -287,18 +291,18 @@ impl Admission {
             || self.is_configured(peer)
     }
 
-    /// A configured peer has another address.
+    /// Notes that a configured peer has moved to another address.
     pub(crate) fn move_configured(&mut self, former: IpAddr, to: IpAddr) {
         self.configured.remove(&former);
         self.configured.insert(to, AdmissionBuckets::default());
     }
 
-    /// True for a configured peer.
+    /// True if `peer` is the address of a configured peer.
     pub(crate) fn is_configured(&self, peer: IpAddr) -> bool {
         self.configured.contains_key(&peer)
     }
 
-    /// Takes a token for one request. `own` are the buckets of a peer with an association.
+    /// Takes a token for one request. `own`: the buckets of the peer if it has an association.
     pub(crate) fn admit(
         &mut self,
         now: Nanos,
@@ -326,7 +330,7 @@ impl Admission {
     }
 }
 
-/// The rate of requests of one peer, if it has a limit.
+/// Returns the rate of requests for one peer; `None` without a limit.
 fn request_rate(policy: &PeerPolicy) -> Option<AdmissionRate> {
     let PeerPolicy { requests_per_s_max, requests_burst, .. } = *policy;
     (requests_per_s_max > 0).then(|| AdmissionRate::new(requests_per_s_max, requests_burst))
@@ -344,7 +348,7 @@ mod tests {
         SocketAddr::new(peer(host), 8805)
     }
 
-    /// From other ports they may have any numbers.
+    /// Forged heartbeats from other ports may have any sequence numbers.
     #[test]
     fn heartbeats_from_other_ports_cost_those_from_the_peers_port_nothing() {
         let rate = AdmissionRate::new(50_000, 10_000);
@@ -416,8 +420,9 @@ mod tests {
         }
     }
 
-    /// 50,000 forged requests a second in addition to the peer's own, which advance its numbers.
-    /// Returns how many of its own were admitted, and how many forged ones.
+    /// Sends 50,000 forged heartbeats a second besides the peer's own requests, which advance its
+    /// numbers. Returns how many of the peer's own heartbeats were admitted, and how many forged
+    /// ones.
     fn flood(forged: impl Fn(u32) -> u32) -> (usize, usize) {
         let rate = AdmissionRate::new(50_000, 10_000);
         let mut buckets = AdmissionBuckets::default();

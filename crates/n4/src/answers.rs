@@ -1,8 +1,7 @@
 //! Responses that wait for conditions, such as that all workers run a change.
 //!
-//! A response leaves when the last of its conditions is met. A further kind of condition, for
-//! example that a record is durable, takes a variant of [`Condition`] and a call of
-//! [`Answers::meet`].
+//! A response leaves when its last condition is met. To add a kind of condition, for example that a
+//! record is durable, add a variant of [`Condition`] and a call of [`Answers::meet`].
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -18,12 +17,12 @@ use crate::response_cache::RequestKey;
 /// Octets at the start of a message that its length field does not count.
 const LENGTH_END: usize = 4;
 
-/// The condition under which a response leaves.
+/// A condition that must be met before a response leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
-    /// All workers run this change.
+    /// All workers have observed this change.
     Observed(DeltaId),
-    /// This job has ended.
+    /// This job on many sessions has ended.
     JobEnded(JobId),
 }
 
@@ -35,14 +34,15 @@ pub(crate) struct EncodedResponse {
     pub key: RequestKey,
     pub message_type: MessageType,
     pub bytes: Vec<u8>,
-    /// When its request arrived.
+    /// When the request arrived.
     pub received: Nanos,
-    /// The session that the request is about, if it is about a single one.
+    /// The session that the request concerns; `None` if it concerns none or several.
     pub session: Option<Seid>,
 }
 
 impl EncodedResponse {
-    /// Appends an IE. Returns false, and appends nothing, if the message would become too long.
+    /// Appends an IE. If the message would exceed its maximum length, appends nothing and returns
+    /// false.
     pub(crate) fn append(
         &mut self,
         scratch: &mut [u8],
@@ -71,7 +71,7 @@ struct WaitingAnswer {
     open: Vec<Condition>,
 }
 
-/// All waiting responses, by number.
+/// All responses that wait; keyed by ascending numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     waiting: BTreeMap<u64, WaitingAnswer>,
@@ -80,7 +80,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// How many responses wait.
+    /// Returns how many responses wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -100,14 +100,14 @@ impl Answers {
         self.by_condition.contains_key(&condition)
     }
 
-    /// The first response that waits for this condition.
+    /// Returns the first response that waits for this condition.
     pub(crate) fn awaiting_mut(&mut self, condition: Condition) -> Option<&mut EncodedResponse> {
         let number = self.by_condition.get(&condition)?.first()?;
         self.waiting.get_mut(number).map(|waiting| &mut waiting.response)
     }
 
-    /// A condition is met. Returns the responses that wait for nothing else, in the order in which
-    /// they began to wait.
+    /// Notes that a condition is met. Returns the responses that wait for nothing else, in the
+    /// order in which they began to wait.
     pub(crate) fn meet(&mut self, condition: Condition) -> Vec<EncodedResponse> {
         let mut complete = Vec::new();
         for number in self.by_condition.remove(&condition).unwrap_or_default() {
@@ -126,7 +126,7 @@ impl Answers {
         numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
-    /// Drops the responses for which `is_meant` is true.
+    /// Drops the responses that satisfy `is_meant`.
     pub(crate) fn drop_all(&mut self, is_meant: impl Fn(&EncodedResponse) -> bool) {
         let meant = self.waiting.iter().filter(|(_, waiting)| is_meant(&waiting.response));
         let numbers: Vec<u64> = meant.map(|(number, _)| *number).collect();

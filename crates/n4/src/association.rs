@@ -12,7 +12,7 @@ use crate::ntp::is_newer;
 use crate::path_qos::PathQosControl;
 use crate::smf_set::SmfSet;
 
-/// Identity of a node. Stored records have it. Spec: TS 29.244 §8.2.38.
+/// The identity of a node (Node ID). Stored records contain it. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NodeIdentity {
     /// An IPv4 address.
@@ -24,8 +24,8 @@ pub enum NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// The identity as an IE. A name that is no FQDN shows as the unspecified address; the
-    /// configuration does not let one through.
+    /// Returns the identity as an IE. A name that is no FQDN becomes the unspecified address; the
+    /// configuration admits no such name.
     pub(crate) fn to_ie(&self) -> ie::NodeId<'_> {
         match self {
             Self::Ipv4(addr) => ie::NodeId::Ipv4(*addr),
@@ -57,68 +57,71 @@ impl fmt::Display for NodeIdentity {
 /// An established association with a CP function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Association {
-    /// The CP function.
+    /// The Node ID of the CP function.
     pub node_id: NodeIdentity,
-    /// Its address, the only one from which requests are accepted.
+    /// The address of the CP function, from which it sends its requests; [`SmfSet`] has
+    /// alternatives.
     pub address: IpAddr,
-    /// The UDP port to which our requests go.
+    /// The UDP port of the CP function to which our requests go.
     pub port: u16,
-    /// Names this association in the session store; never reused by a later one.
+    /// Identifies this association in the session store; never used again for a later association.
     pub owner: OwnerId,
-    /// When the peer started. Unit: seconds since 1900-01-01 (NTP).
+    /// When the peer started (Recovery Time Stamp). Unit: seconds since 1900-01-01 (NTP).
     pub recovery_time_stamp: u32,
-    /// When the association came into being.
+    /// When the association was established.
     pub since: Nanos,
-    /// The peer's CP Function Features, octet 5 in the lowest bits; zero when it sent none.
+    /// The CP Function Features of the peer, octet 5 in the lowest bits; zero if it sent none.
     pub cp_function_features: u64,
-    /// The SMF set that the peer belongs to.
+    /// The SMF set that the peer belongs to, and its alternative addresses.
     pub smf_set: SmfSet,
-    /// Our Recovery Time Stamp towards it: it moves when sessions end that the peer may still
-    /// believe in. Unit: seconds since 1900-01-01 (NTP).
+    /// The Recovery Time Stamp that we send to the peer: moved on when sessions end that the peer
+    /// may still believe to exist. Unit: seconds since 1900-01-01 (NTP).
     pub own_time_stamp: u32,
-    /// When its sessions end if it stays silent; `None` while it answers heartbeats.
+    /// When the sessions end if the peer stays silent; `None` while it answers heartbeats.
     pub silent_until: Option<Nanos>,
-    /// The association moved to an address whose Recovery Time Stamp was not seen yet.
+    /// True if the association moved to an address whose Recovery Time Stamp has not been received
+    /// yet.
     pub(crate) is_time_stamp_unknown: bool,
-    /// The latest Recovery Time Stamp before the known one that was not repeated.
+    /// The last Recovery Time Stamp that was older than the known one; `None` once the known one is
+    /// received again.
     pub(crate) older_time_stamp: Option<u32>,
-    /// The claim of its Heartbeat Requests about a restart.
+    /// Whether Heartbeat Requests of the peer claim that it restarted.
     pub(crate) restart_claim: RestartClaim,
-    /// When our next Heartbeat Request is due, unless one is in flight.
+    /// When our next Heartbeat Request is due, unless one awaits its response.
     pub(crate) next_heartbeat: Nanos,
-    /// A Heartbeat Request is in flight.
+    /// True while a Heartbeat Request of ours awaits its response.
     pub(crate) heartbeat_in_flight: bool,
-    /// The deadline by which the peer must release it, if the operator requested a release.
+    /// When the peer must have released the association; `None` unless the operator requested that.
     pub(crate) release_due: Option<Nanos>,
 }
 
 /// Whether the peer's Heartbeat Requests claim a restart: they carry a newer Recovery Time Stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum RestartClaim {
-    /// Nothing.
+    /// No request claims a restart.
     #[default]
     None,
-    /// A request claims that the peer restarted: its next heartbeat response decides.
+    /// A request claims that the peer restarted; the peer's next Heartbeat Response decides.
     Open,
-    /// The peer's heartbeat response contradicted the claim: its requests are not believed.
+    /// A Heartbeat Response of the peer contradicted the claim, so its requests are not believed.
     Refuted,
 }
 
-/// The meaning of a Recovery Time Stamp.
+/// The conclusion from a Recovery Time Stamp that was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeStampMeaning {
-    /// The peer is as it was known.
+    /// The peer has not restarted.
     Known,
     /// The peer has restarted.
     Restarted,
-    /// The message is from before the latest restart, and to be discarded.
+    /// The message was sent before the latest restart, and must be discarded.
     Late,
 }
 
 impl Association {
-    /// Reads a Recovery Time Stamp of the peer. One before the known one is that of a late message,
-    /// unless it comes again, or a later one does: then the peer's clock was set back before it
-    /// restarted. Spec: TS 23.007 §19A.
+    /// Compares a received Recovery Time Stamp with the known one. An older one comes from a late
+    /// message, unless the next older one is the same or later: then the peer has restarted after
+    /// its clock was set back. Spec: TS 23.007 §19A.
     pub(crate) fn read_time_stamp(&mut self, seen: u32) -> TimeStampMeaning {
         if self.is_time_stamp_unknown || seen == self.recovery_time_stamp {
             self.older_time_stamp = None;
@@ -132,13 +135,13 @@ impl Association {
         }
     }
 
-    /// Where requests to the CP function go.
+    /// Returns where requests to the CP function go.
     #[must_use]
     pub const fn socket(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
     }
 
-    /// True while the peer does not answer heartbeats and its sessions outlive it.
+    /// True while the peer does not answer heartbeats and its sessions stay nevertheless.
     #[must_use]
     pub const fn is_silent(&self) -> bool {
         self.silent_until.is_some()
@@ -150,7 +153,7 @@ impl Association {
     }
 }
 
-/// The parameters of an association setup.
+/// The contents of an association setup, requested by either side.
 #[derive(Debug, Clone)]
 pub(crate) struct AssociationParameters {
     pub address: IpAddr,
@@ -158,10 +161,10 @@ pub(crate) struct AssociationParameters {
     pub recovery_time_stamp: u32,
     pub cp_function_features: u64,
     pub smf_set: SmfSet,
-    /// Keep the sessions that this peer has: those controlled from these addresses, or all if
-    /// there are none. Spec: TS 29.244 §6.2.6.2.2.
+    /// Requests that sessions of this peer be retained: those controlled from these addresses, or
+    /// all if the list is empty; `None` for no request. Spec: TS 29.244 §6.2.6.2.2.
     pub retain: Option<Vec<IpAddr>>,
-    /// Delays of GTP-U paths that it requests.
+    /// The GTP-U paths whose delays the CP function requests.
     pub path_controls: Vec<PathQosControl>,
     pub requested_by_us: bool,
 }

@@ -1,10 +1,11 @@
-//! Work on many sessions, done a bounded part at a time.
+//! Jobs: work on many sessions, of which each iteration does a bounded part.
 //!
 //! A message or timer that concerns many sessions (an association ended, PFDs changed, a set is
-//! deleted) begins a job. Each iteration processes [`SESSIONS_PER_TURN_MAX`] sessions at most. Jobs
-//! take turns, so that a large one does not delay the others, and responses to other requests leave
-//! in between. The response to the request that began a job waits until all workers run the last
-//! change of the job and of earlier jobs of the same peer.
+//! deleted) starts a job. Each iteration of the control thread processes at most
+//! [`SESSIONS_PER_TURN_MAX`] sessions. Jobs take turns, so that a large one does not delay the
+//! others, and responses to other requests leave in between. The response to the request that
+//! started a job waits until all workers have observed the last change of the job and of earlier
+//! jobs of the same peer.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -18,14 +19,14 @@ use crate::association::NodeIdentity;
 use crate::session_state::{MemberCursor, SessionStates, SetKey};
 use crate::sessions::Sessions;
 
-/// Places of the session table that are searched for the next session.
+/// How many entries of the session table one step searches for the next session.
 const PLACES_PER_PART: usize = 16;
 
-/// Names one job, in the order of their beginning.
+/// Identifies a job; later jobs have greater values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobId(pub u64);
 
-/// The peer that waits for a job: its next requests are answered after it.
+/// The peer that waits for a job: its next requests are answered after the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobWaiter {
     pub address: IpAddr,
@@ -38,22 +39,23 @@ impl JobWaiter {
     }
 }
 
-/// Work on many sessions.
+/// The work of a job.
 #[derive(Debug)]
 pub(crate) enum JobTask {
-    /// Ends the sessions of an association that ended, or their remaining reports.
+    /// Ends the sessions of an association that ended, and the remaining reports of deleted ones.
     EndAssociation { owner: OwnerId, next: SessionIndex },
-    /// Applies a disposition to the sessions of an association.
+    /// Applies a disposition of the CP function to the sessions of an association.
     Transition { owner: OwnerId, number: u64 },
     /// Recompiles the sessions that name applications whose PFDs changed.
     Recompile { changed: ChangedApplications, next: SessionIndex },
-    /// Recompiles all sessions: the objects that their rules name changed.
+    /// Recompiles all sessions, since objects that their rules refer to have changed.
     RecompileAll { next: SessionIndex },
-    /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
+    /// Deletes the sessions in these sets that the association, or another one of its SMF set,
+    /// controls.
     DeleteSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor },
-    /// Moves the control of sessions of sets to another address.
+    /// Moves the control of the sessions in these sets to another address.
     MoveSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor, to: IpAddr },
-    /// Moves the control of sessions that is at one of the addresses.
+    /// Moves the control of sessions whose CP F-SEID is at one of the listed addresses.
     MoveListed {
         owner: OwnerId,
         owners: VecDeque<OwnerId>,
@@ -61,26 +63,25 @@ pub(crate) enum JobTask {
         next: SessionIndex,
         to: IpAddr,
     },
-    /// Sends Session Report Requests about an Error Indication to the sessions that send into a
-    /// tunnel.
+    /// Reports an Error Indication for all sessions that send into the tunnel.
     ReportTunnel { tunnel: GtpuTunnel, next: SessionIndex },
-    /// No work: the job ends with the earlier jobs of its peer.
+    /// Does nothing: the job ends when the earlier jobs of its peer have ended.
     Wait,
 }
 
-/// One session's part of a task.
+/// The work that a job does on one session.
 pub(crate) enum SessionTask {
     /// The task does not concern this session.
     Skip,
     End(Seid),
-    /// A session of which only reports are left.
+    /// Ends the reports of a session that is deleted already.
     EndReports(Seid),
     ApplyDisposition(Seid),
-    /// If this association controls it.
+    /// Deletes the session if this association controls it.
     Delete(Seid, OwnerId),
     Recompile(SessionIndex, ChangedApplications),
     Republish(SessionIndex),
-    /// If this association controls it.
+    /// Moves the session's control to the address if this association controls the session.
     Move(Seid, OwnerId, IpAddr),
     Report(Seid, GtpuTunnel),
 }
@@ -90,23 +91,23 @@ pub(crate) struct BacklogJob {
     pub id: JobId,
     waiter: Option<JobWaiter>,
     pub task: JobTask,
-    /// The last change made.
+    /// The last change that the job made.
     pub last: Option<DeltaId>,
-    /// All sessions were processed.
+    /// True once all sessions were processed.
     pub is_done: bool,
 }
 
-/// All jobs.
+/// All jobs that are open.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// In the order in which they take turns.
+    /// Jobs that have sessions to process, in the order in which they take turns.
     pub jobs: VecDeque<BacklogJob>,
-    /// Jobs that processed all sessions, and their last change, which workers do not run yet.
+    /// Jobs whose last change some worker has not observed yet, with that change.
     pub ended: VecDeque<(DeltaId, JobId)>,
     last_id: u64,
-    /// Sessions that can be processed until the next iteration.
+    /// How many more sessions may be processed in this iteration.
     pub allowance: usize,
-    /// Sessions processed, in total.
+    /// How many sessions were processed, in total.
     pub touched: u64,
 }
 
@@ -121,30 +122,31 @@ impl Backlog {
         }
     }
 
-    /// How many jobs have not ended.
+    /// Returns how many jobs have not processed all their sessions.
     pub(crate) fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// True when a job of this peer has not ended.
+    /// True if a job of this peer has not processed all its sessions.
     pub(crate) fn has_job_for(&self, waiter: &JobWaiter) -> bool {
         let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
         waiters.any(|other| other.is_same_peer(waiter))
     }
 
-    /// True when a job of the peer at `address` has not ended.
+    /// True if a job of the peer at `address` has not processed all its sessions.
     pub(crate) fn has_job_at(&self, address: IpAddr) -> bool {
         let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
         waiters.any(|waiter| waiter.address == address)
     }
 
-    /// True when an Error Indication for `tunnel` is being reported.
+    /// True while a job reports an Error Indication for `tunnel`.
     pub(crate) fn reports_tunnel(&self, tunnel: GtpuTunnel) -> bool {
         let is_it = |job: &BacklogJob| matches!(job.task, JobTask::ReportTunnel { tunnel: of, .. } if of == tunnel);
         self.jobs.iter().any(is_it)
     }
 
-    /// Takes one session of this iteration's share, if there is one left.
+    /// Counts one session against the allowance of this iteration; false if the allowance is used
+    /// up.
     pub(crate) fn take_allowance(&mut self) -> bool {
         let Some(rest) = self.allowance.checked_sub(1) else { return false };
         self.allowance = rest;
@@ -152,13 +154,13 @@ impl Backlog {
         true
     }
 
-    /// How many jobs are open: they are not done, or some worker does not run their last change
-    /// yet.
+    /// Returns how many jobs are open: they have sessions to process, or some worker has not
+    /// observed their last change yet.
     pub(crate) fn open_len(&self) -> usize {
         self.jobs.len() + self.ended.len()
     }
 
-    /// True for an open job.
+    /// True if the job is open.
     pub(crate) fn is_open(&self, id: JobId) -> bool {
         self.jobs.iter().any(|job| job.id == id) || self.ended.iter().any(|(_, job)| *job == id)
     }
@@ -170,8 +172,8 @@ impl Backlog {
         id
     }
 
-    /// Takes out a job that processed all its sessions, and for which no earlier job of its peer
-    /// is left.
+    /// Removes and returns a job that has processed all its sessions, unless an earlier job of its
+    /// peer has not.
     pub(crate) fn take_ended(&mut self) -> Option<BacklogJob> {
         let is_held = |job: &BacklogJob| {
             let earlier = self.jobs.iter().filter(|other| other.id < job.id);
@@ -191,7 +193,7 @@ impl Backlog {
     }
 }
 
-/// The next session of a task, which then continues after it; `None` if no session is left.
+/// Returns the next session of a task, and advances the task; `None` if no session is left.
 pub(crate) fn next_session_task(
     task: &mut JobTask,
     sessions: &mut Sessions,
@@ -247,8 +249,8 @@ pub(crate) fn next_session_task(
     })
 }
 
-/// The next session of a part of the session table, if the part has one; `None` behind the last
-/// part.
+/// Searches one part of the session table for the next session; `Some(None)` if the part has none,
+/// `None` after the last part.
 fn next_of_all(store: &SessionStore, next: &mut SessionIndex) -> Option<Option<SessionIndex>> {
     if *next == SessionIndex::NONE {
         return None;
@@ -269,7 +271,7 @@ fn next_owned<'s>(
     Some(session)
 }
 
-/// The next session of the first set, then of the others.
+/// Returns the next session of the first set, then of the further sets.
 fn next_member(
     states: &SessionStates,
     keys: &mut VecDeque<SetKey>,

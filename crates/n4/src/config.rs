@@ -10,12 +10,12 @@ use crate::association::NodeIdentity;
 use crate::path::PathConfig;
 use crate::transaction::Retransmission;
 
-/// How records are kept.
+/// The configuration of how records are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordConfig {
-    /// How often the usage of each session is recorded, in addition to once before each report.
+    /// How often the usage of each session is recorded; it is also recorded before each report.
     pub usage_interval: Nanos,
-    /// Requests are served while the store fails, and answered without it.
+    /// True if requests are served while the store fails; their answers then do not wait for it.
     pub serves_without_store: bool,
 }
 
@@ -24,32 +24,32 @@ pub struct RecordConfig {
 pub struct NodeConfig {
     /// Our Node ID.
     pub node_id: NodeIdentity,
-    /// Our N4 address: the one in our F-SEIDs.
+    /// Our N4 address, which our F-SEIDs contain.
     pub address: IpAddr,
-    /// CP functions with which we set up an association. At most one per address. The unspecified
-    /// address stands for one whose address is not known yet: see
+    /// CP functions with which we set up an association, at most one per address. The unspecified
+    /// address stands for a CP function whose address is not known yet: see
     /// [`crate::Node::set_configured_peer`].
     pub connect: Vec<SocketAddr>,
     /// Time between two Heartbeat Requests to one peer.
     pub heartbeat_interval: Nanos,
-    /// How long sessions stay when their peer does not answer heartbeats any more; zero if they end
+    /// How long sessions stay when their peer does not answer heartbeats any more; zero to end them
     /// at once.
     pub sessions_outlive_peer: Nanos,
     /// Time without a response before a request is sent again. Spec: TS 29.244 §6.4 (T1).
     pub t1: Nanos,
     /// How often a request is sent again before it has failed. Spec: TS 29.244 §6.4 (N1).
     pub n1: u32,
-    /// When this node started. Unit: seconds since 1900-01-01 (NTP). Differs after every restart.
+    /// When this node started; differs after every restart. Unit: seconds since 1900-01-01 (NTP).
     pub recovery_time_stamp: u32,
-    /// Start of our sequence numbers.
+    /// Determines our first sequence number; random.
     pub seed: u32,
     /// Which peers are accepted, and at what rate.
     pub policy: PeerPolicy,
-    /// How GTP-U paths are watched.
+    /// How GTP-U paths are monitored.
     pub paths: PathConfig,
-    /// The session store.
+    /// The configuration of the session store.
     pub store: StoreConfig,
-    /// How records are kept for a later process; `None` if they are not.
+    /// How records are kept for a later process; `None` to keep none.
     pub records: Option<RecordConfig>,
 }
 

@@ -1,4 +1,4 @@
-//! The counters of the node: messages by type, refusals by Cause, and everything discarded.
+//! The counters of the node: messages by type, refusals by Cause, everything discarded.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ macro_rules! scalars {
                 [ $( (stringify!($name), self.$name), )* ].into_iter()
             }
 
-            /// Name, value and explanation of every counter, in a fixed order.
+            /// Returns name, value and explanation of every counter, in a fixed order.
             #[must_use]
             pub fn described(&self) -> Vec<(&'static str, u64, &'static str)> {
                 vec![ $( (stringify!($name), self.$name, concat!($($doc),*).trim_ascii()), )* ]
@@ -32,8 +32,8 @@ macro_rules! scalars {
 scalars! {
     /// Datagrams received.
     datagrams_received,
-    /// Messages (or rests of datagrams) discarded: header truncated, or a length that lies in
-    /// a message without an answer.
+    /// Messages (or rests of datagrams) discarded: truncated header, or wrong length in a message
+    /// that is not answered.
     discarded_malformed_header,
     /// Session related messages discarded: no SEID field in the header.
     discarded_seid_absent,
@@ -41,11 +41,11 @@ scalars! {
     discarded_version,
     /// Messages discarded: a type that we do not know or do not serve.
     discarded_unknown_type,
-    /// Responses discarded: no own request with this sequence number waits for this peer.
+    /// Responses discarded: no request of ours with this sequence number awaits one from this peer.
     discarded_unmatched_response,
-    /// Responses to own requests discarded: undecodable.
+    /// Responses to requests of ours discarded: undecodable.
     discarded_malformed_response,
-    /// Requests discarded: undecodable and without a response that could say so.
+    /// Requests discarded: undecodable, and their response has no Cause to report that.
     discarded_malformed_request,
     /// Requests refused: too many requests, of this peer or of all, or too many changes by PFDs
     /// wait for publication.
@@ -58,8 +58,8 @@ scalars! {
     refused_store_fails,
     /// Responses discarded: too many messages wait for the store.
     discarded_store_waits,
-    /// Sessions removed again: the store took so long that the CP function gave their establishment
-    /// up.
+    /// Sessions removed again: the store took so long that the CP function gave up their
+    /// establishment.
     establishments_taken_back,
     /// Requests refused: the store is full, and what they change needs more room.
     refused_store_full,
@@ -69,11 +69,11 @@ scalars! {
     sessions_restored,
     /// Sessions of the store that could not be restored.
     sessions_not_restored,
-    /// Establishments refused: the association has as many sessions as it may.
+    /// Establishments refused: the association has the maximum number of sessions.
     refused_sessions_per_association_full,
     /// Establishments refused: a worker stands still.
     refused_worker_stands_still,
-    /// Establishments refused: the operator wants no new sessions.
+    /// Establishments refused: the operator drains the node.
     refused_draining,
     /// States of user plane paths not reported: too many waited.
     node_reports_lost_queue_full,
@@ -87,12 +87,14 @@ scalars! {
     pool_usage_reports,
     /// Sessions whose control moved within their SMF set.
     sessions_moved,
-    /// Sessions kept over a new setup of their association: the peer had not restarted, or wished
-    /// it.
+    /// Sessions kept when their association was set up again: the peer had not restarted, or
+    /// requested it.
     sessions_retained,
-    /// Peers that named an SMF set, or alternative addresses, that `smf_sets` does not give them.
+    /// Peers that claimed an SMF set, or alternative addresses, that `smf_sets` does not list for
+    /// them.
     smf_set_claims_refused,
-    /// Refused session requests whose errors were not logged, because others were just before.
+    /// Refused session requests whose errors were not logged, because others were logged just
+    /// before.
     refusals_not_told,
     /// Messages whose handling ended in a fault of ours.
     faults,
@@ -101,49 +103,49 @@ scalars! {
     /// Sessions removed because a fault of ours left their change unfinished.
     sessions_removed_after_fault,
     /// Heartbeats and setups discarded because their Recovery Time Stamp is older than the known
-    /// one: late ones.
+    /// one, as in delayed messages.
     stale_recovery_time_stamps,
-    /// Answers that could not be encoded, because they exceed a message.
+    /// Answers that could not be encoded, because they exceed the maximum length of a message.
     responses_too_long,
     /// Retransmitted requests answered again with the same bytes.
     retransmissions_replayed,
     /// Retransmitted requests discarded, because the answer still waits for publication.
     retransmissions_in_progress,
-    /// Remembered answers that gave way to newer ones before their time.
+    /// Answers kept for retransmissions that were dropped early, to make room for newer ones.
     response_cache_evicted,
-    /// Own requests sent again after T1.
+    /// Requests of ours sent again after T1.
     own_retransmissions,
-    /// Own requests without a response after N1 retransmissions.
+    /// Requests of ours without a response after N1 retransmissions.
     own_requests_failed,
     /// Association setups refused: the Node ID has an association from another address.
     refused_node_id_of_other_address,
     /// Peers (or configured peers) refused, because too many associations exist.
     refused_associations_full,
-    /// Associations that came into being.
+    /// Associations that were established.
     associations_up,
-    /// Associations that ended, for whatever reason.
+    /// Associations that ended, for any reason.
     associations_down,
     /// Peers that did not answer heartbeats any more and whose sessions stayed.
     peers_silent,
     /// Times that our Recovery Time Stamp moved towards a peer whose sessions ended without its
     /// knowledge.
     recovery_time_stamps_moved,
-    /// Peers seen with a new Recovery Time Stamp.
+    /// Peers that sent a new Recovery Time Stamp.
     peers_restarted,
-    /// PFD Management Requests carried out.
+    /// PFD Management Requests that were accepted.
     pfd_requests_accepted,
     /// Sessions established.
     sessions_established,
-    /// Session modifications carried out.
+    /// Session modifications that were accepted.
     sessions_modified,
     /// Sessions deleted on request.
     sessions_deleted,
-    /// Sessions removed because their association ended, was set up anew, or the peer restarted.
+    /// Sessions removed because their association ended or was set up again, or the peer restarted.
     sessions_removed_with_association,
     /// Sessions removed because the CP function answered a report with Cause 65.
     sessions_removed_unknown_to_peer,
-    /// Sessions that gave way to new ones of the same CP function, or SMF set, with their TEID or
-    /// UE address.
+    /// Sessions replaced by new ones of the same CP function, or SMF set, with the same TEID or UE
+    /// address.
     sessions_replaced,
     /// Sessions that the operator ended.
     sessions_ended_by_operator,
@@ -157,21 +159,21 @@ scalars! {
     usage_reports_lost_with_association,
     /// Sessions whose association was released before they had reported their last usage.
     sessions_not_drained,
-    /// Session Report Requests sent again to another SMF of the set, as the response said.
+    /// Session Report Requests sent again to another SMF of the set, to which the response
+    /// redirected.
     reports_redirected,
     /// Report items about sessions that were gone.
     reports_of_gone_sessions,
-    /// Downlink data that was reported already, or is not to be reported any more.
+    /// Reports of downlink data that were not sent: reported already, or not requested any more.
     notifications_spared,
-    /// Usage reports of sessions that are gone, given up: the CP function refused them, or did not
-    /// answer, again and again.
+    /// Usage reports of sessions that are gone, dropped after the CP function has refused them, or
+    /// not answered, too often.
     usage_reports_given_up,
     /// Session Report Requests that the CP function did not accept. Usage is sent again; all else
     /// is reported with its next event.
     reports_refused,
-    /// Parts of Session Report Responses that could not be carried out: an unknown BAR, or a
-    /// buffering duration, which we do not offer; a CP F-SEID of zero, or a tunnel towards the CP
-    /// function that no FAR uses.
+    /// Parts of Session Report Responses that could not be applied: an unknown BAR, a CP F-SEID of
+    /// zero, or a tunnel towards the CP function that no FAR uses.
     report_responses_not_applied,
     /// End Markers handed to a worker.
     end_markers_commanded,
@@ -181,7 +183,7 @@ scalars! {
     path_failures,
     /// GTP-U paths that recovered.
     path_recoveries,
-    /// Messages of routers that packets into a tunnel exceed an MTU.
+    /// Messages of routers that packets into a tunnel exceed an MTU, about tunnels of sessions.
     path_mtus_told,
     /// Messages of routers that packets exceed an MTU, about tunnels that no session sends into.
     path_mtus_disbelieved,
@@ -197,7 +199,7 @@ scalars! {
     paths_not_measured,
 }
 
-/// Types that get a counter of their own by name, received and sent.
+/// Message types that have named counters of received and sent messages.
 const TYPES: [(MessageType, &str); 25] = [
     (MessageType::HEARTBEAT_REQUEST, "heartbeat_request"),
     (MessageType::HEARTBEAT_RESPONSE, "heartbeat_response"),
@@ -226,7 +228,7 @@ const TYPES: [(MessageType, &str); 25] = [
     (MessageType::SESSION_REPORT_RESPONSE, "session_report_response"),
 ];
 
-/// Everything the node counts.
+/// All counters of the node.
 #[derive(Debug, Clone)]
 pub struct N4Counters {
     /// Counters with one value each.
@@ -238,7 +240,7 @@ pub struct N4Counters {
     durations: BTreeMap<u8, DurationHistogram>,
 }
 
-/// The type of a request and the Cause of its response.
+/// A request's type, and the Cause in the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct AnswerKind {
     request: u8,
@@ -281,7 +283,7 @@ impl N4Counters {
         self.refused[usize::from(cause.code())] += 1;
     }
 
-    /// Counts the first response to a request by its Cause.
+    /// Counts the first response to a request, by its Cause.
     pub(crate) fn count_answer(&mut self, request: MessageType, response: &[u8]) {
         let body = PfcpDatagram::new(response).next().and_then(Result::ok);
         let mut ies = IeIter::new(body.map_or(&[], |message| message.body)).flatten();
@@ -294,45 +296,47 @@ impl N4Counters {
         self.durations.entry(request.0).or_default().add(duration, 1);
     }
 
-    /// Types of messages with their names, and how many were received and sent; retransmissions and
-    /// replays count.
+    /// Returns for each message type its name and how many messages were received and sent,
+    /// including retransmissions and replayed answers.
     pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
         let rows = TYPES.iter().zip(self.received.iter().zip(&self.sent));
         rows.map(|((_, name), (received, sent))| (*name, *received, *sent))
     }
 
-    /// First responses by the type of their requests and their Cause; `None` for a response without
-    /// a Cause.
+    /// Returns how many first responses there were for each request type and Cause; `None` for a
+    /// response without a Cause.
     pub fn answers(&self) -> impl Iterator<Item = (&'static str, Option<Cause>, u64)> {
         let answers = self.answers.iter();
         answers
             .map(|(kind, count)| (name_of(kind.request), kind.cause.map(Cause::from_code), *count))
     }
 
-    /// Time from a request to its first response, by the type of the request.
+    /// Returns the time from a request to its first response, by request type.
     pub fn durations(&self) -> impl Iterator<Item = (&'static str, &DurationHistogram)> {
         self.durations.iter().map(|(request, durations)| (name_of(*request), durations))
     }
 
-    /// Messages of a type received with an intact header; retransmissions count.
+    /// Returns how many messages of a type were received with an intact header, including
+    /// retransmissions.
     #[must_use]
     pub fn received(&self, message_type: MessageType) -> u64 {
         value(&self.received, message_type)
     }
 
-    /// Messages of a type sent; retransmissions and replays count.
+    /// Returns how many messages of a type were sent, including retransmissions and replayed
+    /// answers.
     #[must_use]
     pub fn sent(&self, message_type: MessageType) -> u64 {
         value(&self.sent, message_type)
     }
 
-    /// Requests answered with a Cause that does not accept them.
+    /// Returns how many requests were refused with this Cause.
     #[must_use]
     pub fn refused(&self, cause: Cause) -> u64 {
         self.refused[usize::from(cause.code())]
     }
 
-    /// All counters by name, in a fixed order; Causes that never occurred are left out.
+    /// Returns all counters by name, in a fixed order, without Causes that never occurred.
     #[must_use]
     pub fn list(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
@@ -352,7 +356,7 @@ fn name_of(message_type: u8) -> &'static str {
     row.map_or("other", |(_, name)| name)
 }
 
-/// A count as a counter's width.
+/// Converts a count to `u64`, the type of counters. Saturates.
 pub(crate) fn as_count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,10 @@
-//! Our own FQ-CSID: the set of all sessions of CP functions that handle partial failures.
+//! Our own FQ-CSID: identifies all sessions of CP functions that handle partial failures.
 //!
-//! A CP function that names an FQ-CSID in a session establishment gets ours in the answer. By it
-//! it may delete the sessions of this run of ours, and we announce by it that all of them are gone,
-//! when this node stops and the CP function did not release them in time. A restart changes the
-//! CSID. Spec: TS 29.244 §6.2.9, §7.4.6, §8.2.43; TS 23.007 §23.
+//! A CP function that sends an FQ-CSID in a session establishment gets ours in the response. With
+//! it the CP function may delete all sessions that this process has established. When this node
+//! stops and the CP function has not released the sessions in time, we send our FQ-CSID to announce
+//! that they are gone. A restart changes the CSID. Spec: TS 29.244 §6.2.9, §7.4.6, §8.2.43; TS
+//! 23.007 §23.
 
 use core::net::IpAddr;
 
@@ -12,7 +13,7 @@ use adit_pfcp::ie::{FqCsid, FqCsidNode};
 use crate::config::NodeConfig;
 use crate::session_state::SetKey;
 
-/// The CSID of this run; zero is none.
+/// Returns the CSID of this process: the low bits of its start time, never zero.
 pub(crate) fn own_csid(config: &NodeConfig) -> [u8; 2] {
     let [.., high, low] = config.recovery_time_stamp.to_be_bytes();
     [high, low | 1]
@@ -25,12 +26,12 @@ fn set_node(config: &NodeConfig) -> FqCsidNode {
     }
 }
 
-/// Our FQ-CSID with the CSID of this run.
+/// Returns our FQ-CSID, with the CSID of this process.
 pub(crate) fn own_fq_csid<'a>(config: &NodeConfig, csid: &'a [u8; 2]) -> Option<FqCsid<'a>> {
     FqCsid::new(set_node(config), csid, None)
 }
 
-/// The key of our set.
+/// Returns the key of the set that our FQ-CSID identifies.
 pub(crate) fn own_set_key(config: &NodeConfig) -> SetKey {
     SetKey::Csid(set_node(config), u16::from_be_bytes(own_csid(config)))
 }

@@ -1,9 +1,9 @@
-//! How long something takes: a histogram with fixed bounds.
+//! A histogram of durations, with fixed bounds.
 
 use adit_types::Nanos;
 
-/// Upper bounds of the buckets but the last, ascending: from a change that workers see at once to a
-/// store that hangs.
+/// Upper bounds of all buckets but the last, ascending: from a change that workers observe at once
+/// to a store that hangs.
 pub const DURATION_BOUNDS: [Nanos; 16] = [
     Nanos::from_micros(50),
     Nanos::from_micros(100),
@@ -23,7 +23,7 @@ pub const DURATION_BOUNDS: [Nanos; 16] = [
     Nanos::from_millis(5_000),
 ];
 
-/// Durations by bucket.
+/// How many durations fell into each bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DurationHistogram {
     buckets: [u64; DURATION_BOUNDS.len() + 1],
@@ -31,26 +31,26 @@ pub struct DurationHistogram {
 }
 
 impl DurationHistogram {
-    /// Counts `count` times a duration.
+    /// Adds a duration `count` times.
     pub fn add(&mut self, duration: Nanos, count: u64) {
         let bucket = DURATION_BOUNDS.partition_point(|bound| *bound < duration);
         self.buckets[bucket] += count;
         self.sum = Nanos(self.sum.0.saturating_add(duration.0.saturating_mul(count)));
     }
 
-    /// How many durations there are.
+    /// Returns how many durations were added.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Their sum.
+    /// Returns the sum of all durations.
     #[must_use]
     pub const fn sum(&self) -> Nanos {
         self.sum
     }
 
-    /// The upper bound of each bucket, `None` for the last, and how many durations are in it.
+    /// Returns the upper bound of each bucket, `None` for the last, and the count of the bucket.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Nanos>, u64)> {
         let bounds = DURATION_BOUNDS.into_iter().map(Some).chain([None]);
         bounds.zip(self.buckets)

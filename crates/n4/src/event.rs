@@ -1,4 +1,4 @@
-//! Changes of state worth a log line.
+//! Events: changes of state that are worth a log line.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -13,9 +13,9 @@ use crate::association::NodeIdentity;
 pub enum DownReason {
     /// The peer released it.
     Released,
-    /// Our heartbeats stayed without a response.
+    /// Our Heartbeat Requests were not answered.
     HeartbeatsLost,
-    /// Our heartbeats stayed without a response for as long as sessions may outlive their peer.
+    /// Our Heartbeat Requests were not answered for as long as sessions may outlive their peer.
     SilentTooLong,
     /// The peer's Recovery Time Stamp changed.
     PeerRestarted,
@@ -38,14 +38,14 @@ impl fmt::Display for DownReason {
     }
 }
 
-/// Why a CP function has not released an association as the operator wished.
+/// Why a CP function has not released an association although the operator requested it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseFailure {
     /// No response after N1 retransmissions.
     NoResponse,
     /// The peer refused; the code point of its Cause.
     Refused(u8),
-    /// The time that it was granted is over.
+    /// The time granted for the release is over.
     Late,
 }
 
@@ -59,20 +59,20 @@ impl fmt::Display for ReleaseFailure {
     }
 }
 
-/// Why our own association setup did not succeed. It is tried again later.
+/// Why an association setup that we requested failed. It is retried later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetupFailure {
     /// No response after N1 retransmissions.
     NoResponse,
     /// The peer refused; the code point of its Cause.
     Refused(u8),
-    /// The response made no sense.
+    /// The response cannot be decoded, or lacks what it must contain.
     Malformed,
     /// The peer's Node ID has an association from another address.
     NodeIdInUse,
-    /// `limits::ASSOCIATIONS_MAX` associations exist.
+    /// `limits::ASSOCIATIONS_MAX` associations exist already.
     TooManyAssociations,
-    /// This node stops.
+    /// This node is stopping.
     Stopping,
 }
 
@@ -92,13 +92,13 @@ impl fmt::Display for SetupFailure {
 /// A change of state worth a log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeEvent {
-    /// An association came into being.
+    /// An association was established.
     AssociationUp {
         /// The peer's address.
         address: IpAddr,
         /// The peer's identity.
         node_id: NodeIdentity,
-        /// True when the request was ours.
+        /// True if we requested the association.
         requested_by_us: bool,
     },
     /// An association ended; its sessions are gone.
@@ -109,10 +109,10 @@ pub enum NodeEvent {
         node_id: NodeIdentity,
         /// How many sessions were removed.
         sessions: usize,
-        /// Why.
+        /// Why the association ended.
         reason: DownReason,
     },
-    /// A peer does not answer heartbeats any more. Its sessions stay.
+    /// A peer does not answer heartbeats any more. Its sessions stay for now.
     PeerSilent {
         /// The peer's address.
         address: IpAddr,
@@ -120,74 +120,74 @@ pub enum NodeEvent {
         node_id: NodeIdentity,
         /// How many sessions stay.
         sessions: usize,
-        /// For how long.
+        /// How long the sessions stay, at most.
         outlive: Nanos,
     },
-    /// A silent peer answers again, and has not restarted.
+    /// A silent peer answers again; it has not restarted.
     PeerAnswers {
         /// The peer's address.
         address: IpAddr,
         /// The peer's identity.
         node_id: NodeIdentity,
-        /// How many sessions it has.
+        /// How many sessions the peer has.
         sessions: usize,
     },
-    /// A CP function has not released its association as the operator wished. The association goes
-    /// on.
+    /// A CP function has not released its association although the operator requested it. The
+    /// association continues.
     NotReleased {
         /// The peer's address.
         address: IpAddr,
         /// The peer's identity.
         node_id: NodeIdentity,
-        /// Why.
+        /// Why the release failed.
         failure: ReleaseFailure,
     },
-    /// A peer shows a new Recovery Time Stamp. `AssociationDown` follows.
+    /// A peer sent a new Recovery Time Stamp. `AssociationDown` follows.
     PeerRestarted {
         /// The peer's address.
         address: IpAddr,
         /// The peer's identity.
         node_id: NodeIdentity,
     },
-    /// Our own association setup failed and is tried again after `retry_after`.
+    /// An association setup that we requested failed; it is retried after `retry_after`.
     SetupFailed {
         /// The configured peer.
         to: SocketAddr,
-        /// Why.
+        /// Why the setup failed.
         failure: SetupFailure,
         /// Time until the next attempt.
         retry_after: Nanos,
     },
     /// A GTP-U peer does not answer any more.
     PathDown {
-        /// The peer.
+        /// The address of the GTP-U peer.
         peer: IpAddr,
     },
     /// A GTP-U peer answers again.
     PathUp {
-        /// The peer.
+        /// The address of the GTP-U peer.
         peer: IpAddr,
     },
-    /// Packets to a GTP-U peer exceed the MTU of a link on their way. They have at most this length
-    /// for ten minutes.
+    /// A router reported that packets to a GTP-U peer exceed the MTU of a link. Packets to the peer
+    /// are limited to `mtu_bytes` for ten minutes.
     PathNarrowed {
-        /// The peer.
+        /// The address of the GTP-U peer.
         peer: IpAddr,
-        /// Unit: octets of the outer IP packet.
+        /// The MTU of the path. Unit: octets of the outer IP packet.
         mtu_bytes: u16,
-        /// The router that said so.
+        /// The router that reported the MTU.
         router: IpAddr,
     },
     /// A GTP-U peer restarted.
     GtpuPeerRestarted {
-        /// The peer.
+        /// The address of the GTP-U peer.
         peer: IpAddr,
     },
     /// A fault of this node ended the handling of a message. Reported once per kind.
     Fault {
-        /// Who sent the message.
+        /// The sender of the message.
         from: IpAddr,
-        /// Its type.
+        /// The type of the message.
         message_type: &'static str,
         /// The text of the fault.
         text: String,
@@ -199,83 +199,83 @@ pub enum NodeEvent {
         /// The text of the fault.
         text: String,
     },
-    /// A request was refused. Reported at most once per second for those about sessions, and for
-    /// others.
+    /// A request was refused. Reported at most once per second for session related requests, and as
+    /// often for others.
     Refused {
         /// The sender of the request.
         from: IpAddr,
         /// Type of the request.
         message_type: &'static str,
-        /// Every error found; the first is the one that was answered.
+        /// All errors that were found; the response contains the first.
         findings: Vec<String>,
     },
-    /// A CP function refused a report, which is not delivered. Reported at most once per second.
+    /// A CP function refused a report. Reported at most once per second.
     ReportRefused {
-        /// Who refused.
+        /// The sender of the response.
         from: IpAddr,
         /// Type of the response.
         message_type: &'static str,
-        /// The code point of its Cause.
+        /// The code point of the Cause in the response.
         cause: u8,
     },
-    /// Sessions are controlled by another member of their SMF set from now on.
+    /// The control of sessions has moved to another member of their SMF set.
     SessionsHandedOver {
-        /// Its address.
+        /// The address of that member.
         to: IpAddr,
-        /// How many.
+        /// How many sessions moved.
         sessions: usize,
     },
-    /// A peer that is no member of an SMF set said that it, or another address, belongs to it. It
-    /// is taken as standing alone, or without the other address.
+    /// A peer claimed that it, or another address, belongs to an SMF set of which it is no member.
+    /// The claim is ignored.
     SmfSetClaimRefused {
-        /// The peer.
+        /// The address of the peer.
         from: IpAddr,
-        /// The set; empty when its name cannot be read.
+        /// The name of the set; empty if the name cannot be decoded.
         set: String,
     },
-    /// A setup kept the sessions of the association before it.
+    /// An association setup retained the sessions of the former association.
     SessionsRetained {
         /// The peer's address.
         address: IpAddr,
-        /// How many.
+        /// How many sessions were retained.
         sessions: usize,
     },
-    /// A record of a previous process could not be restored. The first
+    /// A record of a previous process could not be restored. Only the first
     /// `limits::REFUSED_RECORDS_NAMED_MAX` are reported.
     RecordNotRestored {
         /// The kind of the record.
         kind: RecordKind,
-        /// Which one.
+        /// The identifier of the record within its kind.
         name: RecordName,
-        /// Why.
+        /// Why the record could not be restored.
         reason: String,
     },
-    /// Sessions of a previous process are not restored. They are set aside, or gone with their
-    /// association.
+    /// Sessions of a previous process were not restored. They are set aside, or were removed with
+    /// their association.
     SessionsNotRestored {
-        /// Why; one event for each reason.
+        /// Why they were not restored; one event for each reason.
         reason: String,
-        /// How many.
+        /// How many sessions this concerns.
         sessions: usize,
-        /// The first `limits::SET_ASIDE_NAMED_MAX`.
+        /// The first of these sessions, at most `limits::SET_ASIDE_NAMED_MAX`.
         first: Vec<Seid>,
     },
-    /// The records of a previous process are restored.
+    /// The restoration of the records of a previous process has finished.
     Restored {
-        /// Associations.
+        /// How many associations were restored.
         associations: usize,
-        /// Sessions.
+        /// How many sessions were restored.
         sessions: usize,
-        /// Records that could not be restored.
+        /// How many records could not be restored.
         refused: usize,
     },
-    /// A setup was refused: its Node ID is associated from another address.
+    /// An association setup was refused: its Node ID is associated from another address.
     NodeIdConflict {
         /// The sender of the request.
         from: IpAddr,
-        /// The owner of the association.
+        /// The address that the association with this Node ID has.
         held_by: IpAddr,
-        /// The identity.
+        /// The Node ID.
         node_id: NodeIdentity,
     },
 }

@@ -1,4 +1,4 @@
-//! Sessions for the unit tests of the parts of a node, without a node.
+//! Sessions for unit tests of parts of a node.
 
 use core::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ use crate::sessions::{EstablishmentContext, NewSession, Sessions};
 pub(crate) const TUNNEL: GtpuTunnel =
     GtpuTunnel { teid: Teid(5), addr: core::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)) };
 
-/// No sessions, with an N3 and an N6 interface, and with room for a few.
+/// Returns an empty session store with an N3 and an N6 interface.
 pub(crate) fn sessions() -> Sessions {
     let own = Ipv4Addr::new(192, 0, 2, 1);
     let n3 = LocalAddresses { v4: Some(own), v6: None };
@@ -33,8 +33,8 @@ pub(crate) fn sessions() -> Sessions {
     Sessions::new(config, SetKey::Group(vec![0]), None)
 }
 
-/// One PDR from the RAN, with a chosen F-TEID and a UE address, and its FAR, which sends into
-/// [`TUNNEL`].
+/// Returns one PDR from the RAN, with an F-TEID to be chosen and a UE address, and its FAR, which
+/// sends into [`TUNNEL`].
 pub(crate) fn forwarding(last: u8) -> SessionChange {
     let addresses = UeAddresses { v4: Some(Ipv4Addr::new(10, 45, 0, last)), v6: None };
     let pdi = PdiSpec {
@@ -76,7 +76,7 @@ pub(crate) fn forwarding(last: u8) -> SessionChange {
     SessionChange { create_pdrs: vec![pdr], create_fars: vec![far], ..SessionChange::default() }
 }
 
-/// Establishes a session of `owner` in the set `Group([7])`.
+/// Establishes a session of the association `owner`, in the set `Group([7])`.
 pub(crate) fn establish(sessions: &mut Sessions, owner: OwnerId, last: u8) -> NewSession {
     let information = SessionInformation { dnn: Some("ims".into()), ..Default::default() };
     let cp = CpFSeid { seid: Seid(9), v4: Some(Ipv4Addr::LOCALHOST), v6: None };

@@ -1,10 +1,11 @@
-//! The PFCP node of a UP function: associations, heartbeats, own requests, session procedures.
+//! The PFCP node of a UP function: associations, heartbeats, session procedures, and requests of
+//! its own.
 //!
-//! Sans-I/O: datagrams, published changes and time enter [`Node`] through `handle_*`, datagrams,
-//! changes and log-worthy events leave it through `poll_*`. No socket, no clock, no packet here.
-//! Invariants: an accepted request takes effect once however often it arrives; its answer leaves
-//! only after [`Node::handle_published`] for its change; no peer can make the node grow beyond
-//! the capacities in `types::limits`.
+//! The crate is sans-I/O: datagrams, published changes and time enter [`Node`] through `handle_*`;
+//! datagrams, changes and events to be logged leave it through `poll_*`. It has no socket, no clock
+//! and no packets. Invariants: an accepted request takes effect once, however often it arrives; its
+//! answer leaves only after [`Node::handle_published`] for its change; no peer can make the node
+//! exceed the capacities in `types::limits`.
 //! Spec: TS 29.244 Release 17, §6 and §7.
 #![forbid(unsafe_code)]
 

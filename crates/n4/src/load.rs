@@ -1,50 +1,50 @@
 //! Load and overload control information in responses.
 //!
-//! The load is the greatest of: the used share of the store (sessions, TEIDs, usage counters, the
-//! fullest pool of UE addresses), the used share of waiting requests and reports, and the
-//! saturation of the busiest worker; 100 % while a worker takes no step, or the operator drains the
-//! node. It is reported when it changed by a step, with a sequence number of its own. Overload
-//! begins at 95 % of the capacity. Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
+//! The load is the greatest of: the used share of the session store (sessions, TEIDs, usage
+//! counters, the fullest pool of UE addresses), the used share of waiting requests and reports, and
+//! the saturation of the busiest worker. It is 100 % while a worker is not running or the operator
+//! drains the node. It is sent when it has changed by [`LOAD_STEP`], with a sequence number.
+//! Overload begins at 95 % of the capacity. Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
 
 use adit_pfcp::grouped::{LoadControlInformation, OverloadControlInformation};
 
 /// Percentage points of load that trigger a report.
 const LOAD_STEP: u8 = 5;
 
-/// Load from which on CP functions shall send less. Unit: per cent.
+/// Load at which overload begins: CP functions shall send fewer requests. Unit: per cent.
 const OVERLOAD_FROM: u8 = 95;
 
 /// How long CP functions act on a reported overload. Unit: seconds.
 pub(crate) const OVERLOAD_VALIDITY_S: u32 = 30;
 
-/// A metric and the number of its last change.
+/// The value of a metric, and its sequence number, which each change increments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReportedMetric {
     pub metric: u8,
     pub sequence: u32,
 }
 
-/// The last computed metrics, the same for all CP functions.
+/// The latest metrics, the same for all CP functions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Load {
     /// The saturation of the busiest worker. Unit: per cent.
     pub worker_saturation: u8,
-    /// Workers that take no step.
+    /// How many workers are not running.
     pub standing_workers: usize,
-    /// The operator drains the node: it takes no new sessions.
+    /// True if the operator drains the node: it takes no new sessions.
     pub is_draining: bool,
     pub load: ReportedMetric,
     pub overload: ReportedMetric,
 }
 
-/// Sequence numbers of the last report to a CP function.
+/// The sequence numbers of the metrics that a CP function has been sent last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoadReported {
     pub load: u32,
     pub overload: u32,
 }
 
-/// The information in a response.
+/// The load and overload information that a response contains, if any.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LoadAndOverload {
     pub load: Option<LoadControlInformation<'static>>,
@@ -52,14 +52,14 @@ pub(crate) struct LoadAndOverload {
 }
 
 impl Load {
-    /// Updates the metrics. Unit: per cent, 0 to 100.
+    /// Updates the metrics with the present load. Unit: per cent, 0 to 100.
     pub(crate) fn update(&mut self, percent: u8) {
         let stepped = percent - percent % LOAD_STEP;
         if stepped != self.load.metric {
             self.load =
                 ReportedMetric { metric: stepped, sequence: self.load.sequence.wrapping_add(1) };
         }
-        // From none at the beginning of the last twentieth to all at its end.
+        // The reduction grows from 0 % at 95 % load to 100 % at full load.
         let reduction = percent.saturating_sub(OVERLOAD_FROM).saturating_mul(20).min(100);
         if reduction != self.overload.metric {
             let sequence = self.overload.sequence.wrapping_add(1);

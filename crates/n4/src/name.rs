@@ -2,10 +2,10 @@
 
 use adit_pfcp::ie::NetworkInstance;
 
-/// A network instance as text, be it sent as text or as labels of a domain name.
+/// Returns a network instance as text; on the wire it may be text or labels of a domain name.
 ///
-/// INTEROP: SMFs use either form for a DNN-like name. Octets that are neither show as replacement
-/// characters and so match no configured name. Spec: TS 29.244 §8.2.4; RFC 1035 §3.1.
+/// INTEROP: SMFs use either form for a DNN-like name. Invalid octets become replacement characters,
+/// so they match no configured name. Spec: TS 29.244 §8.2.4; RFC 1035 §3.1.
 pub(crate) fn network_instance(ie: NetworkInstance<'_>) -> Box<str> {
     match labels(ie.0) {
         Some(name) => name.into(),
@@ -13,13 +13,13 @@ pub(crate) fn network_instance(ie: NetworkInstance<'_>) -> Box<str> {
     }
 }
 
-/// Octets as text, with replacement characters for invalid UTF-8.
+/// Converts octets to text; invalid UTF-8 becomes replacement characters.
 pub(crate) fn text(octets: &[u8]) -> Box<str> {
     String::from_utf8_lossy(octets).into()
 }
 
-/// Labels joined by dots; `None` when the octets are not exactly a sequence of labels of printable
-/// characters, with or without the empty one at the end.
+/// Joins labels with dots. `None` unless the octets are exactly a sequence of labels of printable
+/// characters, with or without the empty label at the end.
 pub(crate) fn labels(mut octets: &[u8]) -> Option<String> {
     let mut name = String::new();
     while let Some((&len, rest)) = octets.split_first() {

@@ -1,7 +1,8 @@
-//! The node: its entry points, and the dispatch of a message to its procedure.
+//! The node: its entry points, and the dispatch of messages to procedures.
 //!
-//! A request passes the response cache, then its procedure. The response to an accepted change
-//! waits in `answers` until all workers run the change. Spec: TS 29.244 §6.4, §7.6.
+//! A request first passes the response cache, then its procedure. The response to an accepted
+//! change waits in `answers` until all workers have observed the change. Spec: TS 29.244 §6.4,
+//! §7.6.
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
@@ -39,12 +40,12 @@ use crate::transaction::{OutgoingRequest, RequestPurpose, Transactions};
 use crate::transmit::{AnsweredRequest, Transmit};
 use crate::ue_pools::PoolUsage;
 
-/// Octets of the longest message that we send. A response with as many Created PDRs and Created
-/// Traffic Endpoints of two addresses each as a session may have, and with as many usage reports as
-/// a response may have, fits.
+/// Maximum length of messages that we send. It suffices for a response with the maximum of Created
+/// PDRs and Created Traffic Endpoints, with two addresses each, and the maximum of usage reports.
+/// Unit: octets.
 pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = PFCP_MESSAGE_BYTES_MAX;
 
-/// A message that is being handled.
+/// A message that is being processed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedMessage<'a> {
     pub now: Nanos,
@@ -70,11 +71,11 @@ impl ReceivedMessage<'_> {
     }
 }
 
-/// The end of the node.
+/// The state of the node's shutdown.
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     pub is_stopping: bool,
-    /// When this node announces the last usage of all sessions to the CP functions.
+    /// When this node announces to CP functions that all sessions report their last usage.
     pub prepare_releases_at: Option<Nanos>,
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Shutdown {
 pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) sessions: Sessions,
-    /// Responses that wait for the workers or for jobs.
+    /// Responses that wait until workers have observed a change, or until a job has ended.
     pub(crate) answers: Answers,
     pub(crate) peers: Peers,
     pub(crate) paths: Paths,
@@ -96,7 +97,8 @@ pub struct Node {
     pub(crate) counters: N4Counters,
     pub(crate) shutdown: Shutdown,
     pub(crate) load: Load,
-    /// When errors of refused requests may be logged again: node related and session related ones.
+    /// When errors of refused requests may be logged again; of node related and session related
+    /// ones.
     pub(crate) next_finding: [Nanos; 2],
     /// When a refused report may be logged again.
     pub(crate) next_refused_report: Nanos,
@@ -107,19 +109,21 @@ pub struct Node {
     pub(crate) transmits: VecDeque<Transmit>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) ntp_clock: NtpClock,
-    /// The time of day at which the clock was zero, as the first process of this node set it.
+    /// The time of day when the node's clock was zero, as the first process of this node determined
+    /// it. Unit: nanoseconds since 1900-01-01.
     pub(crate) clock_zero: u64,
-    /// Our latest Recovery Time Stamp that a peer was given. Unit: seconds since 1900-01-01 (NTP).
+    /// The latest Recovery Time Stamp that we have sent to any peer. Unit: seconds since 1900-01-01
+    /// (NTP).
     pub(crate) latest_time_stamp: u32,
-    /// While records are restored.
+    /// The progress of restoring records; `None` once that is done.
     pub(crate) restoration: Option<NodeRestoration>,
-    /// Sessions of previous processes that stay in the store.
+    /// Sessions of previous processes that were not restored and stay in the store.
     pub(crate) set_aside: SetAsideSessions,
 }
 
 impl Node {
-    /// A node without peers. Its first [`Node::handle_timeout`] starts the configured association
-    /// setups.
+    /// Creates a node without peers. The first [`Node::handle_timeout`] starts the configured
+    /// association setups.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
         let configured = config.connect.iter().map(|&peer| canonical(peer).ip()).collect();
@@ -152,10 +156,10 @@ impl Node {
         }
     }
 
-    /// Handles a datagram that `from` sent to the PFCP socket. Never panics, whatever the datagram
-    /// contains.
+    /// Handles a datagram that `from` sent to the PFCP socket. Never panics, whatever it contains.
     ///
-    /// IPv4-mapped IPv6 addresses count as IPv4 addresses; [`Transmit::to`] is never a mapped one.
+    /// IPv4-mapped IPv6 addresses count as IPv4 addresses; [`Transmit::to`] is never such an
+    /// address.
     pub fn handle_datagram(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
         let from = canonical(from);
         self.counters.scalars.datagrams_received += 1;
@@ -191,8 +195,9 @@ impl Node {
         }
     }
 
-    /// All workers run the change `id`: sends its response and frees the objects that it removed.
-    /// Call it in the order in which [`Node::poll_delta`] returned the changes.
+    /// Notes that all workers have observed the change `id`: sends its response and frees the
+    /// objects that the change removed. Call it in the order in which [`Node::poll_delta`] returned
+    /// the changes.
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
         if let Some(change) = self.sessions.take_observed(id) {
             let faults = self.counters.scalars.faults;
@@ -207,7 +212,7 @@ impl Node {
     fn complete_change(&mut self, now: Nanos, id: DeltaId, change: PendingChange) {
         self.fail_if_injected(FaultPoint::Published);
         let PendingChange { up_seid, session, mut usage, follow_up, .. } = change;
-        // No worker counts for removed rules any more.
+        // Workers have stopped counting for removed rules, so their final counts can be read.
         usage.extend(self.sessions.reclaim(now, id, session));
         if self.restoration.is_some() && self.sessions.store().session_at(session).is_none() {
             self.follow_freed(now, session);
@@ -237,14 +242,14 @@ impl Node {
         }
     }
 
-    /// A condition is met: sends the responses that wait for nothing else.
+    /// Notes that a condition is met, and sends the responses that wait for nothing else.
     pub(crate) fn meet(&mut self, now: Nanos, condition: Condition) {
         for response in self.answers.meet(condition) {
             self.deliver(now, response, true);
         }
     }
 
-    /// Drops the responses that wait for a condition. A retransmission then runs the request again.
+    /// Drops the responses that wait for a condition. A retransmitted request then runs again.
     fn abandon_answers(&mut self, condition: Condition) {
         for EncodedResponse { peer, key, .. } in self.answers.drop_awaiting(condition) {
             if let Some(peer) = self.peers.get_mut(peer) {
@@ -253,11 +258,12 @@ impl Node {
         }
     }
 
-    /// Sends usage that did not fit in a response in Session Report Requests behind it. If the
-    /// session was deleted meanwhile, its last usage includes it.
+    /// Sends usage that did not fit into a response in later Session Report Requests. If the
+    /// session was deleted meanwhile, adds the usage to the session's last usage.
     fn report_later(&mut self, now: Nanos, up_seid: Seid, later: Vec<UsageReport>) {
         let is_gone = !later.is_empty() && self.sessions.store().session(up_seid).is_none();
-        // No report may follow the end of a session.
+        // No report may be sent after the response that ends the session, so the usage goes into
+        // it.
         let answers = &self.answers;
         let ends = |(id, change): &(DeltaId, &mut PendingChange)| {
             matches!(change.follow_up, FollowUp::ReportLastUsage)
@@ -271,23 +277,24 @@ impl Node {
         self.report_usage(now, up_seid, later);
     }
 
-    /// The next datagram to send.
+    /// Returns the next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
 
-    /// True when [`Node::poll_transmit`] has something.
+    /// True if [`Node::poll_transmit`] has a datagram to send.
     #[must_use]
     pub fn has_transmit(&self) -> bool {
         !self.transmits.is_empty()
     }
 
-    /// Publishes the rules of a session again, without a change: an offload gets its entries.
+    /// Publishes the rules of a session again without a change, so that an offload gets its
+    /// entries.
     pub fn republish(&mut self, session: SessionIndex) {
         let _ = self.sessions.republish(session);
     }
 
-    /// The next command, for any one worker.
+    /// Returns the next command to send to any one worker.
     pub fn poll_command(&mut self) -> Option<WorkerCommand> {
         let echo = self.paths.poll_command();
         let mut command = echo.or_else(|| self.path_qos.poll_command())?;
@@ -297,25 +304,25 @@ impl Node {
         Some(command)
     }
 
-    /// The next command that every worker must receive before the change `id` is published.
+    /// Returns the next command to send to every worker before the change `id` is published.
     pub fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
         let command = self.sessions.poll_command_before(id)?;
         self.counters.scalars.end_markers_commanded += 1;
         Some(command)
     }
 
-    /// The next change to publish, in order. Send the commands of [`Node::poll_command_before`]
-    /// first.
+    /// Returns the next change to publish, in order. First send the commands that
+    /// [`Node::poll_command_before`] returns for it.
     pub fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
         self.sessions.poll_delta()
     }
 
-    /// The next event to log.
+    /// Returns the next event to log.
     pub fn poll_event(&mut self) -> Option<NodeEvent> {
         self.events.pop_front()
     }
 
-    /// When to call [`Node::handle_timeout`] next; `None` if nothing is due.
+    /// Returns when to call [`Node::handle_timeout`] next; `None` if nothing is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         if self.is_following() {
@@ -350,46 +357,47 @@ impl Node {
         .min()
     }
 
-    /// The sessions.
+    /// Returns the session store.
     #[must_use]
     pub const fn store(&self) -> &SessionStore {
         self.sessions.store()
     }
 
-    /// The sessions, to be changed without requests. For tests.
+    /// Returns the session store, to change it without requests. For tests.
     #[doc(hidden)]
     pub const fn store_mut(&mut self) -> &mut SessionStore {
         self.sessions.store_mut()
     }
 
-    /// Information of the CP function about the session `up_seid`; `None` if it sent none.
+    /// Returns information about the session `up_seid` that the CP function sent; `None` if it sent
+    /// none.
     #[must_use]
     pub fn session_information(&self, up_seid: Seid) -> Option<&SessionInformation> {
         let index = self.store().session(up_seid)?.index();
         self.sessions.states.information(index)
     }
 
-    /// Stores new information of the CP function about a session.
+    /// Updates the information about a session with what the CP function sent.
     pub(crate) fn update_information(&mut self, up_seid: Seid, news: SessionInformation) {
         if let Some(index) = self.store().session(up_seid).map(Session::index) {
             self.sessions.states.update_information(index, news);
         }
     }
 
-    /// Sessions by the data network and the slice that the CP functions name.
+    /// Returns how many sessions there are for each DNN and S-NSSAI that CP functions sent.
     #[must_use]
     pub const fn services(&self) -> &ServiceCounts {
         self.sessions.states.services()
     }
 
-    /// Number of responses that wait for workers or for jobs.
+    /// Returns how many responses wait for workers or for jobs.
     #[must_use]
     pub fn waiting_answers(&self) -> usize {
         self.answers.len()
     }
 
-    /// The CP function number `position` of [`NodeConfig::connect`] is at `to`: its name says so by
-    /// now. Nothing changes while it has an association at its previous address.
+    /// Sets the address of the CP function at index `position` of [`NodeConfig::connect`], to which
+    /// its name now resolves. Has no effect while it has an association at its previous address.
     pub fn set_configured_peer(&mut self, now: Nanos, position: usize, to: SocketAddr) {
         let to = canonical(to);
         if let Some(former) = self.peers.setups.move_to(now, position, to) {
@@ -397,39 +405,41 @@ impl Node {
         }
     }
 
-    /// True for addresses of associations, also alternative ones, and of configured peers.
+    /// True if `peer` is an address of an association, alternative ones included, or of a
+    /// configured peer.
     #[must_use]
     pub fn is_known(&self, peer: IpAddr) -> bool {
         self.peers.is_known(peer)
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> &N4Counters {
         &self.counters
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &NodeConfig {
         &self.config
     }
 
-    /// Number of changes that some worker does not run yet, and of jobs that have not ended; one
-    /// more while followed records wait to take effect.
+    /// Returns how many changes some worker has not observed yet, plus how many jobs are open, plus
+    /// one while followed records wait to take effect.
     #[must_use]
     pub fn pending_len(&self) -> usize {
         let changes = self.sessions.pending_len() + self.backlog.open_len();
         changes + usize::from(self.has_records_to_follow())
     }
 
-    /// Number of responses, of all peers, that are kept for retransmitted requests.
+    /// Returns how many responses, of all peers, are kept for retransmitted requests.
     #[must_use]
     pub fn response_cache_len(&self) -> usize {
         self.peers.cached_len()
     }
 
-    /// Takes a token for a message. Responses need none: they answer requests of ours.
+    /// Takes a token for a request; false if there is none. Responses answer our own requests and
+    /// need none.
     fn admits(&mut self, now: Nanos, from: SocketAddr, header: &Header) -> bool {
         let request = match header.message_type {
             MessageType::HEARTBEAT_REQUEST => AdmittedRequest::Heartbeat(header.sequence),
@@ -501,8 +511,8 @@ impl Node {
         }
     }
 
-    /// Runs `procedure` unless the request is a retransmission, which gets the same response again,
-    /// or none while the response still waits for its conditions. Spec: TS 29.244 §6.4.
+    /// Runs `procedure`, unless the request is a retransmission: then sends the same response
+    /// again, or nothing while the response still waits for its conditions. Spec: TS 29.244 §6.4.
     fn run_once(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -539,14 +549,15 @@ impl Node {
                 let bytes = bytes.to_vec();
                 self.counters.scalars.retransmissions_replayed += 1;
                 let message_type = MessageType(bytes.get(1).copied().unwrap_or_default());
-                // The first response left before, so the store has the changes that it reports.
+                // The store already has the reported changes, since the first response waited for
+                // them.
                 self.counters.count_sent(message_type);
                 self.transmits.push_back(Transmit { to: request.from, bytes, answers: None });
             }
         }
     }
 
-    /// Why no further request may wait for its answer, if there are too many.
+    /// Returns a refusal if too many requests wait for their answers.
     fn refusal_to_wait(&self, is_full_of_pending: bool) -> Option<Rejected> {
         let (of_peer, of_all) = (PENDING_PER_PEER_MAX, PENDING_MAX);
         if is_full_of_pending {
@@ -560,7 +571,7 @@ impl Node {
         is_full_of_held.then_some(Rejected::new(Cause::NoResourcesAvailable, held))
     }
 
-    /// Sends the response to a request once all `conditions` are met; at once if there are none.
+    /// Sends the response to a request once all `conditions` are met; at once if all are.
     pub(crate) fn respond<'m, M: MessageBody<'m>>(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -584,7 +595,8 @@ impl Node {
         }
     }
 
-    /// The session of a request whose answer waits for these conditions, if it is a single one.
+    /// Returns the session that a request concerns, if it concerns exactly one; `open`: the
+    /// conditions that its answer waits for.
     fn session_concerned(&self, request: &ReceivedMessage<'_>, open: &[Condition]) -> Option<Seid> {
         let established = open.iter().find_map(|condition| match condition {
             Condition::Observed(id) => self.sessions.pending(*id).map(|change| change.up_seid),
@@ -606,7 +618,7 @@ impl Node {
         }
     }
 
-    /// Drops a waiting response to `request`.
+    /// Drops the response to `request` that waits, if any.
     pub(crate) fn forget_answer(&mut self, request: &ReceivedMessage<'_>) {
         let (peer, key) = (request.peer(), request.key());
         self.answers.drop_all(|response| response.peer == peer && response.key == key);
@@ -615,8 +627,8 @@ impl Node {
         }
     }
 
-    /// Sends a response, which may have waited for its conditions, and keeps it for retransmissions
-    /// if the peer is known.
+    /// Sends a response that has no unmet conditions, and keeps it for retransmissions if the peer
+    /// is known. `has_waited`: true if it had to wait for conditions.
     fn deliver(&mut self, now: Nanos, answer: EncodedResponse, has_waited: bool) {
         let EncodedResponse { peer, to, key, message_type, bytes, received, session } = answer;
         let owner = self.peers.association_for(peer).map(|association| association.owner);
@@ -650,15 +662,15 @@ impl Node {
         }
     }
 
-    /// True if a response that nobody keeps is discarded, because too many messages wait for the
-    /// store. Its request comes again.
+    /// True, and counted, if a response that is not kept must be discarded, because too many
+    /// messages wait for the store. The peer will retransmit the request.
     fn discards_held(&mut self) -> bool {
         let is_full = self.sessions.records.is_full_of_held();
         self.counters.scalars.discarded_store_waits += u64::from(is_full);
         is_full
     }
 
-    /// Keeps an answer that is sent now, to send it again when its request is retransmitted.
+    /// Keeps an answer that is being sent, to send it again when its request is retransmitted.
     pub(crate) fn remember(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) {
         if let Some(known) = self.peers.get_mut(answered.peer) {
             self.counters.scalars.response_cache_evicted +=
@@ -666,7 +678,7 @@ impl Node {
         }
     }
 
-    /// Sends a request of the node with the timers of the configuration.
+    /// Sends a request of this node with the configured retransmission timers.
     pub(crate) fn send_request<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
@@ -678,8 +690,8 @@ impl Node {
         self.send_own(now, OutgoingRequest { to, seid: None, purpose, timers }, body);
     }
 
-    /// Sends a request and keeps it until it is answered or has failed. Returns its sequence
-    /// number, or `None` if it exceeds a message.
+    /// Sends a request, and keeps it until it is answered or has failed. Returns its sequence
+    /// number; `None` if the message would be too long.
     pub(crate) fn send_own<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
@@ -696,18 +708,18 @@ impl Node {
         Some(sequence)
     }
 
-    /// Counts and logs a refusal.
+    /// Counts and logs the refusal of a request.
     pub(crate) fn note_refused(&mut self, request: &ReceivedMessage<'_>, rejected: Rejected) {
         self.counters.count_refused(rejected.cause);
         self.log_refusal(request, rejected);
     }
 
-    /// Sends bytes when the store has all earlier changes. Keeps no answer for a retransmission.
+    /// Sends a message once the store has all earlier changes. Keeps no answer for retransmissions.
     pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
         self.transmit_when_durable(message_type, Transmit { to, bytes, answers: None });
     }
 
-    /// As [`Self::transmit`], for the first response to a request.
+    /// Does the same as [`Self::transmit`] for the first response to a request.
     fn transmit_answer(
         &mut self,
         message_type: MessageType,
@@ -719,7 +731,8 @@ impl Node {
         self.transmit_when_durable(message_type, Transmit { to, bytes, answers: Some(request) });
     }
 
-    /// `answered` has left at `now`.
+    /// Notes that the response to `answered` was sent at `now`, for the histogram of response
+    /// times.
     pub fn note_sent(&mut self, now: Nanos, answered: AnsweredRequest) {
         self.counters.add_duration(answered.message_type, now.since(answered.received));
     }
@@ -737,7 +750,7 @@ impl Node {
         self.transmits.extend(self.sessions.records.hold(transmit, None));
     }
 
-    /// Sends a response without keeping it: for requests that can safely run twice.
+    /// Sends a response without keeping it, for requests that may safely run twice.
     pub(crate) fn respond_unremembered<'m, M: MessageBody<'m>>(
         &mut self,
         request: &ReceivedMessage<'_>,

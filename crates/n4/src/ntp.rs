@@ -1,28 +1,28 @@
-//! The relation between the node's monotonic clock and the time of day.
+//! Converts between the node's monotonic clock and the time of day.
 //!
-//! PFCP encodes time in seconds since 1900-01-01 (NTP), in 32 bits that wrap in 2036. A value is
-//! read as the nearest such time. Spec: TS 29.244 §8.2.15; RFC 5905 §6.
+//! PFCP encodes times as seconds since 1900-01-01 (NTP) in 32 bits, which wrap in 2036. A received
+//! value stands for the nearest such time. Spec: TS 29.244 §8.2.15; RFC 5905 §6.
 
 use adit_types::Nanos;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Time of day at zero of the monotonic clock. Unit: nanoseconds since 1900-01-01.
+/// Time of day when the monotonic clock is zero. Unit: nanoseconds since 1900-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NtpClock(u64);
 
 impl NtpClock {
-    /// A clock whose zero is at `seconds` since 1900-01-01.
+    /// Creates a clock whose zero is `seconds` after 1900-01-01.
     pub(crate) fn from_seconds(seconds: u32) -> Self {
         Self(u64::from(seconds) * SECOND)
     }
 
-    /// A clock whose zero is at `nanoseconds` since 1900-01-01.
+    /// Creates a clock whose zero is `nanoseconds` after 1900-01-01.
     pub(crate) const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
-    /// The time of day at `at`. Unit: seconds, the low 32 bits.
+    /// Returns the time of day at `at`. Unit: seconds, the low 32 bits.
     pub(crate) fn seconds(self, at: Nanos) -> u32 {
         let seconds = self.0.saturating_add(at.0) / SECOND;
         #[allow(clippy::cast_possible_truncation, reason = "the era is not transmitted")]
@@ -30,13 +30,13 @@ impl NtpClock {
         low
     }
 
-    /// The time of day at `at` as a time stamp of 64 bits: seconds, and 32 bits of their fraction.
+    /// Returns the time of day at `at` as a 64-bit time stamp: seconds and a fraction of 32 bits.
     pub(crate) fn time_stamp(self, at: Nanos) -> u64 {
         let below = self.0.saturating_add(at.0) % SECOND;
         (u64::from(self.seconds(at)) << 32) | ((below << 32) / SECOND)
     }
 
-    /// The monotonic moment of a time stamp, to the second above; `now` if that has passed.
+    /// Converts a 64-bit time stamp to monotonic time, rounded up to a second; `now` if it is past.
     pub(crate) fn instant_of_time_stamp(self, now: Nanos, time_stamp: u64) -> Nanos {
         #[allow(clippy::cast_possible_truncation, reason = "the upper half of 64 bits")]
         let seconds = (time_stamp >> 32) as u32;
@@ -44,7 +44,7 @@ impl NtpClock {
         self.instant(now, seconds.wrapping_add(above))
     }
 
-    /// The monotonic moment of a time of day; `now` if that has passed.
+    /// Converts a time of day to monotonic time; `now` if it is past.
     pub(crate) fn instant(self, now: Nanos, ntp: u32) -> Nanos {
         let ahead = ntp.wrapping_sub(self.seconds(now));
         if ahead == 0 || ahead > u32::MAX / 2 {
@@ -55,7 +55,7 @@ impl NtpClock {
     }
 }
 
-/// True when `seen` is a later time than `known`; NTP seconds wrap around in 2036.
+/// True if `seen` is later than `known`; handles the wrap of NTP seconds in 2036.
 pub(crate) fn is_newer(seen: u32, known: u32) -> bool {
     let ahead = seen.wrapping_sub(known);
     ahead != 0 && ahead < 1 << 31

@@ -1,10 +1,11 @@
-//! GTP-U paths: are the peers that FARs send to reachable?
+//! GTP-U paths: monitors whether the peers that FARs send to are reachable.
 //!
-//! Each peer gets an Echo Request per interval; one that leaves N3-REQUESTS of them in a row
-//! unanswered, each for T3-RESPONSE, has a failed path until it answers again. Both changes are
-//! reported to all CP functions. Workers send and receive; here is only the state. The first
-//! sequence number of a round is random, so that only a peer that received the request can answer
-//! it. Spec: TS 29.281 §7.2.1, §7.2.2, §11; TS 23.527 §5.4; TS 29.244 §7.4.5.1.
+//! Each peer is sent an Echo Request per interval. If it leaves N3-REQUESTS of them in a row
+//! unanswered, each for T3-RESPONSE, its path has failed until the peer answers again. Failure and
+//! recovery are reported to all CP functions. This module has only the state; workers send and
+//! receive. The sequence numbers of a round begin at a random value, so that only a peer that
+//! received a request can answer it. Spec: TS 29.281 §7.2.1, §7.2.2, §11; TS 23.527 §5.4; TS 29.244
+//! §7.4.5.1.
 
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -19,71 +20,71 @@ use adit_types::{InterfaceSet, Nanos};
 use crate::path_qos::MEASURES;
 use crate::peer_restart::PeerStart;
 
-/// How paths are watched.
+/// The configuration of path monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathConfig {
-    /// Time between two Echo Requests to one peer; zero for none at all.
+    /// Time between two Echo Requests to one peer; zero for no Echo Requests.
     pub echo_interval: Nanos,
     /// Time without a response before an Echo Request is sent again. Spec: TS 29.281 §11 (T3).
     pub t3: Nanos,
-    /// Requests without a response after which the path has failed, at least 1. Spec: as above
-    /// (N3).
+    /// Unanswered requests after which the path has failed, at least 1. Spec: TS 29.281 §11 (N3).
     pub n3: u32,
 }
 
 impl PathConfig {
-    /// Nothing is watched.
+    /// No path is monitored.
     pub const OFF: Self = Self { echo_interval: Nanos(0), t3: Nanos::from_secs(3), n3: 3 };
 }
 
 /// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathState {
-    /// No answer yet, and no failure.
+    /// No Echo Request was answered yet, and the path has not failed.
     Unknown,
     /// The last Echo Request was answered in time.
     Up,
-    /// Echo Requests stay unanswered.
+    /// The last Echo Requests were not answered.
     Down,
 }
 
-/// An MTU below that of the link, as a router says. Spec: RFC 1191 §3; RFC 8201 §4.
+/// A path MTU below the MTU of our link, reported by a router. Spec: RFC 1191 §3; RFC 8201 §4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMtu {
-    /// Unit: octets of the outer IP packet.
+    /// The path MTU. Unit: octets of the outer IP packet.
     pub mtu_bytes: u16,
-    /// The router that said so last.
+    /// The router that last reported the MTU.
     pub router: IpAddr,
     /// When larger packets are tried again.
     pub until: Nanos,
-    /// Messages so far.
+    /// How many messages of routers have limited this path.
     pub messages: u64,
 }
 
-/// The new limit of packets to a GTP-U peer.
+/// A change of the maximum size of packets to a GTP-U peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathMtuChange {
-    /// The peer.
+    /// The address of the peer.
     pub peer: IpAddr,
-    /// Unit: octets of the outer IP packet; `u16::MAX`: only links limit them.
+    /// The new maximum; `u16::MAX` if only the MTUs of our links apply. Unit: octets of the outer
+    /// IP packet.
     pub mtu_bytes: u16,
 }
 
-/// A path stays as narrow as a router said for this time. Spec: RFC 1191 §6.3; RFC 8201 §4.
+/// How long a path MTU applies after a router reported it. Spec: RFC 1191 §6.3; RFC 8201 §4.
 pub(crate) const PATH_MTU_TIME: Nanos = Nanos::from_secs(600);
 
-/// A path, for display.
+/// A path, as shown to operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathEntry {
-    /// The GTP-U peer.
+    /// The address of the GTP-U peer.
     pub peer: IpAddr,
-    /// Its state.
+    /// The state of the path.
     pub state: PathState,
-    /// Echo Requests sent.
+    /// How many Echo Requests were sent.
     pub requests: u64,
-    /// Echo Responses taken.
+    /// How many Echo Responses answered one of them.
     pub responses: u64,
-    /// The MTU, if it is below that of the link.
+    /// The path MTU, if it is below the MTU of our link.
     pub mtu: Option<PathMtu>,
 }
 
@@ -91,9 +92,9 @@ pub struct PathEntry {
 pub(crate) struct GtpuPath {
     pub state: PathState,
     sequence: u16,
-    /// Requests of the present round; zero between rounds.
+    /// How many Echo Requests of the present round were sent; zero between rounds.
     unanswered: u32,
-    /// `Nanos::NEVER` while it is not watched.
+    /// When the next request or the failure of the path is due; `Nanos::NEVER` while not monitored.
     due: Nanos,
     pub requests: u64,
     pub responses: u64,
@@ -101,15 +102,15 @@ pub(crate) struct GtpuPath {
     start: PeerStart,
 }
 
-/// The effect of a response.
+/// The effects of an Echo Response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct EchoOutcome {
     pub transition: Option<PathTransition>,
-    /// The peer restarted.
+    /// True if the peer has restarted.
     pub is_restart: bool,
 }
 
-/// A change of state.
+/// A change of a path's state that is to be reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathTransition {
     Failed(IpAddr),
@@ -122,18 +123,18 @@ pub(crate) struct Paths {
     config: PathConfig,
     pub paths: BTreeMap<IpAddr, GtpuPath>,
     pub deadlines: BTreeSet<(Nanos, IpAddr)>,
-    /// When narrow paths are tried with larger packets again.
+    /// When larger packets are tried again, for each peer with a path MTU.
     pub narrow: BTreeSet<(Nanos, IpAddr)>,
     mtu_changes: VecDeque<PathMtuChange>,
     commands: VecDeque<WorkerCommand>,
-    /// The last iteration did not process all peers that had changed.
+    /// True if the last iteration did not process all peers that had changed.
     pub has_peers_left: bool,
-    /// The source of random sequence numbers: a secret, and the number of draws.
+    /// Source of random sequence numbers: a secret, and how many numbers were drawn.
     random: (u64, u64),
 }
 
 impl Paths {
-    /// `secret` is random and not disclosed.
+    /// `secret`: random, and not disclosed.
     pub(crate) fn new(config: PathConfig, secret: u64) -> Self {
         Self {
             config,
@@ -147,7 +148,7 @@ impl Paths {
         }
     }
 
-    /// Replaces the configuration. Paths between two rounds begin the next one after the new
+    /// Replaces the configuration. Paths between two rounds begin their next round after the new
     /// interval.
     pub(crate) fn set_config(&mut self, now: Nanos, config: PathConfig) {
         if core::mem::replace(&mut self.config, config) == config {
@@ -160,7 +161,7 @@ impl Paths {
         }
     }
 
-    /// The next Echo Request for any one worker.
+    /// Returns the next Echo Request to send through any one worker.
     pub(crate) fn poll_command(&mut self) -> Option<WorkerCommand> {
         self.commands.pop_front()
     }
@@ -169,7 +170,7 @@ impl Paths {
         self.config.echo_interval.0 > 0
     }
 
-    /// When the next regular round begins.
+    /// Returns when the next regular round begins.
     fn next_round(&self, now: Nanos) -> Nanos {
         if self.is_on() { now + self.config.echo_interval } else { Nanos::NEVER }
     }
@@ -198,8 +199,8 @@ impl Paths {
         }
     }
 
-    /// Adds or removes a peer. The first request waits an interval, so that a short-lived peer gets
-    /// none.
+    /// Adds a peer (`is_peer`) or removes it. The first request is sent after an interval, so that
+    /// short-lived peers get none.
     pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, is_peer: bool) {
         if !is_peer {
             self.widen(peer);
@@ -221,8 +222,9 @@ impl Paths {
         }
     }
 
-    /// Takes an MTU of a router. True if packets to the peer get shorter. A larger one than the
-    /// known one is about a packet that left before that was known.
+    /// Takes in an MTU that a router reported. True if the maximum size of packets to the peer
+    /// shrinks. A greater MTU than the known one is ignored: it concerns a packet sent before that
+    /// was known.
     pub(crate) fn narrow(
         &mut self,
         now: Nanos,
@@ -249,7 +251,7 @@ impl Paths {
         is_news
     }
 
-    /// Only links limit packets to the peer.
+    /// Removes the path MTU of a peer, so that only the MTUs of our links apply.
     fn widen(&mut self, peer: IpAddr) {
         let known = self.paths.get_mut(&peer).and_then(|path| path.mtu.take());
         if let Some(known) = known {
@@ -258,7 +260,7 @@ impl Paths {
         }
     }
 
-    /// Has paths tried with larger packets whose time is over.
+    /// Removes the path MTUs whose time is over, so that larger packets are tried again.
     pub(crate) fn widen_due(&mut self, now: Nanos) {
         while let Some(&(until, peer)) = self.narrow.first()
             && until <= now
@@ -267,13 +269,13 @@ impl Paths {
         }
     }
 
-    /// The next change of a path's MTU, in order.
+    /// Returns the next change of a path MTU, in order.
     pub(crate) fn poll_mtu_change(&mut self) -> Option<PathMtuChange> {
         self.mtu_changes.pop_front()
     }
 
-    /// Sends due requests and changes, at most `allowance` of them; returns a path that failed.
-    /// Call until it returns `None`.
+    /// Sends due Echo Requests, and returns a path that has failed. Each due path takes one of
+    /// `allowance`. Call it until it returns `None`.
     pub(crate) fn poll_due(&mut self, now: Nanos, allowance: &mut usize) -> Option<PathTransition> {
         while let Some(&(due, peer)) = self.deadlines.first()
             && due <= now
@@ -292,7 +294,7 @@ impl Paths {
                 path.requests += 1;
                 path.due = now + self.config.t3;
                 self.deadlines.insert((path.due, peer));
-                // Beyond the bound the request counts as sent and lost.
+                // If the queue is full, the request counts as sent and lost.
                 if self.commands.len() < COMMAND_RING_LEN {
                     let sequence = path.sequence;
                     let (interfaces, tos) = (InterfaceSet::ALL, 0);
@@ -315,8 +317,8 @@ impl Paths {
         None
     }
 
-    /// Takes a response and the start time of its sender. A response to no request of the present
-    /// round changes nothing.
+    /// Processes an Echo Response; `started` is the start time that its sender reports. Ignores
+    /// responses to requests outside the present round.
     pub(crate) fn answered(
         &mut self,
         now: Nanos,
@@ -340,7 +342,8 @@ impl Paths {
         EchoOutcome { transition: turn, is_restart }
     }
 
-    /// Takes an unproven start time of a peer. If it is later than the known one, a round begins.
+    /// Takes in a start time that anybody could have sent. If it is later than the known one, sends
+    /// Echo Requests to check it.
     pub(crate) fn note_unproven_start(&mut self, now: Nanos, peer: IpAddr, started: u32) {
         let t3 = self.config.t3;
         let path = self.paths.get_mut(&peer);
@@ -363,7 +366,8 @@ mod tests {
         paths
     }
 
-    /// The sequence numbers of the requests that are sent at `now`, and the path that failed.
+    /// Returns the sequence numbers of the requests that are sent at `now`, and the path that
+    /// failed.
     fn poll(paths: &mut Paths, now: u64) -> (Vec<u16>, Option<PathTransition>) {
         let mut allowance = 10;
         let failed = paths.poll_due(Nanos(now), &mut allowance);
@@ -384,7 +388,7 @@ mod tests {
         paths.set_config(Nanos(60), CONFIG);
         assert_eq!(poll(&mut paths, 159).0.len(), 0);
         assert_eq!(poll(&mut paths, 160).0.len(), 1);
-        // A round under way goes on.
+        // A round that is under way goes on.
         paths.set_config(Nanos(161), off);
         assert_eq!(poll(&mut paths, 170).0.len(), 1);
     }

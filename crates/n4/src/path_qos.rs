@@ -1,10 +1,11 @@
-//! Delays of GTP-U paths, measured for the CP functions that request them.
+//! Measures the delays of GTP-U paths for CP functions that request it.
 //!
-//! Each path and traffic class of interest gets an Echo Request a second; half of the round trip
-//! is the packet delay. Every CP function has a window of its own over the delays of a path: it
-//! ends with a periodic report, and with a report of a crossed threshold if there is no period.
-//! Paths whose requests stay unanswered have no delay; `path` reports those.
-//! Spec: TS 29.244 §5.24.5, §7.4.4.1.3, §7.4.5.1.5; TS 23.501 §5.33.3.3.
+//! For each path and traffic class that was requested, an Echo Request is sent each second; half of
+//! the round-trip time is the packet delay. For each CP function, the delays of a path are gathered
+//! in a separate window, which ends with a periodic report; without a period it ends with the
+//! report of a crossed threshold. Paths whose requests are not answered have no delay; module
+//! `path` reports their failure. Spec: TS 29.244 §5.24.5, §7.4.4.1.3, §7.4.5.1.5; TS 23.501
+//! §5.33.3.3.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,22 +23,23 @@ use adit_types::{InterfaceSet, Nanos};
 
 use crate::refusal::Rejected;
 
-/// Time between two measurements of one path: the shortest period of reports has one.
+/// Time between two measurements of a path: one per period, if reports have the shortest period.
 const PROBE_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Parts of the interval over which the paths are spread.
+/// How many phases of the interval the measurements of all paths are spread over.
 const PROBE_PHASES: u64 = 64;
 
-/// Measurements after which a window ends if the control has no period.
+/// How many measurements end a window if the control has no period.
 const WINDOW_SAMPLES: u64 = 10;
 
-/// This bit of a sequence number marks Echo Requests that measure; those of `path` lack it.
+/// The bit of a sequence number that is set in Echo Requests that measure; those of module `path`
+/// have it clear.
 pub(crate) const MEASURES: u16 = 0x8000;
 
-/// The key of a measurement: a GTP-U peer, and the ToS or Traffic Class of the Echo Request.
+/// The key of a measurement: the GTP-U peer, and the ToS or Traffic Class of the Echo Request.
 type PathClassKey = (IpAddr, u8);
 
-/// Average, least and greatest delay.
+/// The average, the minimum and the maximum of delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketDelays<T> {
     pub average: T,
@@ -45,25 +47,25 @@ pub(crate) struct PacketDelays<T> {
     pub greatest: T,
 }
 
-/// One GTP-U Path QoS Control Information.
+/// The contents of one GTP-U Path QoS Control Information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathQosControl {
     pub peers: BTreeSet<IpAddr>,
     pub interfaces: GtpuPathInterfaceType,
     pub triggers: QosReportTrigger,
     pub markings: Vec<TransportLevelMarking>,
-    /// `Nanos(0)`: no periodic reports.
+    /// Time between periodic reports; `Nanos(0)` for no periodic reports.
     pub period: Nanos,
     pub thresholds: PacketDelays<Option<Nanos>>,
     pub wait: Nanos,
 }
 
 impl PathQosControl {
-    /// The contents of the IE.
+    /// Decodes and checks the IE.
     ///
     /// # Errors
-    /// Cause 67 without what its triggers need, or without any path; 69 without a trigger; 75 for
-    /// more traffic classes than fit. Spec: TS 29.244 §7.4.4.1.3.
+    /// Cause 67 if the IE lacks paths, or an IE that its triggers need; 69 if it has no trigger; 75
+    /// if it has too many traffic classes. Spec: TS 29.244 §7.4.4.1.3.
     pub(crate) fn from_ie(ie: &GtpuPathQosControlInformation<'_>) -> Result<Self, Rejected> {
         let missing = |ie| Err(Rejected::with_ie(Cause::ConditionalIeMissing, ie));
         let peers = ie.remote_gtpu_peers.into_iter();
@@ -114,13 +116,13 @@ impl PathQosControl {
         self.peers.contains(&peer) || self.interfaces.intersects(interfaces)
     }
 
-    /// The ToS octets to measure with.
+    /// Returns the ToS octets to measure with; zero if no class was requested.
     fn classes(&self) -> impl Iterator<Item = u8> {
         let default = self.markings.is_empty().then_some(0);
         default.into_iter().chain(self.markings.iter().map(|&marking| class(marking)))
     }
 
-    /// The marking as requested, `None` for a class that was not named.
+    /// Returns the marking as it was requested; `None` for a class that was not requested.
     fn marking(&self, tos: u8) -> Option<TransportLevelMarking> {
         self.markings.iter().copied().find(|&marking| class(marking) == tos)
     }
@@ -133,13 +135,14 @@ impl PathQosControl {
     }
 }
 
-/// The octet that a marking writes; messages of our own are Not-ECT. Spec: RFC 3168 §22.
+/// Returns the ToS octet that a marking stands for. The ECN field is zero: our own messages are
+/// Not-ECT. Spec: RFC 3168 §22.
 fn class(marking: TransportLevelMarking) -> u8 {
     let [value, mask] = marking.0.to_be_bytes();
     value & mask & 0xfc
 }
 
-/// Delays of one path in one traffic class since a report.
+/// Delays of a path in one traffic class since the last report.
 #[derive(Debug, Clone, Copy)]
 struct DelayWindow {
     start: Nanos,
@@ -147,9 +150,9 @@ struct DelayWindow {
     sum: u64,
     least: Nanos,
     greatest: Nanos,
-    /// The next measurement is reported at once.
+    /// True if the next measurement is reported at once.
     immediate: bool,
-    /// No report of a crossed threshold before this.
+    /// Until when no crossed threshold is reported.
     quiet_until: Nanos,
 }
 
@@ -171,7 +174,7 @@ impl DelayWindow {
         self.greatest = self.greatest.max(delay);
     }
 
-    /// `None` before the first measurement.
+    /// Returns the delays of the window; `None` before the first measurement.
     fn delays(&self) -> Option<PacketDelays<Nanos>> {
         let average = Nanos(self.sum.checked_div(self.count)?);
         Some(PacketDelays { average, least: self.least, greatest: self.greatest })
@@ -193,13 +196,13 @@ impl PathMonitor {
         Self { control, windows: BTreeMap::new(), next_report }
     }
 
-    /// Begins to gather the delays of a path.
+    /// Begins to gather the delays of a path in one traffic class.
     fn add_path(&mut self, now: Nanos, key: PathClassKey) {
         let immediate = self.control.triggers.contains(QosReportTrigger::IRE);
         self.windows.entry(key).or_insert(DelayWindow { immediate, ..DelayWindow::new(now) });
     }
 
-    /// Forgets all paths to a peer; returns those that there were.
+    /// Drops the windows of all paths to a peer, and returns their keys.
     fn remove_peer(&mut self, peer: IpAddr) -> Vec<PathClassKey> {
         let of_peer = self.windows.range((peer, 0)..=(peer, u8::MAX));
         let keys: Vec<PathClassKey> = of_peer.map(|(key, _)| *key).collect();
@@ -209,7 +212,7 @@ impl PathMonitor {
         keys
     }
 
-    /// Takes a measurement. Returns a report if one is due.
+    /// Adds a measurement. Returns a report if one is due.
     fn measured(&mut self, now: Nanos, key: PathClassKey, delay: Nanos) -> Option<PathDelays> {
         let control = &self.control;
         let window = self.windows.get_mut(&key)?;
@@ -239,7 +242,7 @@ impl PathMonitor {
         })
     }
 
-    /// The periodic reports, if they are due: one for each path with measurements.
+    /// Returns the periodic reports if they are due: one for each path with measurements.
     fn periodic(&mut self, now: Nanos) -> Vec<PathDelays> {
         let mut reports: Vec<PathDelays> = Vec::new();
         if now < self.next_report {
@@ -269,23 +272,23 @@ impl PathMonitor {
     }
 }
 
-/// The report of one path to a CP function.
+/// The delays of one path, for a report to a CP function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathDelays {
     pub peer: IpAddr,
     pub triggers: QosReportTrigger,
-    /// When the measurements began.
+    /// When the measurements of this report began.
     pub start: Nanos,
     /// When the report was made.
     pub at: Nanos,
-    /// Delays by traffic class.
+    /// The delays for each traffic class.
     pub delays: Vec<(Option<TransportLevelMarking>, PacketDelays<Nanos>)>,
 }
 
-/// An Echo Request that measures.
+/// The state of measuring one path with Echo Requests.
 #[derive(Debug, Clone, Copy)]
 struct DelayProbe {
-    /// How many windows its measurements are for; never zero.
+    /// How many windows need the measurements; never zero.
     windows: usize,
     due: Nanos,
     sequence: Option<u16>,
@@ -293,7 +296,7 @@ struct DelayProbe {
     answered: Option<Nanos>,
 }
 
-/// All measurements.
+/// All measurements of path delays.
 #[derive(Debug, Default)]
 pub(crate) struct PathQos {
     monitors: BTreeMap<OwnerId, Vec<PathMonitor>>,
@@ -301,19 +304,20 @@ pub(crate) struct PathQos {
     deadlines: BTreeSet<(Nanos, PathClassKey)>,
     commands: VecDeque<WorkerCommand>,
     last_sequence: u16,
-    /// Peers that CP functions named and that are not processed yet.
+    /// Peers that CP functions named in their requests and that are not processed yet.
     named_peers: VecDeque<(OwnerId, IpAddr)>,
     scan: PeerScan,
-    /// A path was left out for want of room since the last scan began.
+    /// True if a path was left out for lack of room since the last scan began.
     has_left_out: bool,
 }
 
-/// The scan of all peers for new path controls; a bounded number in each iteration.
+/// The state of the scan of all peers for new controls; each iteration scans a bounded number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum PeerScan {
     #[default]
     Done,
-    /// Peers behind this one are left.
+    /// Scanning: the peers after `peer` are left, or all if it is `None`. `again`: another scan
+    /// follows.
     Behind { peer: Option<IpAddr>, again: bool },
 }
 
@@ -331,13 +335,13 @@ impl PathQos {
         self.begin_scan();
     }
 
-    /// The delays that a CP function requests.
+    /// Returns the controls that a CP function has requested.
     pub(crate) fn controls(&self, owner: OwnerId) -> impl Iterator<Item = PathQosControl> {
         let monitors = self.monitors.get(&owner).map_or(&[][..], Vec::as_slice);
         monitors.iter().map(|monitor| monitor.control.clone())
     }
 
-    /// Forgets a CP function.
+    /// Removes the controls of a CP function.
     pub(crate) fn forget(&mut self, owner: OwnerId) {
         self.named_peers.retain(|&(of, _)| of != owner);
         for watch in self.monitors.remove(&owner).into_iter().flatten() {
@@ -345,7 +349,7 @@ impl PathQos {
         }
     }
 
-    /// How many peers may be processed in one iteration.
+    /// Returns how many peers may be processed in one iteration.
     pub(crate) fn peers_per_turn(&self) -> usize {
         let watches: usize = self.monitors.values().map(Vec::len).sum();
         (PEER_VISITS_PER_TURN_MAX / (1 + watches)).max(1)
@@ -358,12 +362,13 @@ impl PathQos {
         };
     }
 
-    /// The next named peer to process.
+    /// Returns the next named peer to process.
     pub(crate) fn take_named_peer(&mut self) -> Option<(OwnerId, IpAddr)> {
         self.named_peers.pop_front()
     }
 
-    /// The peer behind which the scan continues; `None` if no scan runs.
+    /// Returns the peer after which the scan continues; `Some(None)` at its start, `None` if no
+    /// scan runs.
     pub(crate) fn scan_position(&mut self) -> Option<Option<IpAddr>> {
         match self.scan {
             PeerScan::Behind { .. } if self.monitors.is_empty() => self.scan = PeerScan::Done,
@@ -376,7 +381,7 @@ impl PathQos {
         None
     }
 
-    /// Peers up to `last` were scanned; all of them with `None`.
+    /// Notes that the peers up to `last` were scanned; all peers if it is `None`.
     pub(crate) const fn scanned(&mut self, last: Option<IpAddr>) {
         self.scan = match (self.scan, last) {
             (PeerScan::Behind { again, .. }, Some(_)) => PeerScan::Behind { peer: last, again },
@@ -387,14 +392,14 @@ impl PathQos {
         };
     }
 
-    /// Updates the reference points of a GTP-U peer. Returns how many paths found no room.
+    /// Sets the reference points at which a GTP-U peer is. Returns how many paths found no room.
     pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
         let owners: Vec<OwnerId> = self.monitors.keys().copied().collect();
         let left_out = owners.into_iter().map(|owner| self.set_peer_of(now, owner, peer, sides));
         left_out.sum()
     }
 
-    /// As [`Self::set_peer`], for one CP function.
+    /// Does the same as [`Self::set_peer`] for one CP function.
     pub(crate) fn set_peer_of(
         &mut self,
         now: Nanos,
@@ -438,7 +443,7 @@ impl PathQos {
         left_out
     }
 
-    /// A window over this path ended.
+    /// Notes that a window over this path has ended; stops measuring after the last one.
     fn release(&mut self, key: PathClassKey) {
         let Some(probe) = self.probes.get_mut(&key) else { return };
         probe.windows -= 1;
@@ -451,7 +456,7 @@ impl PathQos {
         }
     }
 
-    /// Sends the Echo Requests that are due, a bounded number of them.
+    /// Sends Echo Requests that are due, a bounded number of them.
     pub(crate) fn send_due_probes(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(&(_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) else {
@@ -466,7 +471,7 @@ impl PathQos {
             *probe =
                 DelayProbe { due, sequence: sequence_sent, sent: None, answered: None, ..*probe };
             self.deadlines.insert((due, key));
-            // Beyond the bound the request counts as lost.
+            // If the queue is full, the request counts as lost.
             if self.commands.len() < COMMAND_RING_LEN {
                 let (peer, tos) = key;
                 let interfaces = InterfaceSet::ALL;
@@ -476,12 +481,12 @@ impl PathQos {
         }
     }
 
-    /// The next Echo Request for any one worker.
+    /// Returns the next Echo Request to send through any one worker.
     pub(crate) fn poll_command(&mut self) -> Option<WorkerCommand> {
         self.commands.pop_front()
     }
 
-    /// A worker sent an Echo Request at `at`.
+    /// Notes that a worker sent an Echo Request at `at`. Returns reports that are due.
     pub(crate) fn sent(
         &mut self,
         peer: IpAddr,
@@ -491,8 +496,8 @@ impl PathQos {
         self.complete(peer, sequence, |probe| probe.sent = Some(at))
     }
 
-    /// A worker received an Echo Response at `at`. Its event may arrive before that of the request,
-    /// because two workers send them.
+    /// Notes that a worker received an Echo Response at `at`. This event may arrive before the one
+    /// of the request, since they may come from two workers. Returns reports that are due.
     pub(crate) fn answered(
         &mut self,
         peer: IpAddr,
@@ -522,7 +527,7 @@ impl PathQos {
         told.collect()
     }
 
-    /// The periodic reports that are due, those over further windows left for the next iteration.
+    /// Returns periodic reports that are due; a bounded number of windows in each iteration.
     pub(crate) fn due_reports(&mut self, now: Nanos) -> Vec<(OwnerId, PathDelays)> {
         let watches = self.monitors.iter_mut();
         let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
@@ -537,7 +542,7 @@ impl PathQos {
         reports
     }
 
-    /// When there is something to do next.
+    /// Returns when there is something to do next.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         let has_peers_left = self.scan != PeerScan::Done || !self.named_peers.is_empty();
         if has_peers_left && !self.monitors.is_empty() {
@@ -549,7 +554,7 @@ impl PathQos {
     }
 }
 
-/// The reference points as the flags of the IE.
+/// Converts the reference points of a peer to the flags of the IE.
 fn interfaces(sides: PeerSides) -> GtpuPathInterfaceType {
     let mut interfaces = GtpuPathInterfaceType::default();
     interfaces.set(GtpuPathInterfaceType::N3, sides.n3);

@@ -1,4 +1,4 @@
-//! Reports about user plane paths that wait for CP functions.
+//! Reports about user plane paths that wait to be sent to a CP function.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,18 +9,19 @@ use adit_types::limits::{NODE_REPORT_DELAYS_MAX, NODE_REPORT_PEERS_MAX, PATHS_TO
 use crate::path_qos::PathDelays;
 use crate::report_pause::ReportPause;
 
-/// State of a user plane path.
+/// The state of a path that a report announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReportedPathState {
     Failed,
     Recovered,
 }
 
-/// A path state that waits.
+/// A path state that waits to be reported.
 #[derive(Debug, Clone, Copy)]
 struct WaitingState {
     path: ReportedPathState,
-    /// The CP function may have an earlier state: a report was sent, and not accepted.
+    /// True if a report on this path was sent and not accepted: the CP function may have an earlier
+    /// state.
     was_sent: bool,
 }
 
@@ -30,12 +31,12 @@ pub(crate) struct PathReports {
     waiting: BTreeMap<IpAddr, WaitingState>,
     restarted: BTreeSet<IpAddr>,
     delays: VecDeque<PathDelays>,
-    /// The contents of the request in flight.
+    /// The reports in the request that awaits its response.
     sending: Option<NodeReportBatch>,
     pause: ReportPause,
 }
 
-/// The reports of one request.
+/// The reports that one request contains.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeReportBatch {
     pub paths: Vec<(IpAddr, ReportedPathState)>,
@@ -44,7 +45,7 @@ pub(crate) struct NodeReportBatch {
 }
 
 impl PathReports {
-    /// False when there is no room.
+    /// Queues a path state; false if there is no room.
     pub(crate) fn push(&mut self, gtpu_peer: IpAddr, path: ReportedPathState) -> bool {
         match self.waiting.get(&gtpu_peer) {
             Some(WaitingState { path: ReportedPathState::Failed, was_sent: false })
@@ -82,7 +83,7 @@ impl PathReports {
         self.waiting.is_empty() && self.restarted.is_empty() && self.delays.is_empty()
     }
 
-    /// The reports of the next request, which counts as in flight from now on.
+    /// Returns the reports for the next request, which counts as sent from now on.
     pub(crate) fn start(&mut self, now: Nanos) -> Option<NodeReportBatch> {
         if self.sending.is_some() || self.is_idle() || now < self.pause.until() {
             return None;
@@ -97,19 +98,19 @@ impl PathReports {
         self.sending.clone()
     }
 
-    /// When reports that wait for the end of a pause may leave.
+    /// Returns when reports may be sent that wait for the end of a pause.
     pub(crate) fn next_start(&self) -> Option<Nanos> {
         (self.sending.is_none() && !self.is_idle()).then(|| self.pause.until())
     }
 
-    /// The CP function has accepted the reports in flight.
+    /// Notes that the CP function has accepted the reports that were sent.
     pub(crate) fn on_delivered(&mut self) {
         self.sending = None;
         self.pause = ReportPause::default();
     }
 
-    /// The reports in flight wait again, unless they are out of date: the CP function refused them
-    /// or did not answer. Returns how many reports had no room.
+    /// Queues the reports that were sent again, unless they are out of date: the CP function
+    /// refused them or did not answer. Returns how many reports found no room.
     pub(crate) fn on_not_delivered(&mut self, now: Nanos) -> usize {
         let Some(NodeReportBatch { paths, restarted, delays }) = self.sending.take() else {
             return 0;
@@ -193,7 +194,7 @@ mod tests {
         }
         reports.push_restart(host(3));
         reports.start(NOW);
-        // The report in flight may have been received.
+        // The CP function may have received the report that awaits its response.
         assert!(reports.push(host(1), ReportedPathState::Recovered));
         assert_eq!(reports.on_not_delivered(NOW), 0);
         assert!(reports.push(host(2), ReportedPathState::Recovered), "a failure that was sent");

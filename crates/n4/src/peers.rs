@@ -1,7 +1,7 @@
-//! The peers: addresses with an association, and those whose answers are remembered.
+//! The peers: addresses that have an association, or responses kept for retransmissions.
 //!
-//! A peer is an IP address; it has at most one association. A datagram from an address without a
-//! peer record leaves nothing behind. Spec: TS 29.244 §6.2.6.
+//! A peer is an IP address with at most one association. A datagram from an address that is no peer
+//! leaves no state. Spec: TS 29.244 §6.2.6.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Bound;
@@ -20,11 +20,11 @@ use crate::response_cache::ResponseCache;
 use crate::setup::{ContestedSetup, Setups};
 use crate::ue_pools::PoolUsageReported;
 
-/// Steps in one iteration of the control thread that clear the response caches of associations that
-/// ended.
+/// How many steps per iteration of the control thread clear the response caches of ended
+/// associations.
 const OLD_CACHE_STEPS_PER_TURN: usize = 32;
 
-/// One peer address.
+/// The state of one peer address.
 #[derive(Debug, Default)]
 pub(crate) struct PfcpPeer {
     pub association: Option<Association>,
@@ -33,28 +33,28 @@ pub(crate) struct PfcpPeer {
     pub paths: PathReports,
     pub load_reported: LoadReported,
     pub pool_usage_reported: PoolUsageReported,
-    /// The NF instance that its CP function said it is.
+    /// The NF Instance ID that the CP function reported.
     pub nf_instance_id: Option<[u8; 16]>,
 }
 
-/// All peers, and the setups under way.
+/// All peers, and the association setups under way.
 #[derive(Debug)]
 pub(crate) struct Peers {
     by_address: BTreeMap<IpAddr, PfcpPeer>,
-    /// Alternative addresses, and the address of the association that lists them.
+    /// Alternative addresses; each with the address of the association that lists it.
     aliases: BTreeMap<IpAddr, IpAddr>,
-    /// Setups that wait until it is known whether the holder of their Node ID is alive.
+    /// Setups that wait until it is known whether the peer that holds their Node ID is alive.
     pub contested_setups: Vec<ContestedSetup>,
-    /// Setups that this node requests.
+    /// Association setups that this node requests.
     pub setups: Setups,
     pub admission: Admission,
-    /// Caches of associations that ended: a bounded part is forgotten in each iteration.
+    /// Response caches of ended associations; each iteration clears a bounded part.
     old_caches: Vec<ResponseCache>,
     last_owner: u32,
 }
 
 impl Peers {
-    /// No associations.
+    /// Creates an empty set of peers.
     pub(crate) fn new(setups: Setups, admission: Admission) -> Self {
         Self {
             by_address: BTreeMap::new(),
@@ -67,27 +67,27 @@ impl Peers {
         }
     }
 
-    /// The peer at an address.
+    /// Returns the peer at an address.
     pub(crate) fn get(&self, address: IpAddr) -> Option<&PfcpPeer> {
         self.by_address.get(&address)
     }
 
-    /// The peer at an address, to be changed.
+    /// Returns the peer at an address, to be changed.
     pub(crate) fn get_mut(&mut self, address: IpAddr) -> Option<&mut PfcpPeer> {
         self.by_address.get_mut(&address)
     }
 
-    /// The peer at an address, created if absent.
+    /// Returns the peer at an address; adds it if absent.
     pub(crate) fn entry(&mut self, address: IpAddr) -> &mut PfcpPeer {
         self.by_address.entry(address).or_default()
     }
 
-    /// All peers, by address.
+    /// Returns all peers, by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PfcpPeer> {
         self.by_address.values()
     }
 
-    /// The peer at this address, and those behind it.
+    /// Returns the peers from this address on; all peers for `None`.
     pub(crate) fn iter_from(
         &self,
         address: Option<IpAddr>,
@@ -96,71 +96,71 @@ impl Peers {
         self.by_address.range((from, Bound::Unbounded)).map(|(address, peer)| (*address, peer))
     }
 
-    /// All peers, to be changed.
+    /// Returns all peers, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PfcpPeer> {
         self.by_address.values_mut()
     }
 
-    /// The association at an address.
+    /// Returns the association at an address.
     pub(crate) fn association(&self, address: IpAddr) -> Option<&Association> {
         self.get(address)?.association.as_ref()
     }
 
-    /// The association at an address, to be changed.
+    /// Returns the association at an address, to be changed.
     pub(crate) fn association_mut(&mut self, address: IpAddr) -> Option<&mut Association> {
         self.get_mut(address)?.association.as_mut()
     }
 
-    /// All associations, by address.
+    /// Returns all associations, by address.
     pub(crate) fn associations(&self) -> impl Iterator<Item = &Association> {
         self.iter().filter_map(|peer| peer.association.as_ref())
     }
 
-    /// The association that `owner` names.
+    /// Returns the association that `owner` identifies.
     pub(crate) fn association_of(&self, owner: OwnerId) -> Option<&Association> {
         self.associations().find(|association| association.owner == owner)
     }
 
-    /// The peer of the association that `owner` names.
+    /// Returns the peer of the association that `owner` identifies.
     pub(crate) fn peer_of_mut(&mut self, owner: OwnerId) -> Option<&mut PfcpPeer> {
         let is_of = |association: &Association| association.owner == owner;
         self.iter_mut().find(|peer| peer.association.as_ref().is_some_and(is_of))
     }
 
-    /// True if the peer of the association does not answer.
+    /// True if the peer of the association does not answer heartbeats.
     pub(crate) fn is_silent(&self, owner: OwnerId) -> bool {
         self.association_of(owner).is_some_and(Association::is_silent)
     }
 
-    /// The first association whose sessions have outlived its peer for as long as they may, and
-    /// until when that is.
+    /// Returns the silent association whose sessions end first, and when they end.
     pub(crate) fn next_silent_end(&self) -> Option<(Nanos, IpAddr)> {
         self.associations().filter_map(|known| Some((known.silent_until?, known.address))).min()
     }
 
-    /// Names and addresses of all associations.
+    /// Returns the identifiers and addresses of all associations.
     pub(crate) fn destinations(&self) -> Vec<(OwnerId, SocketAddr)> {
         self.associations().map(|a| (a.owner, a.socket())).collect()
     }
 
-    /// The association under which requests of an address run: its own, else the one that lists it
-    /// as an alternative address.
+    /// Returns the association that requests from an address belong to: the one at this address,
+    /// else the one that lists it as an alternative address.
     pub(crate) fn association_for(&self, address: IpAddr) -> Option<&Association> {
         let other = || self.association(*self.aliases.get(&address)?);
         self.association(address).or_else(other)
     }
 
-    /// True for an alternative address of an association.
+    /// True if this is an alternative address of an association.
     pub(crate) fn is_alias(&self, address: IpAddr) -> bool {
         self.aliases.contains_key(&address)
     }
 
-    /// True for an address of an association, and for a configured one.
+    /// True if this is an address of an association, alternative ones included, or a configured
+    /// peer.
     pub(crate) fn is_known(&self, address: IpAddr) -> bool {
         self.association_for(address).is_some() || self.admission.is_configured(address)
     }
 
-    /// The association that has `node_id` at another address than `claimant`.
+    /// Returns the association that has `node_id` at another address than `claimant`.
     pub(crate) fn other_holder(
         &self,
         claimant: IpAddr,
@@ -169,19 +169,19 @@ impl Peers {
         self.associations().find(|known| known.address != claimant && known.node_id == *node_id)
     }
 
-    /// True if requests of `address` may act on the sessions of `owner`.
+    /// True if requests from `address` may change the sessions of the association `owner`.
     pub(crate) fn controls(&self, address: IpAddr, owner: OwnerId) -> bool {
         let association = self.association_for(address);
         association.is_some_and(|association| self.shares_control(association.owner, owner))
     }
 
-    /// True for the same association, and for two of one SMF set.
+    /// True if both are the same association, or associations of the same SMF set.
     pub(crate) fn shares_control(&self, one: OwnerId, other: OwnerId) -> bool {
         let set = |owner| self.association_of(owner)?.smf_set.id.as_ref();
         one == other || set(one).is_some_and(|id| set(other) == Some(id))
     }
 
-    /// Another association of the same SMF set, whose peer answers.
+    /// Returns another association of the same SMF set whose peer answers heartbeats.
     pub(crate) fn successor_of(&self, owner: OwnerId) -> Option<&Association> {
         self.associations()
             .filter(|other| other.owner != owner && !other.is_silent())
@@ -193,7 +193,7 @@ impl Peers {
         self.association_of(owner).is_some_and(|association| association.has(feature))
     }
 
-    /// Takes a token for a request.
+    /// Takes a token for a request; false if there is none.
     pub(crate) fn admit(&mut self, now: Nanos, from: SocketAddr, request: AdmittedRequest) -> bool {
         let of = from.ip();
         let address = self.aliases.get(&of).unwrap_or(&of);
@@ -202,13 +202,13 @@ impl Peers {
         self.admission.admit(now, from, own, request)
     }
 
-    /// When the next Heartbeat Request is due.
+    /// Returns when the next Heartbeat Request is due.
     pub(crate) fn next_heartbeat(&self) -> Option<Nanos> {
         let idle = self.associations().filter(|association| !association.heartbeat_in_flight);
         idle.map(|association| association.next_heartbeat).min()
     }
 
-    /// The associations whose Heartbeat Request is due; it counts as in flight from now on.
+    /// Returns the associations whose Heartbeat Request is due; it counts as sent from now on.
     pub(crate) fn take_due_heartbeats(&mut self, now: Nanos) -> Vec<(OwnerId, SocketAddr)> {
         let associations = self.iter_mut().filter_map(|peer| peer.association.as_mut());
         let due = associations.filter(|a| !a.heartbeat_in_flight && a.next_heartbeat <= now);
@@ -219,7 +219,7 @@ impl Peers {
         due.collect()
     }
 
-    /// Lists the alternative addresses anew: those of associations changed.
+    /// Lists all alternative addresses again, after an association has changed.
     pub(crate) fn refresh_aliases(&mut self) {
         let aliases = self.associations().flat_map(|association| {
             let alternatives = association.smf_set.alternatives.iter();
@@ -228,7 +228,7 @@ impl Peers {
         self.aliases = aliases.collect();
     }
 
-    /// Takes the association from its address, with everything that waits for the peer.
+    /// Removes the association from its address, with everything that waits for its peer.
     pub(crate) fn detach(&mut self, address: IpAddr) -> Option<Association> {
         let peer = self.by_address.get_mut(&address)?;
         let association = peer.association.take()?;
@@ -239,7 +239,7 @@ impl Peers {
         Some(association)
     }
 
-    /// Makes room for an association at an address: an idle peer gives way. False without room.
+    /// Makes room for an association at an address by removing an idle peer; false without room.
     pub(crate) fn make_room_for(&mut self, address: IpAddr) -> bool {
         if self.by_address.contains_key(&address) || self.by_address.len() < ASSOCIATIONS_MAX {
             return true;
@@ -251,24 +251,24 @@ impl Peers {
         true
     }
 
-    /// A name for a new association.
+    /// Returns the identifier for a new association.
     pub(crate) const fn next_owner(&mut self) -> OwnerId {
         self.last_owner = self.last_owner.wrapping_add(1);
         OwnerId(self.last_owner)
     }
 
-    /// The last name that was given to an association.
+    /// Returns the identifier that the last new association got.
     pub(crate) const fn last_owner(&self) -> OwnerId {
         OwnerId(self.last_owner)
     }
 
-    /// No new association gets a name up to `last`.
+    /// Makes new associations get identifiers greater than `last`.
     pub(crate) fn skip_owners(&mut self, last: OwnerId) {
         self.last_owner = self.last_owner.max(last.0);
     }
 
-    /// Forgets peers that have no association and nothing to replay. `lifetime` is that of
-    /// remembered answers.
+    /// Removes peers that have no association and no response to send again. `lifetime`: how long
+    /// responses are kept.
     pub(crate) fn forget_idle(&mut self, now: Nanos, lifetime: Nanos) {
         self.by_address.retain(|_, peer| {
             peer.cache.expire(now, lifetime);
@@ -281,13 +281,13 @@ impl Peers {
         }
     }
 
-    /// When the last answer of a peer without association is forgotten next.
+    /// Returns when the next peer without an association loses its last kept response.
     pub(crate) fn next_idle(&self, lifetime: Nanos) -> Option<Nanos> {
         let idle = self.iter().filter(|peer| peer.association.is_none());
         idle.filter_map(|peer| Some(peer.cache.newest()? + lifetime)).min()
     }
 
-    /// Answered requests that are remembered for retransmissions.
+    /// Returns how many responses are kept for retransmissions.
     pub(crate) fn cached_len(&self) -> usize {
         self.iter().map(|peer| peer.cache.len()).sum()
     }

@@ -1,13 +1,13 @@
-//! The records of this node: what a store keeps, so that a later process goes on where this one
-//! ended.
+//! The records of this node: the state that a store keeps, so that a later process continues where
+//! this one ended.
 //!
-//! Records hold the state that peers have been answered with. A record changes when all workers run
-//! a change, in one group with the answer to the request, which is kept for retransmissions. Every
-//! later message waits until the store has the groups before it, so nobody learns of a state that a
-//! crash could take back. Heartbeats wait for nothing.
+//! Records have the state that answers have reported to peers. Once all workers run a change, the
+//! record changes in one group with the answer to the request; the answer is kept for
+//! retransmissions. Each later message waits until the store has the groups before it, so no peer
+//! sees a state that a crash could revoke. Heartbeats do not wait.
 //!
-//! After a crash a request is either answered, and its retransmission gets the same octets, or it
-//! left nothing.
+//! After a crash a request was either answered, and its retransmission gets the same octets, or it
+//! has had no effect.
 
 mod encode;
 mod following;
@@ -44,34 +44,35 @@ pub use values::{
     CLOCK_MARK, CLOCK_MARK_INTERVAL, NodeRecord, RECORD_VERSION, RecordError, clock_mark,
 };
 
-/// The change of a session's record.
+/// How a session's record changes.
 #[derive(Debug)]
 enum SessionNews {
-    /// The record is to have the present state.
+    /// The record gets the state that the session has when the group is made.
     Changed,
-    /// The record is to have this state, from before changes that workers do not run yet.
+    /// The record gets this state: that before changes which some worker does not run yet.
     Former(Vec<u8>),
     Removed,
 }
 
-/// The changes of a session since its last record. It becomes durable as a whole: the record has
-/// the state that the answers acknowledge.
+/// The changes of a session since its last record. They become durable as a whole, so that the
+/// record has the state that the answers acknowledge.
 #[derive(Debug, Default)]
 struct SessionUnit {
     record: Option<SessionNews>,
-    /// Sessions that gave way to it: their records go with the one that comes.
+    /// Sessions that this one replaced: their records are removed together with its new record.
     replaced: Vec<Seid>,
     usage: Option<Vec<u8>>,
-    /// The session is set aside from now on, or no longer.
+    /// Whether the session is now set aside; `None` if that has not changed.
     set_aside: Option<bool>,
     reports: bool,
     answers: NotedAnswers,
 }
 
-/// Answers by their places; of one that is not to be replayed, none.
+/// Answers by the identifiers of their records; `None` removes the record of an answer that must
+/// not be sent again.
 type NotedAnswers = VecDeque<(u64, Option<AnswerValue>)>;
 
-/// The changes since the last group.
+/// The changes since the last group was made.
 #[derive(Debug, Default)]
 struct News {
     node: bool,
@@ -79,9 +80,10 @@ struct News {
     associations: BTreeSet<IpAddr>,
     peer_states: BTreeSet<OwnerId>,
     sessions: BTreeMap<Seid, SessionUnit>,
-    /// Answers about no single session. They acknowledge everything that is noted before them.
+    /// Answers that do not concern a single session. They acknowledge all earlier changes, so they
+    /// come last.
     answers: NotedAnswers,
-    /// Changes that did not fit the group before: each item as a whole.
+    /// Encoded changes that did not fit into the last group; each item becomes durable as a whole.
     encoded: VecDeque<Vec<RecordChange>>,
 }
 
@@ -98,7 +100,7 @@ impl News {
     }
 }
 
-/// A message that waits for a group of records.
+/// A message that is sent once a group of records is durable.
 #[derive(Debug)]
 struct HeldMessage {
     group: u64,
@@ -106,86 +108,86 @@ struct HeldMessage {
     answered: Option<HeldAnswer>,
 }
 
-/// The request that a message answers, if it is kept for retransmissions.
+/// The request that a message answers, if the answer is kept for retransmissions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeldAnswer {
     pub peer: IpAddr,
     pub key: RequestKey,
-    /// The number of its record, if it has one.
+    /// The number of the answer's record, if it has one.
     pub number: Option<u64>,
 }
 
-/// The octets of a group that is not durable.
+/// The size of a group that is not durable yet.
 #[derive(Debug, Clone, Copy)]
 struct GroupUnderWay {
     number: u64,
     octets: usize,
 }
 
-/// The name of the mark that a session is set aside.
+/// Returns the name of the record that marks a session as set aside.
 fn set_aside_mark(up_seid: Seid) -> RecordName {
     RecordName::Octets(up_seid.0.to_be_bytes().to_vec())
 }
 
-/// The walk over all sessions that records their usage.
+/// The progress of recording the usage of all sessions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UsageWalk {
     pub next: SessionIndex,
-    /// When the walk over all sessions began; the next one follows an interval later.
+    /// When this pass over all sessions began; the next one begins an interval later.
     pub since: Nanos,
 }
 
-/// How far the records are handed out again.
+/// Progress of passing all records to the store again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordRewrite {
-    /// Sessions from this one on, then those that are set aside.
+    /// Sessions from this index on; then those that are set aside.
     Sessions(SessionIndex),
-    /// Sessions that are set aside, behind this one, then reports.
+    /// Sessions that are set aside, after this SEID; then reports.
     SetAside(Option<Seid>),
-    /// Reports of sessions behind this one, then answers.
+    /// Reports of sessions after this SEID; then answers.
     Reports(Seid),
-    /// Answers that were given to this peer behind this time, and those to peers behind it.
+    /// Answers to this peer after this time, and answers to the peers after it.
     Answers(Option<(IpAddr, Nanos)>),
-    /// The next group ends it.
+    /// All records are passed on; the next group is the last one.
     Ending,
-    /// The group that ended it.
+    /// Done; the number of the last group.
     Ended(RecordNumber),
 }
 
-/// The records, and the messages that wait for them. Without a store nothing is noted, and nothing
-/// waits.
+/// The changes of records, and the messages that wait for them. Without a store no change is noted,
+/// and no message waits.
 #[derive(Debug, Default)]
 pub(crate) struct RecordBook {
     config: Option<RecordConfig>,
-    /// The configuration while nothing is noted.
+    /// The configuration, while noting changes is suspended.
     suspended: Option<RecordConfig>,
     news: News,
-    /// For sessions with a record of usage: a digest of it.
+    /// For each session with a usage record, a digest of that record.
     usage_digests: BTreeMap<Seid, u64>,
-    /// Sessions with a record of reports.
+    /// Sessions that have a record of reports.
     reporting: BTreeSet<Seid>,
-    /// Associations with a [`PeerStateValue`].
+    /// Associations that have a record [`PeerStateValue`].
     peer_states: BTreeSet<OwnerId>,
-    /// Sessions with a mark that they are set aside.
+    /// Sessions that have a mark that they are set aside.
     marked: BTreeSet<Seid>,
     /// Digests of the recorded PFDs, by application.
     pfd_digests: BTreeMap<Vec<u8>, u64>,
-    /// The time in the [`CLOCK_MARK`], if this process has written one.
+    /// The time in the [`CLOCK_MARK`]; `None` to write the mark with the next group.
     clock_mark: Option<Nanos>,
     last_answer: u64,
     handed_out: u64,
     durable: u64,
     under_way: VecDeque<GroupUnderWay>,
     octets_under_way: usize,
-    /// Sessions that no group has had, if requests are served without the store: those that end
-    /// leave nothing.
+    /// Sessions that no group contains yet, if requests are served without the store: if such a
+    /// session ends, nothing is written.
     unrecorded: BTreeSet<Seid>,
     held: VecDeque<HeldMessage>,
     store_state: StoreState,
-    /// The message that is being made waits for nothing.
+    /// True while a message is made that does not wait for the store.
     is_passing: bool,
     pub walk: UsageWalk,
-    /// Where handing all records out again is, if the store lost them.
+    /// Progress of passing all records to the store again, after it has lost some.
     pub rewrite: Option<RecordRewrite>,
 }
 
@@ -194,12 +196,12 @@ impl RecordBook {
         Self { config, ..Self::default() }
     }
 
-    /// From now on nothing is noted: another node has the records.
+    /// Stops noting changes: another node has the records.
     pub(crate) fn suspend(&mut self) {
         self.suspended = self.suspended.or(self.config.take());
     }
 
-    /// From now on changes are noted.
+    /// Notes changes again.
     pub(crate) fn resume(&mut self) {
         self.config = self.config.or(self.suspended.take());
     }
@@ -212,7 +214,7 @@ impl RecordBook {
         }
     }
 
-    /// True if there is a store.
+    /// True if changes are noted, since there is a store.
     pub(crate) const fn are_kept(&self) -> bool {
         self.config.is_some()
     }
@@ -221,59 +223,59 @@ impl RecordBook {
         self.config
     }
 
-    /// The node's own record changes.
+    /// Notes that the node's own record changes.
     pub(crate) const fn note_node(&mut self) {
         self.news.node |= self.are_kept();
     }
 
-    /// The PFDs change.
+    /// Notes that PFDs change.
     pub(crate) const fn note_pfds(&mut self) {
         self.news.pfds |= self.are_kept();
     }
 
-    /// Marks all PFDs as changed, as if none were recorded.
+    /// Notes that all PFDs change, as if none were recorded.
     pub(crate) fn note_all_pfds(&mut self) {
         self.pfd_digests.clear();
         self.note_pfds();
     }
 
-    /// The next group has a [`CLOCK_MARK`].
+    /// Makes the next group contain a [`CLOCK_MARK`].
     pub(crate) const fn note_clock(&mut self) {
         self.clock_mark = None;
     }
 
-    /// The first sessions with a record of reports behind this one, at most `count`.
+    /// Returns the sessions after `after` that have a record of reports, at most `count`.
     pub(crate) fn reporting_after(&self, after: Seid, count: usize) -> Vec<Seid> {
         let behind = (Bound::Excluded(after), Bound::Unbounded);
         self.reporting.range(behind).take(count).copied().collect()
     }
 
-    /// The association at `address` changes, begins or ends.
+    /// Notes that the association at `address` begins, changes or ends.
     pub(crate) fn note_association(&mut self, address: IpAddr) {
         if self.are_kept() {
             self.news.associations.insert(address);
         }
     }
 
-    /// Our time stamp towards the peer of an association, or whether it is silent, changes; or the
-    /// association ends.
+    /// Notes that our time stamp towards the peer of an association changes, or whether the peer is
+    /// silent, or that the association ends.
     pub(crate) fn note_peer_state(&mut self, owner: OwnerId) {
         if self.are_kept() {
             self.news.peer_states.insert(owner);
         }
     }
 
-    /// A restored or followed association has a record of its state.
+    /// Notes that a restored or followed association has a record of its state.
     pub(crate) fn resume_peer_state(&mut self, owner: OwnerId) {
         self.peer_states.insert(owner);
     }
 
-    /// The record of such a state has been removed.
+    /// Notes that the record of an association's state was removed.
     pub(crate) fn forget_peer_state(&mut self, owner: OwnerId) {
         self.peer_states.remove(&owner);
     }
 
-    /// A session begins.
+    /// Notes that a session begins.
     pub(crate) fn note_new_session(&mut self, up_seid: Seid) {
         if self.config.is_some_and(|config| config.serves_without_store) {
             self.unrecorded.insert(up_seid);
@@ -288,14 +290,14 @@ impl RecordBook {
         self.news.sessions.get(&up_seid)?.record.as_ref()
     }
 
-    /// A session changes.
+    /// Notes that a session changes.
     pub(crate) fn note_session(&mut self, up_seid: Seid) {
         if self.are_kept() {
             self.unit(up_seid).record = Some(SessionNews::Changed);
         }
     }
 
-    /// Marks a session as changed to the state in `octets`; the session is about to change further.
+    /// Notes that a session changes to the state in `octets`, before it changes further.
     pub(crate) fn note_former_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let known = self.noted(up_seid);
         if self.are_kept() && !matches!(known, Some(SessionNews::Changed | SessionNews::Removed)) {
@@ -303,12 +305,12 @@ impl RecordBook {
         }
     }
 
-    /// True if the next group is to have the state of this session by then.
+    /// True if the next group gets the state that this session has when the group is made.
     pub(crate) fn is_session_noted(&self, up_seid: Seid) -> bool {
         matches!(self.noted(up_seid), Some(SessionNews::Changed))
     }
 
-    /// Fixes the state that the next group has of a changed session, because the session is about
+    /// Fixes the state that the next group gets of a changed session, because the session is about
     /// to change further.
     pub(crate) fn settle_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let unit = self.news.sessions.get_mut(&up_seid);
@@ -317,7 +319,7 @@ impl RecordBook {
         }
     }
 
-    /// A session has taken the place of `gone`.
+    /// Notes that a session has replaced the session `gone`.
     pub(crate) fn note_replaced_session(&mut self, up_seid: Seid, gone: Seid) {
         if self.are_kept() {
             self.unit(up_seid).replaced.push(gone);
@@ -327,7 +329,7 @@ impl RecordBook {
         }
     }
 
-    /// A session is gone.
+    /// Notes that a session was removed.
     pub(crate) fn note_removed_session(&mut self, up_seid: Seid) {
         if !self.are_kept() {
             return;
@@ -344,7 +346,7 @@ impl RecordBook {
         }
     }
 
-    /// A session is set aside, or is no longer.
+    /// Notes that a session is set aside, or no longer set aside.
     pub(crate) fn note_set_aside(&mut self, up_seid: Seid, is_set_aside: bool) {
         if !self.are_kept() {
             return;
@@ -358,7 +360,7 @@ impl RecordBook {
         }
     }
 
-    /// Takes over whether a previous process had set this session aside.
+    /// Adopts whether a previous process has marked this session as set aside.
     pub(crate) fn resume_set_aside(&mut self, up_seid: Seid, is_set_aside: bool) {
         match is_set_aside {
             true => self.marked.insert(up_seid),
@@ -366,19 +368,19 @@ impl RecordBook {
         };
     }
 
-    /// True if a record says that the session is set aside.
+    /// True if the session has a mark that it is set aside.
     pub(crate) fn is_marked(&self, up_seid: Seid) -> bool {
         self.marked.contains(&up_seid)
     }
 
-    /// The usage reports of a session that are not acknowledged change.
+    /// Notes that the unacknowledged usage reports of a session change.
     pub(crate) fn note_reports(&mut self, up_seid: Seid) {
         if self.are_kept() {
             self.unit(up_seid).reports = true;
         }
     }
 
-    /// The usage of a session, as octets. False if its record says so already.
+    /// Notes the usage of a session. False if the record of its usage has these octets already.
     pub(crate) fn note_usage(&mut self, up_seid: Seid, octets: Vec<u8>) -> bool {
         if !self.are_kept() {
             return false;
@@ -391,14 +393,14 @@ impl RecordBook {
         is_new
     }
 
-    /// True if a group has, or will have, the usage of this session.
+    /// True if the session has a record of its usage, or the next group makes one.
     pub(crate) fn has_usage(&self, up_seid: Seid) -> bool {
         self.usage_digests.contains_key(&up_seid)
     }
 
-    /// Keeps an answer, to a request about `session` if it is about a single one, if it
-    /// acknowledges a change: one that is noted, or `has_waited` for. Returns the number of its
-    /// record.
+    /// Notes an answer, if it acknowledges a change: one that is noted, or one that it `has_waited`
+    /// for. `session`: the session that the request concerns, if exactly one. Returns the number of
+    /// the answer's record; `None` if it gets no record.
     pub(crate) fn note_answer(
         &mut self,
         has_waited: bool,
@@ -423,8 +425,8 @@ impl RecordBook {
         Some(number)
     }
 
-    /// Marks an answer whose record is lost to be written again, unless a later answer has its
-    /// place.
+    /// Writes the record of an answer again after it was lost, unless a later answer uses the same
+    /// record.
     pub(crate) fn note_lost_answer(&mut self, number: u64, answer: KeptAnswer<'_>) {
         if self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
             let name = RecordName::Number(number % ANSWER_RECORDS_MAX);
@@ -437,11 +439,11 @@ impl RecordBook {
         }
     }
 
-    /// All records of a session that is set aside are lost: marks them to be written again.
+    /// Writes all records of a session that is set aside again, after they were lost.
     pub(crate) fn note_lost_set_aside(&mut self, up_seid: Seid, session: &SetAsideSession) {
         let number = RecordName::Number(up_seid.0);
         let usage = session.usage.as_ref().map(KeptUsage::octets);
-        // Followers of these changes read first that the session is set aside.
+        // The mark comes first, so that followers know that the session is set aside.
         let values = [
             (RecordKind::Usage, set_aside_mark(up_seid), Some(vec![RECORD_VERSION])),
             (RecordKind::Usage, number.clone(), usage),
@@ -453,35 +455,36 @@ impl RecordBook {
         self.news.encoded.push_back(changes.collect());
     }
 
-    /// An answer with this number was not sent, and is not replayed.
+    /// Notes that the record of this answer, which was not sent, is to be removed, so that the
+    /// answer is not sent later.
     pub(crate) fn forget_answer(&mut self, number: u64) {
-        // A later one may have its place.
+        // A later answer may use the same record.
         if self.are_kept() && self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
             self.news.answers.push_back((number % ANSWER_RECORDS_MAX, None));
         }
     }
 
-    /// A restored answer has this number.
+    /// Makes later answers get higher numbers than this one, which a restored answer has.
     pub(crate) fn skip_answer(&mut self, number: u64) {
         self.last_answer = self.last_answer.max(number);
     }
 
-    /// A restored session has a record of its usage.
+    /// Notes that a restored session has a record of its usage.
     pub(crate) fn resume_usage(&mut self, up_seid: Seid, octets: &[u8]) {
         self.usage_digests.insert(up_seid, encode::digest(octets));
     }
 
-    /// A followed session has no record of its usage any more.
+    /// Notes that a followed session has no record of its usage any more.
     pub(crate) fn forget_usage(&mut self, up_seid: Seid) {
         self.usage_digests.remove(&up_seid);
     }
 
-    /// A followed session has no record of its reports any more.
+    /// Notes that a followed session has no record of its reports any more.
     pub(crate) fn forget_reports(&mut self, up_seid: Seid) {
         self.reporting.remove(&up_seid);
     }
 
-    /// The record of an application's PFDs has these octets; `None` if there is none.
+    /// Notes the record of an application's PFDs; `None` if there is none.
     pub(crate) fn resume_pfds(&mut self, id: &[u8], octets: Option<&[u8]>) {
         match octets {
             Some(octets) => self.pfd_digests.insert(id.to_vec(), encode::digest(octets)),
@@ -489,12 +492,13 @@ impl RecordBook {
         };
     }
 
-    /// A restored session has a record of its reports.
+    /// Notes that a restored session has a record of its reports.
     pub(crate) fn resume_reports(&mut self, up_seid: Seid) {
         self.reporting.insert(up_seid);
     }
 
-    /// The message, if it may leave now; otherwise it leaves when the groups before it are durable.
+    /// Returns the message if it may be sent now. Otherwise keeps it until the groups before it are
+    /// durable.
     pub(crate) fn hold(
         &mut self,
         transmit: Transmit,
@@ -508,23 +512,23 @@ impl RecordBook {
         None
     }
 
-    /// True if so many messages wait for the store that no request is taken whose answer would have
-    /// to wait as well.
+    /// True if so many messages wait for the store that no further request may be accepted whose
+    /// answer would have to wait.
     pub(crate) fn is_full_of_held(&self) -> bool {
         self.held.len() >= PENDING_MAX
     }
 
-    /// True while messages wait for this group.
+    /// True while messages must wait for this group.
     pub(crate) const fn is_awaited(&self, group: u64) -> bool {
         group > self.durable && !self.passes_failure()
     }
 
-    /// The group that a message waits for which was sent just now; zero if it waits for none.
+    /// Returns the group that the message waits for which was just kept; zero if no message waits.
     pub(crate) fn last_awaited(&self) -> u64 {
         self.held.back().map_or(0, |held| held.group)
     }
 
-    /// From now on messages do not wait for the store, or wait again.
+    /// Sets whether messages are sent without waiting for the store.
     pub(crate) const fn set_passing(&mut self, is_passing: bool) {
         self.is_passing = is_passing;
     }
@@ -538,21 +542,22 @@ impl RecordBook {
         }
     }
 
-    /// The next message that waited for groups which are durable now.
+    /// Returns the next message whose groups are durable now.
     pub(crate) fn release(&mut self) -> Option<(Transmit, Option<HeldAnswer>)> {
         let (durable, passes) = (self.durable, self.passes_failure());
         let held = self.held.pop_front_if(|held| held.group <= durable || passes)?;
         Some((held.transmit, held.answered))
     }
 
-    /// The store has groups up to `number` of a previous process: those of this one follow.
+    /// Continues the numbers of groups after `number`, the last one of a previous process in the
+    /// store.
     pub(crate) fn begin_behind(&mut self, number: RecordNumber) {
         let skipped = number.0 - self.durable;
         (self.handed_out, self.durable) = (self.handed_out + skipped, number.0);
         self.held.iter_mut().for_each(|held| held.group += skipped);
     }
 
-    /// The groups up to `number` are durable.
+    /// Notes that the groups up to `number` are durable.
     pub(crate) fn set_durable(&mut self, number: RecordNumber) {
         self.durable = self.durable.max(number.0.min(self.handed_out));
         let durable = self.durable;
@@ -561,23 +566,24 @@ impl RecordBook {
         }
     }
 
-    /// True while the store has enough to do. Until then only the latest of each record is kept.
+    /// True while the store has enough groups to write. Until it has fewer, no group is made, and
+    /// only the latest state of each record counts.
     pub(crate) const fn is_blocked(&self) -> bool {
         self.octets_under_way >= RECORD_OCTETS_UNDER_WAY_MAX
     }
 
-    /// Which changes the store accepts.
+    /// Returns which changes the store accepts.
     pub(crate) const fn store_state(&self) -> StoreState {
         self.store_state
     }
 
-    /// Which changes the store accepts from now on.
+    /// Sets which changes the store accepts.
     pub(crate) const fn set_store_state(&mut self, state: StoreState) {
         self.store_state = state;
     }
 
-    /// Why a request is refused because its changes could not be kept. `grows`: it lets the records
-    /// grow.
+    /// Returns why a request must be refused because its changes could not be kept. `grows`: the
+    /// request adds to the records.
     pub(crate) fn refusal(&self, grows: bool) -> Option<StoreState> {
         self.config.filter(|config| !config.serves_without_store)?;
         match self.store_state {
@@ -587,12 +593,12 @@ impl RecordBook {
         }
     }
 
-    /// How many messages wait for the store.
+    /// Returns how many messages wait for the store.
     pub(crate) fn held_len(&self) -> usize {
         self.held.len()
     }
 
-    /// Groups that are not durable, and the changes for the next one.
+    /// Returns how many groups are not durable, plus one if changes wait for the next group.
     pub(crate) fn groups_under_way(&self) -> u64 {
         let waits = self.is_blocked() && !self.news.is_empty();
         self.handed_out - self.durable + u64::from(waits)

@@ -1,7 +1,7 @@
-//! The protocol's reason for a refusal.
+//! How a refusal appears in a response.
 //!
-//! The one place where a session [`Refusal`] becomes a Cause, an Offending IE and a Failed Rule
-//! ID. Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
+//! This is the only place that maps a session [`Refusal`] to a Cause, an Offending IE and a Failed
+//! Rule ID. Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use adit_pfcp::{Cause, DecodeError, IeType};
 use adit_session::{Refusal, RuleId, UsageTriggers};
 use adit_types::IpPrefix;
 
-/// The refusal of a request, as its response carries it.
+/// The refusal of a request, as its response contains it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rejected {
     pub cause: Cause,
@@ -19,21 +19,21 @@ pub(crate) struct Rejected {
     pub detail: RefusalDetail,
 }
 
-/// Details of a refusal for the log, in addition to Cause, Offending IE and Failed Rule ID.
+/// Details of a refusal for the log, besides Cause, Offending IE and Failed Rule ID.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum RefusalDetail {
     /// No detail: Cause and IE identify the refusal.
     None,
     Reason(&'static str),
-    /// There would be more of something than there may be.
+    /// A maximum would be exceeded: its name, and its value.
     Beyond(&'static str, usize),
     Session(Refusal),
-    /// No line at all: an event of its own was logged.
+    /// Nothing is logged, since another event reports it.
     Logged,
 }
 
 impl Rejected {
-    /// A refusal for a reason that no IE names.
+    /// A refusal for a reason that no IE identifies.
     pub(crate) const fn new(cause: Cause, reason: &'static str) -> Self {
         let detail = RefusalDetail::Reason(reason);
         Self { cause, offending_ie: None, failed_rule: None, detail }
@@ -50,22 +50,22 @@ impl Rejected {
         Self { cause: Cause::NoResourcesAvailable, offending_ie: None, failed_rule: None, detail }
     }
 
-    /// Cause 72.
+    /// Cause 72: the sender has no association.
     pub(crate) const fn no_association() -> Self {
         Self::new(Cause::NoEstablishedAssociation, "no association with this address")
     }
 
-    /// Cause 72: the request names another node than the association of its sender.
+    /// Cause 72: the Node ID in the request is not that of the sender's association.
     pub(crate) const fn other_node_id() -> Self {
         Self::new(Cause::NoEstablishedAssociation, "the Node ID is not that of the association")
     }
 
-    /// Cause 76: the IE demands an unsupported function.
+    /// Cause 76: the IE requires a function that is not supported.
     pub(crate) const fn unsupported(ie: IeType) -> Self {
         Self::with_ie(Cause::ServiceNotSupported, ie)
     }
 
-    /// Names the rule at fault, unless a more precise one is named already.
+    /// Adds the rule at fault, unless the refusal has a more precise one.
     pub(crate) fn in_rule(self, rule: RuleId) -> Self {
         Self { failed_rule: self.failed_rule.or(Some(failed_rule(rule))), ..self }
     }
@@ -90,7 +90,7 @@ impl From<Refusal> for Rejected {
     }
 }
 
-/// For the log.
+/// The text for the log.
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.cause.code(), self.cause)?;
@@ -131,7 +131,7 @@ const fn rule_id_ie(rule: RuleId) -> IeType {
     }
 }
 
-/// The IE with the side of a rule.
+/// Returns the IE that says which interface a rule is for.
 const fn interface_ie(rule: RuleId) -> IeType {
     match rule {
         RuleId::Pdr(_) => IeType::SOURCE_INTERFACE,
@@ -139,7 +139,7 @@ const fn interface_ie(rule: RuleId) -> IeType {
     }
 }
 
-/// The IE that a reporting trigger depends on.
+/// Returns the IE that a reporting trigger depends on.
 fn trigger_ie(trigger: UsageTriggers) -> IeType {
     let ies = [
         (UsageTriggers::PERIODIC, IeType::MEASUREMENT_PERIOD),
@@ -164,7 +164,7 @@ const fn framed_route_ie(prefix: IpPrefix) -> IeType {
 }
 
 /// Defines [`cause_and_ie`] by a table: Cause, Offending IE (`-` for none), and the refusals that
-/// lead to them. The compiler checks that no refusal is missing.
+/// they apply to. The compiler checks that no refusal is missing.
 macro_rules! causes {
     (
         $($cause:ident, $ie:tt: $($name:ident $({ $($field:tt)+ })?),+;)+

@@ -1,4 +1,4 @@
-//! Pauses between reports that a CP function does not answer or refuses.
+//! Pauses between reports that a CP function refuses or does not answer.
 
 use adit_types::Nanos;
 
@@ -6,7 +6,7 @@ const FIRST: Nanos = Nanos::from_secs(1);
 const LONGEST: Nanos = Nanos::from_secs(60);
 
 /// The pause before the next report: a second after the first failure, twice as long after each
-/// further one, up to a minute. No failure, no pause.
+/// further one, up to a minute. Without a failure there is no pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReportPause {
     length: Nanos,
@@ -15,7 +15,7 @@ pub(crate) struct ReportPause {
 }
 
 impl ReportPause {
-    /// A report failed. Returns when the next one may leave.
+    /// Notes that a report failed. Returns when the next one may be sent.
     pub(crate) fn lengthen(&mut self, now: Nanos) -> Nanos {
         self.length = (self.length + self.length).clamp(FIRST, LONGEST);
         self.until = now + self.length;
@@ -23,12 +23,12 @@ impl ReportPause {
         self.until
     }
 
-    /// When the next report may leave.
+    /// Returns when the next report may be sent.
     pub(crate) const fn until(self) -> Nanos {
         self.until
     }
 
-    /// How many reports failed in succession.
+    /// Returns how many reports have failed in a row.
     pub(crate) const fn failures(self) -> u32 {
         self.failures
     }

@@ -1,9 +1,9 @@
-//! Requests of one peer that were taken: in progress, or answered with exact bytes.
+//! The response cache of one peer: requests in progress, and answers kept for retransmissions.
 //!
-//! A retransmitted request must not run twice and gets the same answer again. Entries live for the
-//! time over which a peer may retransmit, and are bounded in number; the oldest answered entry
-//! gives way when the bound is reached. An entry whose time is over is not found any more, and
-//! leaves with a bounded number of others. Spec: TS 29.244 §6.4.
+//! A retransmitted request must not run twice, and gets the same answer again. Answers are kept for
+//! the time in which the peer may retransmit, up to a maximum number, beyond which the oldest
+//! answer is dropped. An expired answer is not found any more, and is removed later, a bounded
+//! number at a time. Spec: TS 29.244 §6.4.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +12,7 @@ use adit_types::limits::{
     ANSWERS_FORGOTTEN_PER_STEP, PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX,
 };
 
-/// The identity of a request. The peer's IP address is the cache's owner.
+/// The identity of a request among those of one peer address, to which the cache belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RequestKey {
     /// UDP source port of the request: sequence numbers are unique per source address and port.
@@ -21,17 +21,17 @@ pub(crate) struct RequestKey {
     pub message_type: u8,
     /// Sequence number of the request.
     pub sequence: u32,
-    /// Digest of SEID and body. A peer that restarts may count from the same number again; its
+    /// Digest of SEID and body. A restarted peer may use the same sequence number again: its
     /// request then differs, while a retransmission is identical. Spec: TS 29.244 §6.4.
     pub digest: u64,
 }
 
-/// Whether a request was seen before.
+/// Whether a request was received before.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RequestStatus<'a> {
-    /// Never seen, or long ago.
+    /// Not received before, or too long ago to be a retransmission.
     New,
-    /// Accepted; its answer waits for publication, or for the store.
+    /// Accepted; its answer waits for workers, or for the store.
     InProgress,
     /// Answered with these bytes.
     Answered(&'a [u8]),
@@ -39,19 +39,19 @@ pub(crate) enum RequestStatus<'a> {
 
 #[derive(Debug)]
 enum ResponseCacheEntry {
-    /// Its answer waits for publication. When the last copy of the request came.
+    /// The answer waits for workers. `copied`: when the last copy of the request arrived.
     InProgress { copied: Nanos },
-    /// Its answer waits for the store.
+    /// The answer waits for the store.
     Held { copied: Nanos },
     Answered {
         bytes: Vec<u8>,
         at: Nanos,
-        /// The number of its record, if it has one.
+        /// The number of the answer's record, if it has one.
         number: Option<u64>,
     },
 }
 
-/// An answer that has a record.
+/// A kept answer that has a record.
 #[derive(Debug)]
 pub(crate) struct RecordedAnswer<'a> {
     pub number: u64,
@@ -60,18 +60,18 @@ pub(crate) struct RecordedAnswer<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The requests of one peer.
+/// The requests of one peer that are in progress or answered.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCache {
     entries: HashMap<RequestKey, ResponseCacheEntry>,
-    /// Answered requests and when, oldest answer first. One that was answered again later has a
-    /// second place.
+    /// Answered requests with the time of the answer, the oldest first. A request that was answered
+    /// again later is listed twice.
     answered: VecDeque<(Nanos, RequestKey)>,
     in_progress: usize,
 }
 
 impl ResponseCache {
-    /// The status of `key`; answers older than `lifetime` count as unknown.
+    /// Returns the status of `key`; answers older than `lifetime` do not count.
     pub(crate) fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> RequestStatus<'_> {
         match self.entries.get(key) {
             Some(ResponseCacheEntry::InProgress { .. } | ResponseCacheEntry::Held { .. }) => {
@@ -84,13 +84,13 @@ impl ResponseCache {
         }
     }
 
-    /// True when no further request may wait for publication.
+    /// True if no further request may wait for workers.
     pub(crate) fn is_full_of_pending(&self) -> bool {
         self.in_progress >= PENDING_PER_PEER_MAX
     }
 
-    /// Remembers that `key`, which came at `now`, runs. The caller checked
-    /// [`Self::is_full_of_pending`] and that the request is new.
+    /// Notes that the request `key` arrived at `now` and is being run. The caller has checked that
+    /// it is new, and [`Self::is_full_of_pending`].
     pub(crate) fn begin(&mut self, now: Nanos, key: RequestKey) {
         debug_assert!(!matches!(
             self.entries.get(&key),
@@ -100,7 +100,8 @@ impl ResponseCache {
         self.entries.insert(key, ResponseCacheEntry::InProgress { copied: now });
     }
 
-    /// The answer to `key`, which came at `received`, waits for the store, for however long.
+    /// Notes that the answer to `key`, which arrived at `received`, waits for the store without a
+    /// time limit.
     pub(crate) fn hold(&mut self, received: Nanos, key: RequestKey) {
         let copied = match self.entries.get(&key) {
             Some(ResponseCacheEntry::InProgress { copied }) => {
@@ -112,7 +113,7 @@ impl ResponseCache {
         self.entries.insert(key, ResponseCacheEntry::Held { copied });
     }
 
-    /// A copy of a request in progress came: its sender still waits.
+    /// Notes that a copy of a request in progress arrived: its sender still waits.
     pub(crate) fn note_copy(&mut self, now: Nanos, key: &RequestKey) {
         if let Some(
             ResponseCacheEntry::InProgress { copied } | ResponseCacheEntry::Held { copied },
@@ -122,7 +123,7 @@ impl ResponseCache {
         }
     }
 
-    /// When the last copy of a request came whose answer waits for the store.
+    /// Returns when the last copy of a request arrived whose answer waits for the store.
     pub(crate) fn last_copy(&self, key: &RequestKey) -> Option<Nanos> {
         match self.entries.get(key) {
             Some(ResponseCacheEntry::Held { copied }) => Some(*copied),
@@ -130,7 +131,7 @@ impl ResponseCache {
         }
     }
 
-    /// Forgets `key` if its answer waits.
+    /// Forgets the request `key` if its answer still waits.
     pub(crate) fn abandon(&mut self, key: &RequestKey) {
         match self.entries.get(key) {
             Some(ResponseCacheEntry::InProgress { .. }) => self.in_progress -= 1,
@@ -140,8 +141,8 @@ impl ResponseCache {
         self.entries.remove(key);
     }
 
-    /// Remembers the answer to `key`, and the number of its record. Returns how many older answers
-    /// gave way (0 or 1).
+    /// Keeps the answer to `key`, with the number of its record. Returns how many older answers
+    /// were dropped for it (0 or 1).
     pub(crate) fn answer(
         &mut self,
         now: Nanos,
@@ -161,8 +162,8 @@ impl ResponseCache {
         1
     }
 
-    /// Forgets answers older than `lifetime`: at most [`ANSWERS_FORGOTTEN_PER_STEP`]. Returns how
-    /// many.
+    /// Removes answers older than `lifetime`, at most [`ANSWERS_FORGOTTEN_PER_STEP`]. Returns how
+    /// many were removed.
     pub(crate) fn expire(&mut self, now: Nanos, lifetime: Nanos) -> usize {
         let is_due =
             |oldest: Option<&(Nanos, _)>| oldest.is_some_and(|o| now.since(o.0) >= lifetime);
@@ -174,22 +175,22 @@ impl ResponseCache {
         forgotten
     }
 
-    /// Forgets answers whatever their age, a bounded number of them. False when there is none left.
+    /// Removes answers regardless of their age, a bounded number of them. False if none was left.
     pub(crate) fn shrink(&mut self) -> bool {
         self.expire(Nanos::NEVER, Nanos(0)) > 0
     }
 
     fn forget_oldest(&mut self) {
         let Some((answered, key)) = self.answered.pop_front() else { return };
-        // The request may be known from a later time.
+        // The request may have been answered again later.
         if matches!(self.entries.get(&key), Some(ResponseCacheEntry::Answered { at, .. }) if *at == answered)
         {
             self.entries.remove(&key);
         }
     }
 
-    /// When the first answers behind `after` were given, at least `count` of them if there are so
-    /// many: until when. `None` if there is none.
+    /// Returns the time up to which there are `count` answers given after `after`, or all of them
+    /// if there are fewer. `None` if there is none.
     pub(crate) fn next_part(&self, after: Option<Nanos>, count: usize) -> Option<Nanos> {
         let behind =
             self.answered.partition_point(|(at, _)| after.is_some_and(|after| *at <= after));
@@ -197,7 +198,7 @@ impl ResponseCache {
         self.answered.get((behind + count - 1).min(last)).map(|(at, _)| *at)
     }
 
-    /// The answers with records that were given behind `after`, and not later than `until`.
+    /// Returns the answers with records that were given after `after` and not later than `until`.
     pub(crate) fn recorded(
         &self,
         after: Option<Nanos>,
@@ -207,7 +208,7 @@ impl ResponseCache {
             self.answered.partition_point(|(at, _)| after.is_some_and(|after| *at <= after));
         let part = self.answered.range(behind..).take_while(move |(at, _)| *at <= until);
         part.filter_map(|&(answered, key)| match self.entries.get(&key)? {
-            // A request may have been answered again later.
+            // The request may have been answered again later.
             &ResponseCacheEntry::Answered { ref bytes, at, number } if at == answered => {
                 Some(RecordedAnswer { number: number?, at, key, bytes })
             }
@@ -215,17 +216,17 @@ impl ResponseCache {
         })
     }
 
-    /// When the last answer was given, if one is remembered.
+    /// Returns when the last kept answer was given.
     pub(crate) fn newest(&self) -> Option<Nanos> {
         self.answered.back().map(|(at, _)| *at)
     }
 
-    /// True when nothing is remembered.
+    /// True if no request is in progress or answered.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Requests remembered.
+    /// Returns how many requests are in progress or answered.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -340,7 +341,7 @@ mod tests {
             RequestStatus::New,
             "still there, but too old"
         );
-        // The same octets are a new request by now.
+        // Expired, so the same octets count as a new request.
         cache.begin(now, last);
         cache.answer(now, last, None, vec![8]);
         while cache.expire(now, LIFETIME) > 0 {}

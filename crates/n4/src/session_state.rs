@@ -1,9 +1,9 @@
-//! The node's state of a session in addition to its rules, which the session store keeps.
+//! The state that the node has of a session besides its rules, which the session store has.
 //!
-//! A [`SessionState`] begins with the establishment and ends in one place, [`SessionStates::end`].
-//! Last reports outlive the session: they become an [`EndedState`], which ends with the response to
-//! the last one. An empty state is not stored. The indices of the states (members of sets,
-//! deadlines, order of reports) hold session names only, and only this module writes them.
+//! A [`SessionState`] begins with the establishment, and ends only in [`SessionStates::end`]. Last
+//! reports outlive the session: they become an [`EndedState`], which ends with the response to the
+//! last of them. An empty state is not stored. The indexes over states (members of sets, deadlines,
+//! order of reports) contain only identifiers of sessions, and only this module writes them.
 
 mod buffering;
 mod information;
@@ -35,28 +35,29 @@ use sets::{SetIndex, SetMembership};
 #[derive(Debug, Default)]
 struct SessionState {
     information: SessionInformation,
-    /// Absent for most sessions.
+    /// `None` for most sessions.
     rare: Option<Box<RareState>>,
 }
 
 const _: () = assert!(size_of::<SessionState>() <= 56, "of millions");
 
-/// The parts of a state that few sessions have.
+/// The part of a state that few sessions have.
 #[derive(Debug, Default)]
 struct RareState {
     sets: SetMembership,
     activity: Option<Box<SessionActivity>>,
 }
 
-/// State of procedures under way about a session.
+/// The state of procedures under way for a session.
 #[derive(Debug, Default)]
 struct SessionActivity {
-    /// The session. Its index alone does not distinguish it from a later one.
+    /// The SEID, which distinguishes the session from a later one with the same index.
     up_seid: Seid,
     buffering_end: Option<BufferingEnd>,
-    /// The CP F-SEID of the previous SMF, until the SMF that inherits the session takes over.
+    /// The CP F-SEID that the previous SMF assigned, until the SMF that inherits the session takes
+    /// over.
     former_cp: Option<CpFSeid>,
-    /// Downlink data reported since its FAR was activated.
+    /// Downlink data that was reported since its FAR was activated.
     notified: Vec<Notified>,
     queue: Option<ReportQueue>,
 }
@@ -82,15 +83,15 @@ impl SessionActivity {
     }
 }
 
-/// The rest of a session that is gone.
+/// The remaining state of a session that is gone.
 #[derive(Debug)]
 struct EndedState {
-    /// Where its last reports go; `None` if only a request in flight is left.
+    /// The receiver of the last reports; `None` if only a request in flight is left.
     session: Option<EndedSession>,
     queue: Option<ReportQueue>,
 }
 
-/// The states of live sessions; no state is empty.
+/// The states of live sessions; empty states are not stored.
 #[derive(Debug, Default)]
 struct LiveStates(BTreeMap<SessionIndex, Box<SessionState>>);
 
@@ -104,7 +105,7 @@ impl LiveStates {
         (activity.up_seid == up_seid).then_some(activity)
     }
 
-    /// Edits a state: creates it if absent, and removes it if it is empty afterwards.
+    /// Edits a state. Creates it if it is absent, and removes it if it is empty afterwards.
     fn edit<T>(&mut self, session: SessionIndex, edit: impl FnOnce(&mut SessionState) -> T) -> T {
         let state = self.0.entry(session).or_default();
         let edited = edit(state);
@@ -143,7 +144,7 @@ impl LiveStates {
     }
 }
 
-/// The states of all sessions, with their indices.
+/// The states of all sessions, and the indexes over them.
 #[derive(Debug)]
 pub(crate) struct SessionStates {
     live: LiveStates,
@@ -158,7 +159,8 @@ pub(crate) struct SessionStates {
 }
 
 impl SessionStates {
-    /// No sessions. `own_set` is the set of this node, see [`Self::assign_sets`].
+    /// Creates the states of no sessions. `own_set`: the set of this node, see
+    /// [`Self::assign_sets`].
     pub(crate) fn new(own_set: SetKey) -> Self {
         Self {
             live: LiveStates::default(),
@@ -172,12 +174,12 @@ impl SessionStates {
         }
     }
 
-    /// The changes of usage reports are taken by [`Self::take_changed_usage`].
+    /// Enables [`Self::take_changed_usage`], because a store keeps usage reports.
     pub(crate) const fn record_usage(&mut self) {
         self.reports.is_recorded = true;
     }
 
-    /// Ends the state of a session. `remaining` decides about its reports; everything else is
+    /// Ends the state of a session. `remaining` determines what happens to its reports; all else is
     /// dropped. Returns the dropped reports.
     pub(crate) fn end(&mut self, up_seid: Seid, remaining: RemainingReports) -> DiscardedReports {
         let session = seid_index(up_seid);
@@ -190,20 +192,20 @@ impl SessionStates {
         discarded
     }
 
-    /// The CP F-SEID that the previous SMF gave; see [`Self::keep_former_cp`].
+    /// Returns the CP F-SEID that the previous SMF assigned; see [`Self::keep_former_cp`].
     pub(crate) fn former_cp(&self, up_seid: Seid) -> Option<CpFSeid> {
         self.live.activity(up_seid)?.former_cp
     }
 
     /// Stores the CP F-SEID of an SMF whose successor has not taken over the session yet. After
-    /// several successions the first one stays.
+    /// several successions the first one is kept.
     pub(crate) fn keep_former_cp(&mut self, up_seid: Seid, cp: CpFSeid) {
         self.live.edit_activity(up_seid, |activity| {
             activity.former_cp.get_or_insert(cp);
         });
     }
 
-    /// The successor has taken over the session.
+    /// Notes that the successor has taken over the session.
     pub(crate) fn forget_former_cp(&mut self, up_seid: Seid) {
         if self.former_cp(up_seid).is_some() {
             self.live.edit_activity(up_seid, |activity| activity.former_cp = None);

@@ -1,8 +1,8 @@
-//! The sessions: their rules, their states, and their changes on the way to the workers.
+//! The sessions: their rules, their states, and changes that are on their way to the workers.
 //!
-//! Only this module changes the session store. Each change of a session, by a message, a timer,
-//! usage or this node itself, leaves one [`CommittedChange`], and [`Sessions::commit`] is the only
-//! function that takes one. It notifies every part that depends on changes.
+//! Only this module changes the session store. Each change of a session, caused by a message, a
+//! timer, usage or this node itself, results in one [`CommittedChange`], which only
+//! [`Sessions::commit`] accepts. It informs every part that depends on changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,31 +23,33 @@ use crate::session_state::{
 };
 use crate::transition::Transitions;
 
-/// The effect of a change on the record of its session.
+/// How a change affects the record of its session.
 #[derive(Debug, Clone, Copy)]
 enum CommittedRecord {
-    /// Nothing.
+    /// The record does not change.
     Unchanged,
-    /// The store keeps it. A record outside of the process follows when workers run the change.
+    /// The session store has the new record; a store outside the process gets it once workers run
+    /// the change.
     Stored,
-    /// The store keeps it. A record outside of the process follows at once, because messages do.
+    /// The session store has the new record; a store outside the process gets it at once, because
+    /// messages report it at once.
     StoredAtOnce,
-    /// The session is gone.
+    /// The session is removed; what happens to its reports.
     Removed(RemainingReports),
 }
 
-/// The effect of a change on the record outside of the process once all workers run it.
+/// How a change affects the record outside the process once all workers run the change.
 #[derive(Debug, Default)]
 enum PendingRecord {
     #[default]
     Unchanged,
     Stored,
-    /// Later changes are under way: the octets as they were before them.
+    /// The record as it was before later changes, which are under way.
     Former(Vec<u8>),
     Removed,
 }
 
-/// One change of one session that the session store has made, before workers have it.
+/// One change of one session that is made in the session store and not yet passed to workers.
 #[derive(Debug)]
 #[must_use = "workers run the former rules until the change is committed"]
 struct CommittedChange {
@@ -64,7 +66,7 @@ struct Commit {
     discarded: DiscardedReports,
 }
 
-/// A session that was established.
+/// The result of establishing a session.
 #[derive(Debug)]
 pub(crate) struct NewSession {
     pub up_seid: Seid,
@@ -73,12 +75,11 @@ pub(crate) struct NewSession {
     pub created: Vec<CreatedPdr>,
     pub created_ues: Vec<CreatedUe>,
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
-    /// The sessions that gave way to it.
+    /// The sessions that this one replaced.
     pub replaced: Vec<DeletedSession>,
 }
 
-/// The parameters that a CP function sends about a session that it establishes, apart from its
-/// rules.
+/// The parameters, besides its rules, that a CP function sends for a session to be established.
 #[derive(Debug)]
 pub(crate) struct EstablishmentContext {
     pub owner: OwnerId,
@@ -87,38 +88,38 @@ pub(crate) struct EstablishmentContext {
     pub sets: Vec<SetKey>,
 }
 
-/// A session that was modified.
+/// The result of modifying a session.
 #[derive(Debug)]
 pub(crate) struct ModifiedSession {
-    /// `None` if nothing changes for packets.
+    /// The change on its way to workers; `None` if nothing changes for packets.
     pub change: Option<DeltaId>,
-    /// The outcome, without its delta.
+    /// The outcome in the session store, without the delta.
     pub outcome: Modified,
 }
 
-/// A session that was deleted.
+/// The result of deleting a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeletedSession {
     pub change: DeltaId,
-    /// Its reports, which are discarded.
+    /// The reports of the session that were dropped.
     pub discarded: DiscardedReports,
 }
 
-/// The action once all workers run a change.
+/// The action to take once all workers run a change.
 #[derive(Debug, Default)]
 pub(crate) enum FollowUp {
     #[default]
     Nothing,
-    /// Report usage that did not fit in the response, after the response.
+    /// Report usage that did not fit into the response, after the response.
     ReportUsage(Vec<UsageReport>),
-    /// The CP function deleted the session: complete the response.
+    /// Complete the response to the CP function's deletion of the session.
     Deleted {
         /// Packet rates whose status the response reports.
         packet_rates: Vec<QerPacketRate>,
-        /// Who receives usage that does not fit in the response.
+        /// The receiver of usage that does not fit into the response.
         overflow: Option<EndedSession>,
     },
-    /// This node deleted the session: report its last usage.
+    /// Report the last usage of a session that this node deleted.
     ReportLastUsage,
 }
 
@@ -127,11 +128,11 @@ pub(crate) enum FollowUp {
 pub(crate) struct PendingChange {
     pub up_seid: Seid,
     pub session: SessionIndex,
-    /// Usage for the response; the usage that is read when the change is observed follows it.
+    /// Usage for the response; usage that is read once the change is observed is appended to it.
     pub usage: Vec<UsageReport>,
     pub follow_up: FollowUp,
     record: PendingRecord,
-    /// Sessions that gave way: their records go when this one comes.
+    /// Sessions that this one replaced: their records are removed when its record is written.
     replaced: Vec<Seid>,
 }
 
@@ -142,19 +143,19 @@ pub(crate) struct Sessions {
     pub states: SessionStates,
     pub transitions: Transitions,
     pub records: RecordBook,
-    /// When a session was modified, or a change was observed, last.
+    /// When a session was last modified, or a change was last observed.
     latest: Nanos,
     last_change: u64,
     pending: BTreeMap<DeltaId, PendingChange>,
     /// The pending changes of each session, if records are kept.
     pending_by_session: BTreeMap<Seid, Vec<DeltaId>>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
-    /// Commands that workers receive before their change.
+    /// Commands that workers must receive before the change.
     end_markers: VecDeque<(DeltaId, WorkerCommand)>,
 }
 
 impl Sessions {
-    /// No sessions. `own_set` is the set of this node.
+    /// Creates an empty collection of sessions. `own_set`: the set of this node.
     pub(crate) fn new(config: StoreConfig, own_set: SetKey, records: Option<RecordConfig>) -> Self {
         let mut states = SessionStates::new(own_set);
         if records.is_some() {
@@ -174,18 +175,18 @@ impl Sessions {
         }
     }
 
-    /// The rules of the sessions.
+    /// Returns the session store.
     pub(crate) const fn store(&self) -> &SessionStore {
         &self.store
     }
 
-    /// The rules of the sessions, to be changed past [`Self::commit`]. For tests.
+    /// Returns the session store, to change it without [`Self::commit`]. For tests.
     pub(crate) const fn store_mut(&mut self) -> &mut SessionStore {
         &mut self.store
     }
 
-    /// Applies a change outside of the store, which already has the session's new record: ends the
-    /// state of a session that is gone, and queues the delta for the workers.
+    /// Applies a change that the session store has made: ends the state of a session that was
+    /// removed, and queues the delta for the workers.
     fn commit(&mut self, change: CommittedChange) -> Commit {
         let CommittedChange { up_seid, record, delta } = change;
         let discarded = match record {
@@ -206,7 +207,7 @@ impl Sessions {
             self.deltas.push_back((id, delta));
             id
         });
-        // Without a publication of its own, a change is in the record when the one before it is.
+        // A change without a delta of its own is recorded together with the last pending change.
         let behind =
             || self.last_pending(up_seid).filter(|_| matches!(record, CommittedRecord::Stored));
         Commit { change: change.or_else(behind), discarded }
@@ -221,8 +222,7 @@ impl Sessions {
         self.pending_by_session.get(&up_seid)?.last().copied()
     }
 
-    /// Marks the record as changed, unless a pending change of the session follows: then returns
-    /// it.
+    /// Notes the changed record, unless that has to wait for workers: then returns what to record.
     fn pend_record(
         &mut self,
         up_seid: Seid,
@@ -255,8 +255,8 @@ impl Sessions {
         PendingRecord::Unchanged
     }
 
-    /// Before a session changes again: records of the changes before it have the present state of
-    /// the session.
+    /// Makes records of earlier pending changes contain the present state of the session, because
+    /// the session is about to change again.
     fn keep_former(&mut self, now: Nanos, up_seid: Seid) {
         if !self.records.are_kept() {
             return;
@@ -315,8 +315,7 @@ impl Sessions {
 
     /// Establishes a session.
     ///
-    /// # Errors
-    /// The store's refusal; nothing has changed then. `remaining` decides about the reports of a
+    /// The refusal of the session store; nothing has changed then.
     /// session that gives way.
     pub(crate) fn establish(
         &mut self,
@@ -343,8 +342,8 @@ impl Sessions {
         Ok(NewSession { up_seid, index, change, created, created_ues, created_endpoints, replaced })
     }
 
-    /// Publishes the ends of sessions that gave way, behind the change that replaced them, so that
-    /// packets always find one of both. Their records go with that change.
+    /// Publishes the ends of sessions that were replaced, after the change that replaced them, so
+    /// that packets always find one of the two. Their records are removed with that change.
     fn replace(
         &mut self,
         change: DeltaId,
@@ -364,7 +363,7 @@ impl Sessions {
     /// Modifies a session.
     ///
     /// # Errors
-    /// The store's refusal; nothing has changed then.
+    /// The refusal of the session store; nothing has changed then.
     pub(crate) fn modify(
         &mut self,
         up_seid: Seid,
@@ -377,33 +376,33 @@ impl Sessions {
         Ok(ModifiedSession { change, outcome })
     }
 
-    /// Restores a session of a previous process. Its record says so already.
+    /// Restores a session of a previous process, whose record exists already.
     ///
     /// # Errors
-    /// The store's refusal; nothing has changed then.
+    /// The refusal of the session store; nothing has changed then.
     pub(crate) fn restore(
         &mut self,
         now: Nanos,
         former: &mut FormerSession,
     ) -> Result<SessionIndex, Refusal> {
         let Restored { index, delta, .. } = self.store.restore(now, former)?;
-        // Nobody waits for it.
+        // No answer waits for this change, so it is not pending.
         self.last_change += 1;
         self.deltas.push_back((DeltaId(self.last_change), delta));
         Ok(index)
     }
 
-    /// No other session gets the index of this one, if it is free.
+    /// Reserves the index of this session, so that no other session gets it; false if it is used.
     pub(crate) fn reserve_index(&mut self, up_seid: Seid) -> bool {
         self.store.reserve_index(up_seid)
     }
 
-    /// The reserved index of this session is free again.
+    /// Frees the reserved index of this session.
     pub(crate) fn release_index(&mut self, up_seid: Seid) {
         self.store.release_index(up_seid);
     }
 
-    /// A followed session has used this.
+    /// Sets the usage of a followed session.
     pub(crate) fn resume_usage(&mut self, now: Nanos, up_seid: Seid, used: &KeptUsage) {
         let delta = self.store.resume_usage(now, up_seid, used);
         let record = CommittedRecord::Unchanged;
@@ -433,14 +432,14 @@ impl Sessions {
         Some(self.commit_removed(up_seid, delta, remaining))
     }
 
-    /// Removes the session whose commit a panic interrupted. `None` if every commit ended.
+    /// Removes the session whose commit a panic interrupted. `None` if no commit was interrupted.
     pub(crate) fn recover(&mut self, remaining: RemainingReports) -> Option<DeletedSession> {
         let up_seid = self.store.last_commit()?;
         let delta = self.store.recover()?;
         Some(self.commit_removed(up_seid, delta, remaining))
     }
 
-    /// Gives a session to `owner`, with `cp` as the endpoint of the CP function.
+    /// Moves a session to the association `owner`, with `cp` as its CP F-SEID.
     pub(crate) fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) {
         let Some(session) = self.store.session(up_seid) else { return };
         let (index, before) = (session.index(), session.owner());
@@ -451,18 +450,19 @@ impl Sessions {
         self.commit_stored(up_seid, None);
     }
 
-    /// The next session to which the disposition `number` of its association is not applied.
+    /// Returns the next session to which the disposition `number` of its association was not
+    /// applied.
     pub(crate) fn next_transition(&mut self, owner: OwnerId, number: u64) -> Option<Seid> {
         self.transitions.next(owner, number, &self.store)
     }
 
-    /// Takes out a session of which only last reports are left, if nobody receives them because the
-    /// sessions of its association go elsewhere.
+    /// Removes and returns a session that only has last reports, if these have no receiver, because
+    /// the sessions of its association move elsewhere.
     pub(crate) fn take_ended(&mut self, owner: OwnerId) -> Option<Seid> {
         if self.transitions.strands_ended(owner) { self.states.pop_ended(owner) } else { None }
     }
 
-    /// Recompiles a session if it names one of the applications.
+    /// Recompiles a session if its rules refer to one of the applications.
     pub(crate) fn recompile(
         &mut self,
         session: SessionIndex,
@@ -474,7 +474,7 @@ impl Sessions {
         self.commit(CommittedChange { up_seid, record, delta }).change
     }
 
-    /// Compiles and publishes the rules of a session again, without a change of its records.
+    /// Compiles and publishes the rules of a session again, without a change of its record.
     pub(crate) fn republish(&mut self, session: SessionIndex) -> Option<DeltaId> {
         let up_seid = self.store.session_at(session)?.up_seid();
         let (record, delta) = (CommittedRecord::Unchanged, self.store.recompile(session));
@@ -486,12 +486,13 @@ impl Sessions {
         self.store.accept_prepared(preparer);
     }
 
-    /// Replaces the objects that rules may name; see [`SessionStore::set_provisioning`].
+    /// Replaces the objects that rules may refer to; see [`SessionStore::set_provisioning`].
     pub(crate) fn set_provisioning(&mut self, provisioning: Provisioning) {
         self.store.set_provisioning(provisioning);
     }
 
-    /// A worker reached a limit of usage. Commits the change and returns its reports.
+    /// Handles a limit of usage that a worker has reached. Commits the change, and returns its
+    /// reports.
     pub(crate) fn on_usage_limit(
         &mut self,
         now: Nanos,
@@ -503,7 +504,7 @@ impl Sessions {
         self.commit_usage(outcome)
     }
 
-    /// A worker received the first packet of a measurement; otherwise like
+    /// Handles the first packet of a measurement at a worker, in the same way as
     /// [`Self::on_usage_limit`].
     pub(crate) fn on_traffic_started(
         &mut self,
@@ -515,7 +516,7 @@ impl Sessions {
         self.commit_usage(outcome)
     }
 
-    /// A worker received an End Marker; otherwise like [`Self::on_usage_limit`].
+    /// Handles an End Marker at a worker, in the same way as [`Self::on_usage_limit`].
     pub(crate) fn on_end_marker(
         &mut self,
         now: Nanos,
@@ -525,7 +526,8 @@ impl Sessions {
         self.commit_usage(outcome)
     }
 
-    /// The next session whose usage is due by `now`; otherwise like [`Self::on_usage_limit`].
+    /// Handles the next session whose usage is due by `now`, in the same way as
+    /// [`Self::on_usage_limit`].
     pub(crate) fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
         let outcome = self.store.poll_usage(now);
         self.commit_usage(outcome)
@@ -539,7 +541,7 @@ impl Sessions {
         Some(outcome)
     }
 
-    /// Sets the counters in which workers count usage.
+    /// Sets the source of the usage that workers count.
     pub(crate) fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
         self.store.set_usage_source(source);
     }
@@ -570,18 +572,18 @@ impl Sessions {
         self.store.hand_over_pfds(from, to)
     }
 
-    /// The next GTP-U peer whose sides may have changed.
+    /// Returns the next GTP-U peer whose reference points may have changed.
     pub(crate) fn take_changed_peer(&mut self) -> Option<core::net::IpAddr> {
         self.store.take_changed_peer()
     }
 
-    /// Makes the next commit panic half way. For tests.
+    /// Makes the next commit panic in the middle. For tests.
     pub(crate) fn inject_fault_in_commit(&mut self) {
         self.store.inject_fault_in_commit();
     }
 
-    /// How many changes some worker does not run yet. Among restored sessions, those that are not
-    /// handed out.
+    /// Returns how many changes some worker does not run yet; of restored sessions, only those that
+    /// are not passed to workers yet.
     pub(crate) fn pending_len(&self) -> usize {
         self.pending.len().max(self.deltas.len())
     }
@@ -591,7 +593,7 @@ impl Sessions {
         self.pending.contains_key(&id)
     }
 
-    /// A change that some worker does not run yet.
+    /// Returns a change that some worker does not run yet.
     pub(crate) fn pending(&self, id: DeltaId) -> Option<&PendingChange> {
         self.pending.get(&id)
     }
@@ -600,7 +602,7 @@ impl Sessions {
         self.pending.get_mut(&id)
     }
 
-    /// The pending changes of a session, the latest first.
+    /// Returns the pending changes of a session, the latest first.
     pub(crate) fn pending_of(
         &mut self,
         up_seid: Seid,
@@ -609,15 +611,15 @@ impl Sessions {
         changes.filter(move |(_, change)| change.up_seid == up_seid)
     }
 
-    /// Takes out the change `id`: all workers run it.
+    /// Removes and returns the change `id`, which all workers run now.
     pub(crate) fn take_observed(&mut self, id: DeltaId) -> Option<PendingChange> {
         let mut change = self.pending.remove(&id)?;
         self.note_observed(id, &mut change);
         Some(change)
     }
 
-    /// Reads the last usage of the URRs that a change removed, and frees them: all workers run the
-    /// change. Drops End Markers that should have gone before it.
+    /// Reads the last usage of the URRs that a change removed, and frees them. Call it when all
+    /// workers run the change. Drops End Markers that should have been sent before the change.
     pub(crate) fn reclaim(
         &mut self,
         now: Nanos,
@@ -633,7 +635,7 @@ impl Sessions {
         usage
     }
 
-    /// Queues End Markers that workers send when they begin to run the change `id`.
+    /// Queues End Markers, which workers send when they begin to run the change `id`.
     /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
     pub(crate) fn send_end_markers(&mut self, id: DeltaId, markers: Vec<EndMarker>) {
         let Some(session) = self.pending.get(&id).map(|pending| pending.session) else { return };
@@ -644,12 +646,12 @@ impl Sessions {
         }
     }
 
-    /// The next command that every worker must receive before the change `id`.
+    /// Returns the next command that every worker must receive before the change `id`.
     pub(crate) fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
         self.end_markers.pop_front_if(|(change, _)| *change <= id).map(|(_, command)| command)
     }
 
-    /// The next change to publish, in order.
+    /// Returns the next change to publish, in order.
     pub(crate) fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
         self.deltas.pop_front()
     }
@@ -667,13 +669,13 @@ mod tests {
     const ONE: OwnerId = OwnerId(1);
     const OTHER: OwnerId = OwnerId(2);
 
-    /// A change that packets notice: the PDR and its FAR go.
+    /// Returns a change that packets notice: it removes the PDR and its FAR.
     fn emptying() -> SessionChange {
         let (remove_pdrs, remove_fars) = (vec![PdrId(1)], vec![FarId(1)]);
         SessionChange { remove_pdrs, remove_fars, ..SessionChange::default() }
     }
 
-    /// Publishes the next change and has all workers run it. Returns its name and its delta.
+    /// Publishes the next change, as if all workers ran it. Returns its identifier and its delta.
     fn observe(sessions: &mut Sessions) -> Option<(DeltaId, RuleDelta)> {
         let (id, delta) = sessions.poll_delta()?;
         let change = sessions.take_observed(id).unwrap();

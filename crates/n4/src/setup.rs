@@ -1,4 +1,5 @@
-//! Association setups that we request: one configured peer each, tried until it works.
+//! Association setups that this node requests: one for each configured peer, tried until it
+//! succeeds.
 //!
 //! Spec: TS 29.244 §6.2.6.3.
 
@@ -10,21 +11,21 @@ use adit_types::Nanos;
 
 use crate::transaction::RequestPurpose;
 
-/// The longest pause between two attempts.
+/// Maximum pause between two attempts.
 const PAUSE_MAX: Nanos = Nanos::from_secs(60);
 
-/// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
+/// Returns the address that identifies a peer: an IPv4-mapped IPv6 address becomes an IPv4 address.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SetupProgress {
-    /// The next attempt starts at this instant.
+    /// The next attempt starts at this time.
     Waiting(Nanos),
-    /// A request is in flight.
+    /// A request is awaiting its response.
     Requested,
-    /// The peer has an association, whichever side requested it.
+    /// The peer has an association; either side may have requested it.
     Connected,
 }
 
@@ -36,7 +37,7 @@ struct ConfiguredSetup {
 }
 
 impl ConfiguredSetup {
-    /// When its next attempt starts; never while its address is not known.
+    /// Returns when the next attempt starts; `None` also while the address is not known.
     fn waits_until(&self) -> Option<Nanos> {
         match self.progress {
             SetupProgress::Waiting(at) if !self.to.ip().is_unspecified() => Some(at),
@@ -45,7 +46,7 @@ impl ConfiguredSetup {
     }
 }
 
-/// All configured peers.
+/// The setups with all configured peers.
 #[derive(Debug)]
 pub(crate) struct Setups {
     setups: Vec<ConfiguredSetup>,
@@ -53,8 +54,8 @@ pub(crate) struct Setups {
 }
 
 impl Setups {
-    /// Peers to be tried at once. `first_pause` is the pause after the first failure; it doubles
-    /// with every further one up to [`PAUSE_MAX`].
+    /// `peers` are tried at once. `first_pause`: the pause after the first failure; it doubles with
+    /// every further failure, up to [`PAUSE_MAX`].
     pub(crate) fn new(peers: &[SocketAddr], first_pause: Nanos) -> Self {
         let setup = |&to| ConfiguredSetup {
             to: canonical(to),
@@ -64,13 +65,13 @@ impl Setups {
         Self { setups: peers.iter().map(setup).collect(), first_pause }
     }
 
-    /// Replaces the pause after a first failure.
+    /// Replaces the pause after the first failure.
     pub(crate) const fn set_first_pause(&mut self, first_pause: Nanos) {
         self.first_pause = first_pause;
     }
 
-    /// The configured peer number `position` is at `to` from now on, unless it has an association
-    /// where it was. Returns where that was.
+    /// Sets the address of the configured peer at index `position`, unless it has an association at
+    /// its former address. Returns the former address if it was replaced.
     pub(crate) fn move_to(
         &mut self,
         now: Nanos,
@@ -89,7 +90,7 @@ impl Setups {
         Some(core::mem::replace(&mut setup.to, to))
     }
 
-    /// The next peer whose attempt is due; it counts as requested from now on.
+    /// Returns the next peer whose attempt is due; it counts as requested from now on.
     pub(crate) fn poll_due(&mut self, now: Nanos) -> Option<(usize, SocketAddr)> {
         let due = |setup: &ConfiguredSetup| setup.waits_until().is_some_and(|at| at <= now);
         let position = self.setups.iter().position(due)?;
@@ -98,12 +99,12 @@ impl Setups {
         Some((position, setup.to))
     }
 
-    /// When the next attempt is due.
+    /// Returns when the next attempt is due.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.setups.iter().filter_map(ConfiguredSetup::waits_until).min()
     }
 
-    /// The attempt failed. Returns the peer and the pause until the next attempt.
+    /// Notes that the attempt failed. Returns the peer, and the pause until the next attempt.
     pub(crate) fn failed(&mut self, now: Nanos, position: usize) -> Option<(SocketAddr, Nanos)> {
         let setup = self.setups.get_mut(position)?;
         let pause = setup.pause;
@@ -112,21 +113,21 @@ impl Setups {
         Some((setup.to, pause))
     }
 
-    /// The attempt is put off, because the last association has not ended wholly.
+    /// Postpones the attempt, because sessions of the former association have not all ended.
     pub(crate) fn postponed(&mut self, now: Nanos, position: usize) {
         if let Some(setup) = self.setups.get_mut(position) {
             setup.progress = SetupProgress::Waiting(now + self.first_pause);
         }
     }
 
-    /// The peer at `address` has an association.
+    /// Notes that the peer at `address` has an association.
     pub(crate) fn connected(&mut self, address: IpAddr) {
         for setup in self.at(address) {
             setup.progress = SetupProgress::Connected;
         }
     }
 
-    /// The association of the peer at `address` ended.
+    /// Notes that the association of the peer at `address` ended.
     pub(crate) fn disconnected(&mut self, now: Nanos, address: IpAddr) {
         let first_pause = self.first_pause;
         for setup in self.at(address) {
@@ -135,13 +136,13 @@ impl Setups {
         }
     }
 
-    /// True when `purpose` is an attempt at the peer at `address`.
+    /// True if `purpose` is a setup with the peer at `address`.
     pub(crate) fn is_attempt_at(&self, purpose: RequestPurpose, address: IpAddr) -> bool {
         let RequestPurpose::AssociationSetup { position } = purpose else { return false };
         self.setups.get(position).is_some_and(|setup| setup.to.ip() == address)
     }
 
-    /// The UDP port that requests to `address` go to: the configured one, or PFCP's.
+    /// Returns the UDP port for requests to `address`: the configured one, or the port of PFCP.
     pub(crate) fn port_of(&self, address: IpAddr) -> u16 {
         let setup = self.setups.iter().find(|setup| setup.to.ip() == address);
         setup.map_or(PFCP_PORT, |setup| setup.to.port())
@@ -152,8 +153,8 @@ impl Setups {
     }
 }
 
-/// An Association Setup Request that waits until it is known whether the holder of its Node ID is
-/// alive.
+/// An Association Setup Request that waits until it is known whether the peer that holds its Node
+/// ID is alive.
 #[derive(Debug)]
 pub(crate) struct ContestedSetup {
     pub holder: OwnerId,

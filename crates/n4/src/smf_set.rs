@@ -1,29 +1,29 @@
 //! SMF sets: several CP functions that control the same sessions, one after another.
 //!
-//! A set shows in two ways. Its SMFs may each have an association under one SMF Set ID: then each
-//! may act on the sessions of the others, and inherits them when another one fails. Or one
-//! association serves the set and lists alternative addresses: requests from these count as its
-//! own, and when its address falls silent it moves to the next of them, each tried once.
-//! A peer's claim to a set is accepted, as in the standard, unless the operator lists the members
-//! ([`PeerPolicy::smf_sets`](crate::PeerPolicy)).
-//! Spec: TS 29.244 §5.22; TS 23.527 §4.
+//! A set appears in one of two ways. Either each of its SMFs has an association, with the same SMF
+//! Set ID: then each may control the sessions of the others, and inherits them when another one
+//! fails. Or one association serves the whole set and lists alternative addresses: requests from
+//! these count as from its own address, and when that address does not answer any more, the
+//! association moves to the next alternative, each of which is tried once. A peer's claim to a set
+//! is accepted, as in the standard, unless the operator lists the members
+//! ([`PeerPolicy::smf_sets`](crate::PeerPolicy)). Spec: TS 29.244 §5.22; TS 23.527 §4.
 
 use core::net::IpAddr;
 
 use adit_pfcp::ie::{AlternativeSmfIpAddress, SmfSetId};
 use adit_types::limits::ALTERNATIVE_ADDRESSES_MAX;
 
-/// The SMF set to which a CP function says it belongs.
+/// The SMF set to which a CP function claims to belong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SmfSet {
-    /// SMF Set ID: the FQDN as labels. `None`: the SMF stands alone.
+    /// SMF Set ID: the FQDN as labels; `None` if the SMF belongs to no set.
     pub id: Option<Vec<u8>>,
     /// Other addresses of the SMF, preferred ones first.
     pub alternatives: Vec<IpAddr>,
 }
 
 impl SmfSet {
-    /// From the IEs of a setup or update. Addresses beyond the limit are left out.
+    /// Decodes the IEs of a setup or update; drops addresses beyond the maximum.
     pub(crate) fn from_ies(
         id: Option<SmfSetId<'_>>,
         alternatives: impl IntoIterator<Item = AlternativeSmfIpAddress>,

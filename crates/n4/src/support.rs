@@ -1,39 +1,39 @@
-//! The support of each message and IE in this UP function: the source of `docs/spec`.
+//! How far this UP function supports each message and IE: the source of `docs/spec`.
 //!
-//! A slice that makes an IE act moves its row here. An IE that is refused (`procedure::demand`)
-//! is never one that acts; a test compares both.
+//! A change that makes an IE act moves its row here. An IE that is refused (`procedure::demand`)
+//! never counts as one that acts; a test compares both.
 
 pub(crate) mod unannounced;
 
 use adit_pfcp::{IeType, MessageType};
 
-/// A list of IEs by the names of their types.
+/// Makes a list of IE types from their names.
 macro_rules! ies {
     ($($ie:ident),+ $(,)?) => { &[$(adit_pfcp::IeType::$ie),+] };
 }
 
 pub(crate) use ies;
 
-/// How far a message or an IE has an effect.
+/// How far a message or an IE has an effect in this UP function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acts {
-    /// Wholly.
+    /// It has its full effect.
     Yes,
-    /// Understood, with a partial effect or a precise refusal; the text names the missing part.
+    /// It is understood, with a partial effect or a precise refusal; the text says what is missing.
     Partly(&'static str),
-    /// Not at all: the text names the function that this release leaves out, and is empty if it is
-    /// only not implemented yet.
+    /// It has no effect. The text is the function that this release leaves out; empty if it is only
+    /// not implemented yet.
     No(&'static str),
 }
 
-/// Out of the scope of this release.
+/// Functions that are out of the scope of this release.
 const ETHERNET: &str = "Ethernet";
 const ATSSS: &str = "ATSSS";
 const MBS: &str = "MBS";
 const TSN: &str = "TSN";
 const L2TP: &str = "L2TP";
 
-/// Messages that do not act wholly. All others do.
+/// Messages that do not have their full effect; all others do.
 const MESSAGES: &[(MessageType, Acts)] = &[
     (MessageType::PFD_MANAGEMENT_REQUEST, Acts::Partly("see PFD contents")),
     (
@@ -51,7 +51,7 @@ const MESSAGES: &[(MessageType, Acts)] = &[
     (MessageType::SESSION_REPORT_REQUEST, Acts::Partly("see its IEs")),
 ];
 
-/// IEs that act wholly. IEs without a row do not act.
+/// IEs that have their full effect. IEs in no list here have none.
 const WHOLLY: &[IeType] = ies! {
     CREATE_PDR, PDI, CREATE_FAR, FORWARDING_PARAMETERS, CREATE_QER, CREATE_BAR,
     UPDATE_BAR_SESSION_MODIFICATION_REQUEST, UPDATE_BAR_SESSION_REPORT_RESPONSE, REMOVE_BAR, BAR_ID,
@@ -91,7 +91,7 @@ const WHOLLY: &[IeType] = ies! {
     AVERAGING_WINDOW,
 };
 
-/// IEs that act in part.
+/// IEs that have a partial effect.
 const PARTLY: &[(IeType, &str)] = &[
     (IeType::PFCPSEREQ_FLAGS, "RESTI; SUMPC is refused"),
     (IeType::USER_ID, "information: shown, masked"),
@@ -157,14 +157,14 @@ const PARTLY: &[(IeType, &str)] = &[
     (IeType::PFCPASREQ_FLAGS, "UUPSI is not sent: no IPUPS here; received: taken"),
 ];
 
-/// IEs of reports that a UP function sends on its own.
+/// IEs of reports that this UP function never sends.
 const NOT_TOLD: &[(IeType, &str)] = &[
     (IeType::APPLICATION_INSTANCE_ID, "not sent: only the name distinguishes applications"),
     (IeType::FLOW_INFORMATION, "not sent: only the name distinguishes applications"),
     (IeType::PREDEFINED_RULES_NAME, "not sent: reports name the URR"),
 ];
 
-/// Why a request is never carried out in part.
+/// Text for IEs that report a partly executed request, which this UP function never has.
 const WHOLE: &str = "not sent: a request is carried out whole or refused whole";
 
 /// IEs of functions that this release leaves out.
@@ -226,14 +226,14 @@ const LEFT_OUT: &[(&str, &[IeType])] = &[
     ),
 ];
 
-/// How far a message acts, received or sent as its direction demands.
+/// Returns how far a message acts, received or sent as its direction requires.
 #[must_use]
 pub fn message_acts(message_type: MessageType) -> Acts {
     let row = MESSAGES.iter().find(|(known, _)| *known == message_type);
     row.map_or(Acts::Yes, |(_, acts)| *acts)
 }
 
-/// How far an IE acts.
+/// Returns how far an IE acts.
 #[must_use]
 pub fn ie_acts(ie: IeType) -> Acts {
     if WHOLLY.contains(&ie) {

@@ -1,8 +1,8 @@
-//! Own requests: sequence numbers, retransmission after T1, failure after N1 retransmissions.
+//! Requests of this node: sequence numbers, retransmission after T1, failure after N1
+//! retransmissions.
 //!
-//! A request is kept as encoded bytes, so that a retransmission is identical. The
-//! caller's purpose travels along and comes back with the outcome.
-//! Spec: TS 29.244 §6.4.
+//! A request is kept as encoded octets, so that a retransmission is identical, and with the
+//! caller's purpose, which is returned with the outcome. Spec: TS 29.244 §6.4.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,22 +11,22 @@ use adit_pfcp::SEQUENCE_MAX;
 use adit_session::OwnerId;
 use adit_types::{Nanos, Seid};
 
-/// The purpose of an own request.
+/// The purpose of a request of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestPurpose {
-    /// Is the peer of this association alive?
+    /// A heartbeat, to check that the peer of this association is alive.
     Heartbeat {
         /// The association.
         owner: OwnerId,
     },
-    /// Is the peer of this association alive? Sent in quick succession.
+    /// A heartbeat with short timers, to check quickly that the peer of this association is alive.
     Probe {
         /// The association.
         owner: OwnerId,
     },
-    /// An association with a configured peer.
+    /// The setup of an association with a configured peer.
     AssociationSetup {
-        /// Its position in the configuration.
+        /// The index of the peer in the configuration.
         position: usize,
     },
     /// An update of this association.
@@ -34,7 +34,7 @@ pub(crate) enum RequestPurpose {
         /// The association.
         owner: OwnerId,
     },
-    /// The end of our set of sessions, reported to this association.
+    /// A notification to this association that the sessions of our own set are gone.
     SessionSetDeletion {
         /// The association.
         owner: OwnerId,
@@ -46,11 +46,11 @@ pub(crate) enum RequestPurpose {
     },
     /// A report of a session.
     SessionReport {
-        /// Our identifier of the session.
+        /// Our SEID of the session.
         up_seid: Seid,
         /// The association that the session belongs to.
         owner: OwnerId,
-        /// How many items the report carries.
+        /// How many items the report contains.
         items: usize,
     },
 }
@@ -69,36 +69,36 @@ impl RequestPurpose {
     }
 }
 
-/// T1 and N1. Spec: TS 29.244 §6.4.
+/// The retransmission timers: T1 and N1. Spec: TS 29.244 §6.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retransmission {
     /// Time without a response before a request is sent again.
     pub t1: Nanos,
-    /// How often a request is sent again before it has failed.
+    /// How often a request is sent again before it counts as failed.
     pub n1: u32,
 }
 
 impl Retransmission {
-    /// The longest time over which copies of one request are sent: T1 * (N1 + 1).
+    /// Returns the longest time in which copies of one request are sent: T1 * (N1 + 1).
     pub(crate) const fn span(self) -> Nanos {
         Nanos(self.t1.0.saturating_mul(self.n1 as u64 + 1))
     }
 }
 
-/// A request of ours, apart from its body.
+/// A request of this node, without its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutgoingRequest<P> {
     /// The receiver.
     pub to: SocketAddr,
     /// The receiver's SEID, if the request is session related. Spec: TS 29.244 §7.2.2.4.2.
     pub seid: Option<Seid>,
-    /// The meaning of its response.
+    /// Determines what to do with the response.
     pub purpose: P,
-    /// When it is sent again.
+    /// When the request is sent again.
     pub timers: Retransmission,
 }
 
-/// A request without a response yet.
+/// A request that is not answered yet.
 #[derive(Debug)]
 pub(crate) struct OwnRequest<P> {
     to: SocketAddr,
@@ -107,46 +107,46 @@ pub(crate) struct OwnRequest<P> {
     t1: Nanos,
     retransmissions_left: u32,
     due: Nanos,
-    /// The group of records that it waits for before it is sent first; zero if none.
+    /// The group of records that must be durable before the request is sent; zero if none.
     group: u64,
 }
 
-/// A request that is due.
+/// A request whose timer is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DueRequest<P> {
-    /// Send these bytes again.
+    /// Send this request again.
     Retransmit {
         /// The peer.
         to: SocketAddr,
-        /// The request as sent before.
+        /// The request as it was sent before.
         bytes: Vec<u8>,
-        /// The purpose for which its response is awaited.
+        /// The purpose of the request.
         purpose: P,
     },
-    /// No response after N1 retransmissions.
+    /// The request was not answered after N1 retransmissions.
     Failed(P),
-    /// The request was not sent yet.
+    /// The request was not sent yet, as it waits for the store.
     Held,
 }
 
-/// All own requests in flight. The caller bounds their number: one per association, one per
-/// configured peer, and `limits::REPORTS_IN_FLIGHT_MAX`.
+/// All requests of this node that are not answered yet. The caller bounds their number: one per
+/// association, one per configured peer, and `limits::REPORTS_IN_FLIGHT_MAX`.
 #[derive(Debug)]
 pub(crate) struct Transactions<P> {
     next_sequence: u32,
     open: BTreeMap<u32, OwnRequest<P>>,
-    /// When each open request is due, by time and sequence number.
+    /// When the timer of each open request is due, by time and sequence number.
     due: BTreeSet<(Nanos, u32)>,
 }
 
 impl<P: Copy> Transactions<P> {
-    /// No requests; the first gets `first_sequence` (its low 24 bits).
+    /// Creates an empty set; the first request gets the low 24 bits of `first_sequence`.
     pub(crate) fn new(first_sequence: u32) -> Self {
         let next_sequence = first_sequence & SEQUENCE_MAX;
         Self { next_sequence, open: BTreeMap::new(), due: BTreeSet::new() }
     }
 
-    /// A sequence number that no open request has.
+    /// Returns a sequence number that no open request has.
     pub(crate) fn reserve_sequence(&mut self) -> u32 {
         debug_assert!(self.open.len() < 1 << 20, "own requests are few");
         while self.open.contains_key(&self.next_sequence) {
@@ -157,7 +157,7 @@ impl<P: Copy> Transactions<P> {
         sequence
     }
 
-    /// Keeps a request that the caller sends now as `bytes`, to send it again.
+    /// Keeps a request, which the caller sends now as `bytes`, for retransmissions.
     pub(crate) fn insert(
         &mut self,
         now: Nanos,
@@ -173,20 +173,20 @@ impl<P: Copy> Transactions<P> {
         self.open.insert(sequence, request);
     }
 
-    /// The request leaves with this group of records; until then nobody can answer it.
+    /// Sets the group of records that the request waits for; before that it is not sent.
     pub(crate) fn set_group(&mut self, sequence: u32, group: u64) {
         if let Some(request) = self.open.get_mut(&sequence) {
             request.group = group;
         }
     }
 
-    /// True when an open request has a purpose that `is_meant` names.
+    /// True if the purpose of an open request satisfies `is_meant`.
     pub(crate) fn any(&self, is_meant: impl Fn(&P) -> bool) -> bool {
         self.open.values().any(|request| is_meant(&request.purpose))
     }
 
-    /// The request that a response from `peer` with `sequence` and `response_type` answers, if
-    /// `expects` agrees that its purpose is answered by such a response; it is then closed.
+    /// Closes the request with this sequence number to `peer`, and returns its purpose. `None` if
+    /// there is none, or `expects` is false for its purpose.
     pub(crate) fn take(
         &mut self,
         peer: SocketAddr,
@@ -200,15 +200,15 @@ impl<P: Copy> Transactions<P> {
         self.close(sequence).map(|request| request.purpose)
     }
 
-    /// The request to `peer` with a purpose that `expects` names, whatever its sequence number; it
-    /// is then closed.
+    /// Closes a request to `peer` whose purpose satisfies `expects`, regardless of its sequence
+    /// number, and returns its purpose.
     pub(crate) fn take_of(&mut self, peer: SocketAddr, expects: impl Fn(&P) -> bool) -> Option<P> {
         let is_meant = |request: &OwnRequest<P>| request.to == peer && expects(&request.purpose);
         let sequence = *self.open.iter().find(|(_, request)| is_meant(request))?.0;
         self.close(sequence).map(|request| request.purpose)
     }
 
-    /// Gives up the requests that `which` names.
+    /// Drops the requests whose purpose satisfies `which`.
     pub(crate) fn cancel(&mut self, which: impl Fn(&P) -> bool) {
         let Self { open, due, .. } = self;
         open.retain(|&sequence, request| {
@@ -220,15 +220,15 @@ impl<P: Copy> Transactions<P> {
         });
     }
 
-    /// Closes the request with `sequence`, if it is open.
+    /// Closes the request with this sequence number, if it is open.
     pub(crate) fn close(&mut self, sequence: u32) -> Option<OwnRequest<P>> {
         let request = self.open.remove(&sequence)?;
         self.due.remove(&(request.due, sequence));
         Some(request)
     }
 
-    /// The next request that is due by `now`, if any; call until `None`. `waits` for a group: its
-    /// requests were not sent yet.
+    /// Returns the next request that is due by `now`. Call it until it returns `None`. `waits`:
+    /// true if requests of a group of records were not sent yet.
     pub(crate) fn poll_due(
         &mut self,
         now: Nanos,
@@ -251,7 +251,7 @@ impl<P: Copy> Transactions<P> {
         self.close(sequence).map(|request| DueRequest::Failed(request.purpose))
     }
 
-    /// When the next request becomes due.
+    /// Returns when the next request is due.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.due.first().map(|(at, _)| *at)
     }

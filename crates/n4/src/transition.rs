@@ -1,9 +1,9 @@
-//! Dispositions of the sessions of an association: they move to another SMF of the set or to
-//! another address, or stay only if they are controlled from certain addresses.
+//! Dispositions of an association's sessions: they move to another SMF of the set or to another
+//! address, or stay only if they are controlled from certain addresses.
 //!
-//! A job settles one session after another; whatever concerns a session meanwhile settles it first,
-//! so the order is not visible. Sessions that the association gets after the beginning are not
-//! concerned. Spec: TS 29.244 §5.22, §6.2.6.2.2.
+//! A job applies a disposition to one session after another. Anything else that concerns a session
+//! meanwhile applies it to that session first, so the order is not visible. Sessions that the
+//! association gets after the start are not affected. Spec: TS 29.244 §5.22, §6.2.6.2.2.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,32 +12,33 @@ use std::sync::Arc;
 use adit_session::{OwnerId, SessionStore};
 use adit_types::{Seid, SessionIndex};
 
-/// The fate of an association's sessions.
+/// The treatment of the sessions of an association.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SessionDisposition {
-    /// This association controls them from this address.
+    /// The association `to` controls the sessions from now on, from this address.
     Move { to: OwnerId, address: IpAddr },
-    /// The sessions stay if their control plane is at one of the addresses, and end if not.
+    /// The sessions stay if their CP F-SEID is at one of the addresses, and end otherwise.
     Retain { at: Arc<[IpAddr]> },
-    /// The sessions end: their new association is gone.
+    /// The sessions end, as the association that they were moving to is gone.
     End,
 }
 
-/// A disposition that is not applied to all sessions yet.
+/// A disposition that was not applied to all sessions yet.
 #[derive(Debug)]
 struct Transition {
     number: u64,
     disposition: SessionDisposition,
-    /// The disposition is applied to the sessions below this index.
+    /// The disposition was applied to all sessions with lower indices, except `current`.
     next: SessionIndex,
-    /// The session in front of `next` whose turn it is.
+    /// The session before `next` that the job is about to process.
     current: Option<SessionIndex>,
-    /// Sessions from `next` on to which it is applied, or which came later.
+    /// Sessions from `next` on that have the disposition already, or came later and need none.
     settled: BTreeSet<SessionIndex>,
 }
 
 impl Transition {
-    /// The disposition of a session, if it is not applied yet; it counts as applied from now on.
+    /// Returns the disposition if it was not applied to this session yet; it counts as applied from
+    /// now on.
     pub(crate) fn take(&mut self, session: SessionIndex) -> Option<SessionDisposition> {
         let is_due = match self.current.take_if(|current| *current == session) {
             Some(_) => true,
@@ -47,7 +48,7 @@ impl Transition {
     }
 }
 
-/// All transitions, those of one association in the order of their beginning.
+/// All transitions; those of one association in the order in which they began.
 #[derive(Debug, Default)]
 pub(crate) struct Transitions {
     of: BTreeMap<OwnerId, Vec<Transition>>,
@@ -55,7 +56,7 @@ pub(crate) struct Transitions {
 }
 
 impl Transitions {
-    /// Begins one; returns its number.
+    /// Begins a transition, and returns its number.
     pub(crate) fn begin(&mut self, owner: OwnerId, fate: SessionDisposition) -> u64 {
         self.last_number += 1;
         let (number, next) = (self.last_number, SessionIndex(0));
@@ -65,8 +66,8 @@ impl Transitions {
         number
     }
 
-    /// The next session to which the disposition `number` is not applied; the transition ends
-    /// without one.
+    /// Returns the next session to which the disposition `number` was not applied. If there is
+    /// none, ends the transition and returns `None`.
     pub(crate) fn next(
         &mut self,
         owner: OwnerId,
@@ -90,8 +91,8 @@ impl Transitions {
         None
     }
 
-    /// True if the sessions of an ended association go elsewhere. Deleted sessions, of which only
-    /// reports are left, then have no receiver: only their previous CP function knows them.
+    /// True if the sessions of an ended association move elsewhere. Deleted sessions that only have
+    /// reports then have no receiver, since only their former CP function knows them.
     pub(crate) fn strands_ended(&self, owner: OwnerId) -> bool {
         let stays = |transition: &Transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => to == owner,
@@ -101,7 +102,8 @@ impl Transitions {
         self.of.get(&owner).is_some_and(|transitions| !transitions.iter().all(stays))
     }
 
-    /// The next disposition of a session that is not applied yet; it counts as applied from now on.
+    /// Returns the next disposition that was not applied to this session; it counts as applied from
+    /// now on.
     pub(crate) fn take(
         &mut self,
         owner: OwnerId,
@@ -110,7 +112,7 @@ impl Transitions {
         self.of.get_mut(&owner)?.iter_mut().find_map(|transition| transition.take(session))
     }
 
-    /// Exempts a session that the association got now.
+    /// Exempts a session that the association has just got.
     pub(crate) fn exempt(&mut self, owner: OwnerId, session: SessionIndex) {
         for transition in self.of.get_mut(&owner).into_iter().flatten() {
             if session >= transition.next {
@@ -119,7 +121,7 @@ impl Transitions {
         }
     }
 
-    /// Who gets the sessions of an association that ended, if they are on their way.
+    /// Returns the association to which the sessions of an ended association are moving.
     pub(crate) fn successor(&self, owner: OwnerId) -> Option<OwnerId> {
         self.of.get(&owner)?.iter().find_map(|transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => Some(to),
@@ -127,7 +129,7 @@ impl Transitions {
         })
     }
 
-    /// The associations that ended and whose sessions go to one of these.
+    /// Returns the ended associations whose sessions are moving to one of `heirs`.
     pub(crate) fn predecessors_of(&self, heirs: &[OwnerId]) -> Vec<OwnerId> {
         let is_theirs = |owner: &OwnerId| {
             let heir = self.successor(*owner).filter(|heir| heir != owner);
@@ -136,7 +138,7 @@ impl Transitions {
         self.of.keys().copied().filter(is_theirs).collect()
     }
 
-    /// Redirects transitions on their way to `heir`. Returns the owners of these sessions.
+    /// Changes the disposition of sessions that are moving to `heir`. Returns their associations.
     pub(crate) fn redirect(&mut self, heir: OwnerId, fate: &SessionDisposition) -> Vec<OwnerId> {
         let mut diverted = Vec::new();
         for (&owner, all) in &mut self.of {
@@ -151,7 +153,7 @@ impl Transitions {
         diverted
     }
 
-    /// The sessions of an association end, whatever else was to become of them.
+    /// Drops all dispositions of an association, whose sessions end.
     pub(crate) fn drop_of(&mut self, owner: OwnerId) {
         self.of.remove(&owner);
     }

@@ -1,4 +1,4 @@
-//! Messages that leave the node.
+//! Messages that the node sends.
 
 use core::net::SocketAddr;
 
@@ -12,15 +12,15 @@ pub struct Transmit {
     pub to: SocketAddr,
     /// The payload.
     pub bytes: Vec<u8>,
-    /// The request to which this is the first response.
+    /// The request, if this is the first response to it.
     pub answers: Option<AnsweredRequest>,
 }
 
-/// A request, for the time that its response took.
+/// An answered request, to measure how long its response took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnsweredRequest {
-    /// Its type.
+    /// The type of the request.
     pub message_type: MessageType,
-    /// When the node got it.
+    /// When the node received the request.
     pub received: Nanos,
 }

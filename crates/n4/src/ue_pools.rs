@@ -1,8 +1,8 @@
-//! Pools of UE addresses as CP functions see them: which pools there are when an association is set
-//! up, and their usage while it exists.
+//! Pools of UE addresses as CP functions see them: announced when an association is set up, and
+//! with reports of their usage while it exists.
 //!
-//! Only pools with an identity are announced. Their usage is checked once per interval. It is
-//! reported to CP functions with that feature when it changed by a step, or before their last
+//! Only pools with an identity are announced. Their usage is checked once per interval, and
+//! reported to CP functions that support it when it has changed by a step, or before their last
 //! report expires. Spec: TS 29.244 §5.21.3, §7.4.4.1, §7.4.4.3.1.
 
 use adit_pfcp::grouped::UeIpAddressPoolInformation;
@@ -16,26 +16,27 @@ use adit_types::limits::ANNOUNCED_POOLS_MAX;
 /// Percentage points of usage that trigger a report.
 const USAGE_STEP: u8 = 5;
 
-/// Time between two checks, hence between two reports to one CP function.
+/// Time between two checks, and so the minimum time between two reports to one CP function.
 pub(crate) const INTERVAL: Nanos = Nanos::from_secs(10);
 
 /// How long a report is valid. Unit: seconds.
 pub(crate) const VALIDITY_S: u16 = 3600;
 
-/// The last computed usage, the same for all CP functions.
+/// The usage at the last check, the same for all CP functions.
 #[derive(Debug, Default)]
 pub(crate) struct PoolUsage {
-    /// The usage of the announced pools. Unit: per cent, in steps.
+    /// The usage of each announced pool. Unit: per cent, in steps.
     pub metrics: Vec<u8>,
-    /// Grows with every change.
+    /// Incremented by every change.
     pub sequence: u32,
     pub next_look: Nanos,
 }
 
-/// Sequence number and time of the last report to a CP function.
+/// Sequence number and time of the last report to a CP function; `None` before the first.
 pub(crate) type PoolUsageReported = Option<(u32, Nanos)>;
 
-/// The announced pools, in the order of the configuration.
+/// Returns the announced pools with their indices and identities, in the order of the
+/// configuration.
 pub(crate) fn announced(pools: &[UePool]) -> impl Iterator<Item = (usize, &UePool, &str)> {
     let named = pools.iter().enumerate();
     let named = named.filter_map(|(at, pool)| Some((at, pool, pool.identity.as_deref()?)));
@@ -46,20 +47,20 @@ pub(crate) fn slice(pool: &UePool) -> Option<SNssai> {
     pool.s_nssai.map(|slice| SNssai { sst: slice.sst, sd: slice.sd.unwrap_or(SNssai::NO_SD) })
 }
 
-/// The slice as the session store's type.
+/// Converts a slice to the type of the session store.
 #[must_use]
 pub fn session_s_nssai(told: SNssai) -> adit_session::SliceIdentity {
     let sd = Some(told.sd).filter(|sd| *sd != SNssai::NO_SD);
     adit_session::SliceIdentity { sst: told.sst, sd }
 }
 
-/// Parts of the groups of a message, which borrow from it.
+/// The lists that the grouped IEs of a message borrow from.
 pub(crate) struct PoolAnnouncement<'a> {
     pools: Vec<(&'a UePool, [UeIpAddressPoolIdentity<'a>; 1], Vec<SNssai>)>,
 }
 
 impl<'a> PoolAnnouncement<'a> {
-    /// Announces the pools that have an identity.
+    /// Prepares the announcement of the pools that have an identity.
     pub(crate) fn new(pools: &'a [UePool]) -> Self {
         let parts = announced(pools).map(|(_, pool, identity)| {
             let identity = [UeIpAddressPoolIdentity(identity.as_bytes())];
@@ -68,7 +69,7 @@ impl<'a> PoolAnnouncement<'a> {
         Self { pools: parts.collect() }
     }
 
-    /// UE IP Address Pool Information groups. Spec: TS 29.244 §7.4.4.1.
+    /// Returns the UE IP Address Pool Information groups. Spec: TS 29.244 §7.4.4.1.
     pub(crate) fn groups(&self) -> Vec<UeIpAddressPoolInformation<'_>> {
         let groups = self.pools.iter().map(|(pool, identity, slices)| {
             let mut group = UeIpAddressPoolInformation::new(identity.into());
@@ -86,7 +87,8 @@ pub(crate) fn wants(association: &crate::Association) -> bool {
     association.has(CpFunctionFeatures::UIAUR)
 }
 
-/// Used addresses of all: per cent in steps, with the last one only when nothing is left.
+/// Returns the used share in per cent, rounded down to a step, so that 100 % means that no address
+/// is left.
 pub(crate) fn stepped(used: u64, size: u64) -> u8 {
     let percent = used.saturating_mul(100).checked_div(size).unwrap_or(100).min(100);
     let percent = u8::try_from(percent).unwrap_or(100);

@@ -3,7 +3,7 @@
 use adit_transport::TlsFault;
 use serde::Deserialize;
 
-/// Octets of a body at most.
+/// Largest body of an answer. Unit: octets.
 pub(crate) const BODY_MAX: usize = 64 * 1024;
 
 /// The name of a request for a token.
@@ -11,10 +11,10 @@ pub(crate) const TOKEN_REQUEST: &str = "the token request";
 
 const GRANT_TOKENS: &str = "let the NRF grant this UPF tokens for nnrf-nfm";
 
-/// Characters of foreign text that an operator sees.
+/// Most characters of foreign text that an operator sees.
 const SHOWN_MAX: usize = 200;
 
-/// Characters of an access token at most.
+/// Most characters of an access token.
 const TOKEN_MAX: usize = 8 * 1024;
 
 /// An answer as it arrived.
@@ -46,7 +46,7 @@ pub(crate) enum NrfFault {
     TooLong,
 }
 
-/// The part of a returned NFProfile that matters here.
+/// The part of a returned NFProfile that the client uses.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReturnedProfile {
@@ -98,7 +98,7 @@ impl NrfAnswer {
         profile.heartbeat_timer.filter(|timer| *timer > 0)
     }
 
-    /// The access token, if the answer has a usable one.
+    /// Returns the access token, if the answer has a usable one.
     pub(crate) fn token(&self) -> Option<GrantedToken> {
         const LIFETIME_S: u64 = 300;
         let granted: AccessTokenRsp = serde_json::from_slice(&self.body).ok()?;
@@ -110,7 +110,7 @@ impl NrfAnswer {
         is_usable.then_some(GrantedToken { token, lifetime_s })
     }
 
-    /// The refusal in one sentence: what the NRF says, and what to do.
+    /// Describes the refusal in one sentence: what the NRF says, and what to do.
     pub(crate) fn refusal(&self, request: &str, uses_tokens: bool) -> String {
         let advice = match self.status {
             400..=403 if request == TOKEN_REQUEST => GRANT_TOKENS,
@@ -128,7 +128,7 @@ impl NrfAnswer {
         format!("answers {request} with {}{said}: {advice}", self.status)
     }
 
-    /// The text of its problem.
+    /// Returns the text of the problem document in the body; `None` if there is none.
     fn problem(&self) -> Option<String> {
         let problem: ProblemDetails = serde_json::from_slice(&self.body).ok()?;
         let ProblemDetails { title, detail, cause, description, invalid_params } = problem;
@@ -141,7 +141,7 @@ impl NrfAnswer {
     }
 }
 
-/// Foreign text, bounded and without characters that a terminal executes.
+/// Returns foreign text for display: bounded, and without characters that a terminal executes.
 pub(crate) fn shown(text: &str) -> String {
     let mut rest = text.chars();
     let begin: String = rest.by_ref().take(SHOWN_MAX).collect();

@@ -22,7 +22,7 @@ use crate::state::NrfState;
 /// How long the deregistration at the end may take.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// Sleep without a timer; an announcement ends it.
+/// Longest sleep if no timer runs; an announcement ends it.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
 /// A registration with a thread of its own.
@@ -38,7 +38,7 @@ impl NrfClient {
     /// first announcement of a profile.
     ///
     /// # Errors
-    /// The kernel gives no thread, or nothing to wait with.
+    /// The process is out of threads or file descriptors.
     pub fn start(config: NrfClientConfig, tls: Option<TlsSettings>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
         let registration = Registration::new(config);
@@ -47,13 +47,13 @@ impl NrfClient {
         let mut client = ClientThread { registration, tls, announced, shown };
         let thread = std::thread::Builder::new().name("adit-nrf".to_owned()).spawn(move || {
             runtime.block_on(client.run());
-            // A resolver that does not answer keeps nobody.
+            // Does not wait for a resolver that does not answer.
             runtime.shutdown_background();
         })?;
         Ok(Self { announcements, states, thread })
     }
 
-    /// Replaces what the NRF shall know. Never waits for the network.
+    /// Replaces the state that the NRF is to have. Never waits for the network.
     pub fn announce(&self, announcement: Announcement) {
         self.announcements.send_if_modified(|current| {
             let differs = *current != announcement;
@@ -62,18 +62,18 @@ impl NrfClient {
         });
     }
 
-    /// The present state.
+    /// Returns the present state.
     #[must_use]
     pub fn state(&self) -> NrfState {
         self.states.borrow().clone()
     }
 
-    /// Begins the end of the thread, with a deregistration if `end` demands it.
+    /// Makes the thread end, with a deregistration if `end` demands it.
     pub fn begin_end(&self, end: ClientEnd) {
         self.announcements.send_modify(|announced| announced.end = Some(end));
     }
 
-    /// Waits for the end, two seconds after it began at most.
+    /// Ends the thread, and waits for that, at most two seconds after the end began.
     pub fn end(self, end: ClientEnd) {
         self.begin_end(end);
         let _ = self.thread.join();
@@ -118,7 +118,8 @@ impl ClientThread {
         }
     }
 
-    /// Sends a request. The end of the client, or of its time, interrupts it.
+    /// Sends a request and handles its answer. The announcement of an end interrupts the request; a
+    /// request of the end itself may last until `ends_until`.
     async fn send(&mut self, request: &NrfRequest, ends_until: Option<Instant>, began: Instant) {
         let exchanged = pin!(exchange(self.tls.as_ref(), request));
         let answer = match ends_until {

@@ -1,7 +1,7 @@
-//! One request and its answer over a connection of their own.
+//! Sends one request over a new connection, and receives its answer.
 //!
-//! Requests are seconds apart at least. A connection that waits between them would only add states:
-//! it can be dead unnoticed, and an NRF can keep a client busy through it.
+//! Requests are seconds apart at least. A connection that is kept between them would only add
+//! states: it may be dead without notice, and through it an NRF could keep the client busy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,13 +29,13 @@ const REQUEST_MAX: Duration = Duration::from_secs(5);
 /// How long a connection to one address may take.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Addresses of a name that are tried.
+/// Most addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 4;
 
-/// Octets of a connection that HTTP/2 holds at most.
+/// Flow-control window of HTTP/2, for the connection and its stream. Unit: octets.
 const WINDOW: u32 = 65_535;
 
-/// Octets of the fields of an answer.
+/// Most octets of the header fields of an answer.
 const FIELDS_MAX: u32 = 16 * 1024;
 
 /// Sends a request, and returns its answer.
@@ -105,7 +105,7 @@ async fn ask(
     answer
 }
 
-/// The task of a connection, which ends with it.
+/// The task that drives a connection. Drop ends the task.
 struct ConnectionDriver(tokio::task::JoinHandle<()>);
 
 impl Drop for ConnectionDriver {
@@ -114,7 +114,7 @@ impl Drop for ConnectionDriver {
     }
 }
 
-/// The request with the header fields of TS 29.500 §5.2.2.
+/// Makes the HTTP request with the header fields of TS 29.500 §5.2.2.
 fn to_http(uri: Uri, request: &NrfRequest) -> Result<Request<Full<Bytes>>, NrfFault> {
     let mut builder = Request::builder()
         .method(request.method)
@@ -152,9 +152,9 @@ async fn to_answer(response: Response<Incoming>) -> Result<NrfAnswer, NrfFault> 
     Ok(answer)
 }
 
-/// Seconds to wait by a Retry-After field, which has their number or a date. The date of the answer
-/// is preferred to the clock of this host, which may differ from that of the NRF. Spec: RFC 9110
-/// §10.2.3.
+/// Returns the seconds to wait by a Retry-After field, which has a number of seconds or a date. A
+/// date is compared with the date of the answer rather than with the clock of this host, which may
+/// differ from the NRF's. Spec: RFC 9110 §10.2.3.
 fn pause_s(retry_after: &str, date: Option<&str>) -> Option<u64> {
     if let Ok(seconds) = retry_after.trim().parse() {
         return Some(seconds);
@@ -165,7 +165,7 @@ fn pause_s(retry_after: &str, date: Option<&str>) -> Option<u64> {
     Some(pause.map_or(0, |pause| pause.as_secs()))
 }
 
-/// The error of HTTP/2, with its cause.
+/// Converts an error of HTTP/2, with its cause.
 fn http_fault(error: &hyper::Error) -> NrfFault {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     NrfFault::Http(shown(&format!("{error}{}", cause.unwrap_or_default())))

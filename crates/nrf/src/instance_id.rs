@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use ring::digest::{SHA256, digest};
 
-/// A UUID of version 4 in form. Spec: TS 29.571 §5.3.2, RFC 9562 §5.4.
+/// A UUID in the form of version 4. Spec: TS 29.571 §5.3.2, RFC 9562 §5.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NfInstanceUuid([u8; 16]);
 
 impl NfInstanceUuid {
-    /// The identity that belongs to a Node ID. Both adits of a pair have the same one, and keep it
-    /// without a file.
+    /// Derives the identity from a Node ID, so that both adits of a pair have the same identity,
+    /// and keep it without a file.
     #[must_use]
     pub fn of_node(node_id: &str) -> Self {
         let hash = digest(&SHA256, format!("adit nfInstanceId {node_id}").as_bytes());

@@ -4,17 +4,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Serialize, Serializer};
 
-/// The state that the NRF shows to others. Spec: TS 29.510 §6.1.6.3.7.
+/// The status of the UPF that the NRF shows to others. Spec: TS 29.510 §6.1.6.3.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum NfStatus {
     /// SMFs may choose it.
     Registered,
-    /// SMFs that have sessions on it keep it, and no SMF discovers it.
+    /// No SMF discovers it; SMFs that have sessions on it keep using it.
     Undiscoverable,
 }
 
-/// An NFProfile without identity, type, status and load, which each request has anew.
+/// An NFProfile without identity, type, status and load, which are added to each request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NfProfile {
@@ -27,7 +27,7 @@ pub struct NfProfile {
     /// IPv6 addresses of the N4 interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ipv6_addresses: Vec<Ipv6Addr>,
-    /// The slices that it serves.
+    /// The slices that the UPF serves.
     #[serde(rename = "sNssais")]
     pub snssais: Vec<Snssai>,
     /// Lower values are preferred.
@@ -57,18 +57,18 @@ pub struct UpfInfo {
     /// The data networks of each slice.
     #[serde(rename = "sNssaiUpfInfoList")]
     pub snssais: Vec<SnssaiUpfInfoItem>,
-    /// SMF areas that it serves; all if there is none.
+    /// SMF areas that the UPF serves; all areas if the list is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub smf_serving_area: Vec<String>,
-    /// Addresses of its user plane.
+    /// Addresses of the UPF's user plane.
     #[serde(rename = "interfaceUpfInfoList", skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceUpfInfoItem>,
-    /// The PDU session types of all its DNNs.
+    /// The PDU session types of all DNNs of the UPF.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pdu_session_types: Vec<PduSessionType>,
-    /// It allocates UE addresses.
+    /// True if the UPF allocates UE addresses.
     pub ue_ip_addr_ind: bool,
-    /// It supports no ATSSS.
+    /// States that the UPF supports no ATSSS.
     pub atsss_capability: AtsssCapability,
 }
 
@@ -147,7 +147,7 @@ impl Serialize for Ipv6PrefixRange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InterfaceUpfInfoItem {
-    /// Which interface it is.
+    /// The type of interface.
     pub interface_type: UpInterfaceType,
     /// Its IPv4 addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]

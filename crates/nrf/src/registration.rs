@@ -1,7 +1,7 @@
 //! The state machine of a registration: which request is next, and what each answer changes.
 //!
 //! The caller alternates: [`Registration::poll`] returns a request, [`Registration::handle`] takes
-//! its answer. One request is open at a time; every failure makes the next one wait.
+//! its answer. One request is open at a time; every failure delays the next request.
 
 mod operation;
 #[cfg(test)]
@@ -24,39 +24,39 @@ use operation::{Operation, OperationKind};
 const HEARTBEAT_DEFAULT: Nanos = Nanos::from_secs(10);
 /// The longest time between heartbeats.
 const HEARTBEAT_MAX: Nanos = Nanos::from_secs(3600);
-/// Pause after a first failure; doubled after each further one.
+/// Pause after a first failure; doubled after each further failure.
 const PAUSE_MIN: Nanos = Nanos::from_secs(1);
-/// The longest pause of the client's own.
+/// The longest pause that the client chooses by itself.
 const PAUSE_MAX: Nanos = Nanos::from_secs(60);
 /// The longest pause that an NRF may ask for.
 const RETRY_AFTER_MAX: Nanos = Nanos::from_secs(300);
-/// Failed updates in a row after which another NRF, or the same one anew, gets the registration.
+/// Consecutive failed updates after which the UPF registers anew, at another NRF or at the same.
 const UPDATE_TRIES: u32 = 2;
-/// Redirections of one request at most.
+/// Most redirections of one request.
 const REDIRECTS_MAX: u8 = 3;
 /// A token is renewed this long before it expires.
 const TOKEN_MARGIN: Nanos = Nanos::from_secs(5);
 
-/// The state that the NRF shall know.
+/// The state of the UPF that is announced to the NRF.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Announcement {
     /// `None` while nothing is to be sent: on a standby, while sessions are restored, and while
     /// another process may serve as the same UPF.
     pub profile: Option<Arc<NfProfile>>,
-    /// The operator drains the UPF: no SMF shall discover it.
+    /// True while the operator drains the UPF: no SMF is to discover it.
     pub is_draining: bool,
-    /// Unit: per cent. A change waits for the next heartbeat.
+    /// Load of the UPF. A change waits for the next heartbeat. Unit: percent.
     pub load: u8,
-    /// The client shall end.
+    /// How the client is to end; `None` while it runs.
     pub end: Option<ClientEnd>,
 }
 
 /// How a client ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientEnd {
-    /// The UPF ends: its registration as well.
+    /// Deregisters: the UPF ends.
     Deregister,
-    /// Another process continues as the same UPF: the registration stays.
+    /// Keeps the registration: another process continues as the same UPF.
     Keep,
 }
 
@@ -67,13 +67,13 @@ pub struct NrfClientConfig {
     pub servers: Vec<NrfServer>,
     /// The identity of the UPF.
     pub instance: NfInstanceUuid,
-    /// Requests carry access tokens that the NRF grants. Spec: TS 33.501 §13.4.1.
+    /// True if requests carry access tokens that the NRF grants. Spec: TS 33.501 §13.4.1.
     pub uses_tokens: bool,
-    /// The time between heartbeats that is proposed. Whole seconds.
+    /// Time between heartbeats that the UPF proposes, in whole seconds; `None` to propose none.
     pub heartbeat: Option<Nanos>,
 }
 
-/// A change that a log has.
+/// A change of the registration, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NrfEvent {
     Registered { server: String, heartbeat: Nanos },
@@ -98,7 +98,7 @@ pub(crate) struct Registration {
 #[derive(Debug)]
 struct ServerRecord {
     state: NrfServerState,
-    /// No registration is tried before.
+    /// No registration is tried at this NRF before this time.
     not_before: Nanos,
 }
 
@@ -110,7 +110,7 @@ struct HeldRegistration {
     content: RequestContent,
     heartbeat: Nanos,
     next_heartbeat: Nanos,
-    /// No update is tried before.
+    /// No update is tried before this time.
     not_before: Nanos,
     failures: u32,
 }
@@ -148,7 +148,7 @@ impl Registration {
         }
     }
 
-    /// The next request, if it is time for one. [`Self::handle`] takes its answer.
+    /// Returns the next request, if it is time for one. [`Self::handle`] takes its answer.
     pub(crate) fn poll(&mut self, now: Nanos, announced: &Announcement) -> Option<NrfRequest> {
         if self.operation.is_none() {
             self.operation = self.next_operation(now, announced);
@@ -204,7 +204,7 @@ impl Registration {
         })
     }
 
-    /// When [`Self::poll`] may return a request without a new announcement.
+    /// Returns the time at which [`Self::poll`] may return a request without a new announcement.
     pub(crate) fn next_time(&self, announced: &Announcement) -> Nanos {
         if announced.end.is_some() || announced.profile.is_none() {
             return Nanos::NEVER;
@@ -219,7 +219,7 @@ impl Registration {
         }
     }
 
-    /// Takes the answer to the last request.
+    /// Handles the answer to the last request.
     pub(crate) fn handle(&mut self, now: Nanos, answer: Result<NrfAnswer, NrfFault>) {
         let Some(mut operation) = self.operation.take() else { return };
         let answer = match answer {
@@ -250,7 +250,8 @@ impl Registration {
         }
     }
 
-    /// Gives up the open request. A registration may have reached the NRF.
+    /// Gives up the open request. Keeps a registration, which may have reached the NRF, to
+    /// deregister it.
     pub(crate) fn abandon(&mut self) {
         let Some(operation) = self.operation.take() else { return };
         if operation.kind == OperationKind::Register {
@@ -290,8 +291,8 @@ impl Registration {
         }
     }
 
-    /// Follows a redirection; one that is permanent holds for later requests as well.
-    /// Spec: TS 29.500 §6.10.9.
+    /// Follows a redirection; a permanent one (308) also applies to later requests. Spec: TS 29.500
+    /// §6.10.9.
     fn redirect(&mut self, now: Nanos, mut operation: Operation, answer: &NrfAnswer) {
         let location = answer.location.as_deref();
         let uri = location.and_then(|location| located(&operation.uri, location));
@@ -307,14 +308,15 @@ impl Registration {
         self.operation = Some(operation);
     }
 
-    /// Takes a token. Some NRFs grant them to registered network functions only, and register
-    /// those without: so does free5GC's.
+    /// Stores a granted token. If the token is denied, a registration is sent without one: some
+    /// NRFs, such as free5GC's, grant tokens to registered network functions only, and register
+    /// without.
     fn take_token(&mut self, now: Nanos, operation: Operation, answer: &NrfAnswer) {
         let is_denied = matches!(answer.status, 400..=404);
         match answer.token().filter(|_| answer.status == 200) {
             Some(granted) => {
                 self.counters.tokens += 1;
-                // One that has expired is used once all the same: clocks may differ.
+                // A token that has expired is used for a moment all the same: clocks may differ.
                 let lifetime = Nanos::from_secs(granted.lifetime_s).since(TOKEN_MARGIN);
                 let until = now + lifetime.max(PAUSE_MIN);
                 self.token =
@@ -334,7 +336,7 @@ impl Registration {
         let refusal = operation.token_refusal.take().filter(|_| wants_token);
         let of_answer = || answer.refusal(operation.name(), self.settings.uses_tokens);
         let problem = refusal.unwrap_or_else(of_answer);
-        // A change that the NRF does not take as a patch may do as a registration.
+        // The NRF may accept as a registration what it refuses as a patch: register anew.
         let is_final =
             (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 413 | 429);
         if operation.kind == OperationKind::Update && is_final {
@@ -376,7 +378,7 @@ impl Registration {
         self.servers.get(server).map(|record| record.state.uri.clone()).unwrap_or_default()
     }
 
-    /// True if nothing is left to do for the end that is announced.
+    /// True if nothing is left to do before the announced end.
     pub(crate) fn has_ended(&self, announced: &Announcement) -> bool {
         let is_idle = self.operation.is_none();
         match announced.end {
@@ -412,8 +414,8 @@ impl Registration {
 }
 
 impl HeldRegistration {
-    /// After `operation`. The next heartbeat is sent a tenth of its time early, so that the NRF
-    /// has it in time.
+    /// Returns the registration after `operation`. The next heartbeat is due a tenth of the
+    /// interval early, so that it reaches the NRF in time.
     fn new(operation: &Operation, resource: String, heartbeat: Nanos) -> Self {
         Self {
             server: operation.server,
@@ -428,7 +430,8 @@ impl HeldRegistration {
 }
 
 impl RequestContent {
-    /// True if the NRF shall know `current` before the next heartbeat.
+    /// True if `current` has to be sent before the next heartbeat: it differs in more than the
+    /// load.
     fn is_outdated(&self, current: &Self) -> bool {
         let Self { profile, status, load: _ } = self;
         *status != current.status
@@ -436,12 +439,12 @@ impl RequestContent {
     }
 }
 
-/// The pause after `failures` in a row: up to a quarter more than twice the last one, so that
-/// UPFs of one NRF drift apart.
+/// Returns the pause after `failures` consecutive failures: doubled after each, and longer by up to
+/// a quarter, which `spread` chooses, so that UPFs of one NRF drift apart.
 fn own_pause(failures: u32, spread: u64) -> Nanos {
     let doubled = PAUSE_MIN.0 << failures.saturating_sub(1).min(16);
     let pause = doubled.min(PAUSE_MAX.0);
-    // The bits of a counter in another order: no source of random numbers.
+    // A hash of a counter serves instead of a source of random numbers.
     let part = spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     Nanos(pause + pause / 4 * part / 256)
 }

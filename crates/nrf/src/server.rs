@@ -1,4 +1,4 @@
-//! Where an NRF is, and where its answers may lead.
+//! URIs of an NRF, and those to which its answers may redirect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,12 +39,12 @@ impl NrfServer {
         self.is_tls
     }
 
-    /// The resource of a network function. Spec: TS 29.510 §6.1.3.3.
+    /// Returns the URI of the resource of a network function. Spec: TS 29.510 §6.1.3.3.
     pub(crate) fn instance_uri(&self, id: NfInstanceUuid) -> String {
         format!("{}/nnrf-nfm/v1/nf-instances/{id}", self.root)
     }
 
-    /// Where access tokens are requested. Spec: TS 29.510 §6.3.
+    /// Returns the URI at which access tokens are requested. Spec: TS 29.510 §6.3.
     pub(crate) fn token_uri(&self) -> String {
         format!("{}/oauth2/token", self.root)
     }
@@ -56,7 +56,8 @@ impl fmt::Display for NrfServer {
     }
 }
 
-/// The URI that `location` leads to from `from`. `None` if it is none of HTTP, or gives up TLS.
+/// Resolves the field Location of an answer from the URI `from`. `None` if the result is no URI of
+/// HTTP, is too long, or gives up TLS.
 pub(crate) fn located(from: &str, location: &str) -> Option<String> {
     const URI_MAX: usize = 1024;
     let from: Uri = from.parse().ok()?;

@@ -4,34 +4,34 @@ use adit_types::Nanos;
 
 use crate::profile::NfStatus;
 
-/// How far a registration is.
+/// Progress of a registration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NrfPhase {
-    /// Nothing is announced, or no longer.
+    /// No profile is announced, or not any more.
     #[default]
     Waiting,
-    /// No NRF has it, and the client tries.
+    /// No NRF has the registration; the client tries to register.
     Registering,
-    /// An NRF has it.
+    /// An NRF has the registration.
     Registered,
     /// The client has ended.
     Ended,
 }
 
-/// A client at one moment.
+/// The state of a client at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NrfState {
-    /// How far it is.
+    /// Progress of the registration.
     pub phase: NrfPhase,
-    /// The NRF that has the registration: its place in `servers`.
+    /// Index in `servers` of the NRF that has the registration.
     pub server: Option<usize>,
-    /// Its resource there.
+    /// URI of the registration at that NRF.
     pub resource: Option<String>,
-    /// The status that this NRF has.
+    /// The status of the UPF that this NRF has.
     pub status: Option<NfStatus>,
-    /// The load that it has. Unit: per cent.
+    /// The load of the UPF that this NRF has. Unit: percent.
     pub load: Option<u8>,
-    /// Time between heartbeats, as the NRF has set it.
+    /// Time between heartbeats, which the NRF has set.
     pub heartbeat: Option<Nanos>,
     /// All NRFs by priority.
     pub servers: Vec<NrfServerState>,
@@ -44,9 +44,9 @@ pub struct NrfState {
 pub struct NrfServerState {
     /// Its URI.
     pub uri: String,
-    /// Why the last request to it failed, and what to do. `None` after one that did not.
+    /// Why the last request to the NRF failed, and what to do; `None` if it succeeded.
     pub problem: Option<String>,
-    /// Requests in a row that failed.
+    /// Consecutive requests that failed.
     pub failures: u32,
 }
 
@@ -55,9 +55,9 @@ pub struct NrfServerState {
 pub struct NrfCounters {
     /// Registrations that an NRF accepted.
     pub registrations: u64,
-    /// Heartbeats and changes that it accepted.
+    /// Heartbeats and changes that an NRF accepted.
     pub updates: u64,
-    /// Registrations that it had lost when a heartbeat came.
+    /// Registrations that an NRF had lost when a heartbeat came.
     pub forgotten: u64,
     /// Requests that failed or were refused.
     pub failures: u64,

@@ -1,16 +1,17 @@
-//! The tables of messages and grouped IEs: one macro row per member drives decoder, encoder,
+//! The tables of messages and grouped IEs. One macro row per member generates decoder, encoder,
 //! documentation and the tables that can be queried.
 //!
-//! Presence decides what a defect means:
+//! The presence of a member determines how a defect in it is treated:
 //!
-//! - An absent mandatory member refuses the message with Cause 66, a wrong length with 68, an
-//!   incorrect value with 69.
-//! - An incorrect optional leaf directly in a message counts as absent. In a group it refuses the
-//!   message: a rule that lost a filter would match more than its sender meant.
-//! - We always send a member of presence `D`. If a sender omits it, [`WhenAbsent::ABSENT`] is its
-//!   value.
-//! - The decoder skips unknown and unexpected IEs and further copies of a member that occurs once.
-//!   [`Ignored`] lists them.
+//! - If a mandatory member is absent, the message is refused with Cause 66; if its length is wrong,
+//!   with 68; if its value is incorrect, with 69.
+//! - An optional leaf IE with an incorrect value counts as absent if it is directly in a message.
+//!   In a group it makes the message be refused, because a rule without one of its filters would
+//!   match more than its sender meant.
+//! - A member of presence `D` is always sent. If a sender omits it, the receiver assumes
+//!   [`WhenAbsent::ABSENT`].
+//! - The decoder skips unknown and unexpected IEs, and surplus copies of a member that may occur
+//!   once. [`Ignored`] lists them.
 //!
 //! Spec: TS 29.244 §7.6.6 to §7.6.10.
 
@@ -24,7 +25,7 @@ use crate::writer::{NoRoom, PfcpWriter};
 /// Presence of a member in a message or grouped IE. Spec: TS 29.244 §7.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// Always present; its absence is an error.
+    /// Always present; the absence of the member is an error.
     Mandatory,
     /// Present under a condition that only the receiver's logic can check.
     Conditional,
@@ -39,9 +40,9 @@ pub struct Member {
     pub ie: IeType,
     /// Presence of the member.
     pub presence: Presence,
-    /// True when it may occur several times.
+    /// True if the member may occur several times.
     pub repeatable: bool,
-    /// True when length zero withdraws what an earlier message set.
+    /// True if length zero withdraws the value of an earlier message.
     pub is_nullable: bool,
 }
 
@@ -50,16 +51,16 @@ pub trait MessageBody<'a>: Sized {
     /// The type.
     const TYPE: MessageType;
 
-    /// Decodes the IEs behind the header.
+    /// Decodes the IEs after the header.
     ///
     /// # Errors
-    /// The first [`DecodeError`]; it has the Cause, the Offending IE and the failing rule.
+    /// Returns the first [`DecodeError`], with Cause, Offending IE and failed rule.
     fn decode_body(body: &'a [u8]) -> Result<Self, DecodeError>;
 
-    /// Appends the IEs.
+    /// Appends the IEs of the body.
     ///
     /// # Errors
-    /// [`NoRoom`] when the buffer is full.
+    /// [`NoRoom`] if the buffer is full.
     fn encode_body(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom>;
 }
 
@@ -74,11 +75,11 @@ pub struct Ignored<'a> {
 }
 
 impl<'a> Ignored<'a> {
-    /// Nothing was skipped.
+    /// No skipped IEs.
     pub const NONE: Ignored<'static> =
         Ignored { octets: &[], members: &[], incorrect: 0, count: 0 };
 
-    /// `incorrect` has bit `i` set when member `i` was skipped for its value.
+    /// Bit `i` of `incorrect` is set if member `i` was skipped for its incorrect value.
     pub(crate) const fn new(
         octets: &'a [u8],
         members: &'static [Member],
@@ -88,13 +89,13 @@ impl<'a> Ignored<'a> {
         Self { octets, members, incorrect, count }
     }
 
-    /// How many IEs were skipped.
+    /// Returns how many IEs were skipped.
     #[must_use]
     pub const fn count(&self) -> u16 {
         self.count
     }
 
-    /// The skipped IEs in order of arrival.
+    /// Returns the skipped IEs in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = RawIe<'a>> + use<'a> {
         let members = self.members;
         let mut seen = self.incorrect;
@@ -120,8 +121,8 @@ impl PartialEq for Ignored<'_> {
     }
 }
 
-/// The members of a message or group that came with length zero, to withdraw what an earlier
-/// message set. Spec: TS 29.244 §5.6.3.
+/// The members of a message or group that came with length zero, which withdraws the value of an
+/// earlier message. Spec: TS 29.244 §5.6.3.
 #[derive(Clone, Copy)]
 pub struct Withdrawn {
     members: &'static [Member],
@@ -129,7 +130,7 @@ pub struct Withdrawn {
 }
 
 impl Withdrawn {
-    /// The withdrawals in `rows`, one bit for each of `members`.
+    /// Creates the set of withdrawn members; `rows` has one bit for each of `members`.
     pub(crate) const fn of(members: &'static [Member], rows: u64) -> Self {
         Self { members, rows }
     }
@@ -141,9 +142,9 @@ impl Withdrawn {
         row.is_some()
     }
 
-    /// The types of the withdrawn members, in the order of their rows.
+    /// Returns the types of the withdrawn members, in the order of their rows.
     ///
-    /// PERF: the many parts of a rule ask for it, and nearly always nothing is withdrawn.
+    /// PERF: every part of a rule calls it, and nearly always nothing is withdrawn.
     pub fn iter(self) -> impl Iterator<Item = IeType> {
         let mut rows = self.rows;
         core::iter::from_fn(move || {
@@ -168,20 +169,20 @@ impl PartialEq for Withdrawn {
 
 /// The default of a member that some senders omit.
 pub(crate) trait WhenAbsent {
-    /// The value that the receiver assumes.
+    /// The value that the receiver assumes if the member is absent.
     const ABSENT: Self;
 }
 
-/// Progress of a walk over one body.
+/// State of the decoder while it iterates over one body.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
     pub ignored: u16,
     pub incorrect: u64,
-    /// Rows that came with length zero.
+    /// Bit i is set if the member of row i came with length zero.
     pub withdrawn: u64,
 }
 
-/// The position of one IE in a body, and its row of the table.
+/// An IE in a body: its position, and its row of the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub ie: RawIe<'a>,
@@ -203,7 +204,7 @@ pub(crate) fn missing(ie: IeType, body: &[u8]) -> DecodeError {
     DecodeError::new(DecodeErrorKind::MandatoryMissing, ie, offset16(body.len()))
 }
 
-/// Takes a member that may occur once.
+/// Decodes a member that may occur once into `slot`.
 #[inline]
 pub(crate) fn take_one<'a, T: Ie<'a>>(
     slot: &mut Option<T>,
@@ -225,8 +226,8 @@ pub(crate) fn take_one<'a, T: Ie<'a>>(
     Ok(())
 }
 
-/// Records a member of length zero and returns `None`; returns any other member. A body with both a
-/// null and a value of a member is an error.
+/// Notes a member of length zero and returns `None`; returns any other member unchanged. It is an
+/// error if a body has a member both with length zero and with a value.
 #[inline]
 pub(crate) fn take_null<'a>(
     has_value: bool,
@@ -246,7 +247,7 @@ pub(crate) fn take_null<'a>(
     }
 }
 
-/// The octets of a body from the first occurrence of a repeatable member to the last.
+/// The octets from the first to the last occurrence of a repeatable member, and the occurrences.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
     start: usize,
@@ -267,7 +268,7 @@ impl Span {
     }
 }
 
-/// Takes one more occurrence of a repeatable member.
+/// Adds an occurrence of a repeatable member to its span.
 #[inline]
 pub(crate) fn take_several<'a, T: Ie<'a>>(
     span: &mut Span,
@@ -278,15 +279,15 @@ pub(crate) fn take_several<'a, T: Ie<'a>>(
         span.start = found.start;
     }
     span.end = found.end;
-    // 65,535 octets hold at most 16,383 IEs.
+    // Cannot saturate: 65,535 octets hold at most 16,383 IEs.
     span.count = span.count.saturating_add(1);
     Ok(())
 }
 
-/// Defines messages or grouped IEs. A row is `name: presence IE_CONST => Type`; presence is one of
-/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times, `N` and `Ns` for
-/// a conditional one that length zero withdraws, or `D` for one that we always write and that is
-/// [`WhenAbsent::ABSENT`] if a sender omits it.
+/// Defines messages or grouped IEs. A row is `name: presence IE_CONST => Type`. Presence is `M`,
+/// `C` or `O`; `Ms`, `Cs` or `Os` if the member may occur several times; `N` or `Ns` for a
+/// conditional member that length zero withdraws; `D` for a member that is always sent, and that
+/// has the value [`WhenAbsent::ABSENT`] if a sender omits it.
 macro_rules! bodies {
     ($(
         $(#[$doc:meta])*
@@ -302,7 +303,7 @@ macro_rules! bodies {
                 $(#[$fdoc])*
                 pub $field: $crate::body::bodies!(@type $presence $ty),
             )*
-            /// The members that came with length zero and withdraw what an earlier message set.
+            /// The members of length zero, which withdraws the value of an earlier message.
             pub withdrawn: $crate::body::Withdrawn,
             /// The IEs that were skipped while decoding.
             pub ignored: $crate::body::Ignored<'a>,
@@ -415,7 +416,7 @@ macro_rules! bodies {
             [$($arg)*] [$($init)* $field: Default::default(),] $($rest)*);
     };
     (@new [$($arg:tt)*] [$($init:tt)*]) => {
-        /// A body with its mandatory members only.
+        /// Creates a body with its mandatory members only.
         #[must_use]
         #[allow(
             clippy::too_many_arguments,
@@ -545,7 +546,7 @@ macro_rules! bodies {
 
 pub(crate) use bodies;
 
-/// Adds the rule that contains the error, if its identifier is readable.
+/// Adds the identifier of the rule that contains the error, if it is readable.
 #[cold]
 pub(crate) fn with_rule<'a, T: Ie<'a>>(
     error: DecodeError,

@@ -1,4 +1,4 @@
-//! The message header and the walk over messages bundled in one datagram.
+//! The message header, and an iterator over the messages bundled in one datagram.
 //!
 //! ```text
 //!            8 7 6 5 4 3 2 1
@@ -31,19 +31,19 @@ pub const SEQUENCE_MAX: u32 = 0x00ff_ffff;
 pub struct Header {
     /// Type of the message.
     pub message_type: MessageType,
-    /// The receiver's SEID; present exactly with S = 1. Zero if the sender does not have it.
+    /// The receiver's SEID; present if and only if S = 1. Zero if the sender does not know it.
     pub seid: Option<Seid>,
     /// Sequence number, 0..=[`SEQUENCE_MAX`].
     pub sequence: u32,
-    /// Message priority, 0..=15; present exactly with MP = 1.
+    /// Message priority, 0..=15; present if and only if MP = 1.
     pub priority: Option<u8>,
-    /// Another message follows in the same datagram (FO = 1).
+    /// True if another message follows in the same datagram (FO = 1).
     pub follow_on: bool,
 }
 
 impl Header {
-    /// A header without message priority, last in its datagram. The sequence number is taken
-    /// modulo 2^24.
+    /// Creates a header without message priority, for the last message of its datagram. `sequence`
+    /// is taken modulo 2^24.
     #[must_use]
     pub const fn new(message_type: MessageType, seid: Option<Seid>, sequence: u32) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl Header {
 }
 
 impl PfcpWriter<'_> {
-    /// Appends a message, header first, and returns its length in octets.
-    /// Errors as [`Self::bytes`].
+    /// Appends a message with its header, and with the IEs that `fill` appends. Returns its length
+    /// in octets. Errors as [`Self::bytes`].
     #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn message(
         &mut self,
@@ -85,8 +85,8 @@ impl PfcpWriter<'_> {
         self.message_with(&Header::new(message_type, seid, sequence), fill)
     }
 
-    /// Appends a message with a given header (Message Priority, Follow On) and returns its length
-    /// in octets. Errors as [`Self::bytes`].
+    /// Does [`Self::message`] with a given header (Message Priority, Follow On). Errors as
+    /// [`Self::bytes`].
     #[allow(clippy::missing_errors_doc, reason = "see `PfcpWriter::bytes`")]
     pub fn message_with(
         &mut self,
@@ -104,33 +104,33 @@ impl PfcpWriter<'_> {
     }
 }
 
-/// Why a datagram or a part of it is no PFCP message.
+/// Why a datagram or a part of it is not a PFCP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderError {
     /// Fewer octets than the header needs. The message is discarded silently.
     /// Spec: TS 29.244 §7.6.3.
     Truncated,
-    /// The length field reaches beyond the datagram: the answer to a request has Cause 68.
-    /// Spec: TS 29.244 §7.6.3.
+    /// The length field reaches beyond the datagram. If the message is a request, it is answered
+    /// with Cause 68. Spec: TS 29.244 §7.6.3.
     LengthBeyondDatagram {
-        /// The header. The rest of the datagram is the part of the body that arrived.
+        /// The header. The octets after it are the part of the body that arrived.
         header: Header,
     },
-    /// The length field is smaller than the rest of the header. Discarded silently.
+    /// The length field is smaller than the rest of the header. The message is discarded silently.
     LengthTooShort,
-    /// A session related message without SEID in its header (S = 0). Discarded silently.
+    /// A session related message without SEID in its header (S = 0). It is discarded silently.
     SeidAbsent {
         /// Type of the message.
         message_type: MessageType,
         /// Sequence number of the message.
         sequence: u32,
     },
-    /// The version is not 1: the answer is a Version Not Supported Response.
-    /// Spec: TS 29.244 §7.6.2.
+    /// The version is not 1. The message is answered with a Version Not Supported Response. Spec:
+    /// TS 29.244 §7.6.2.
     VersionNotSupported {
         /// The version that the peer sent.
         version: u8,
-        /// The sequence number, read as in version 1; the answer repeats it.
+        /// The sequence number, read as in version 1; the response repeats it.
         sequence: u32,
     },
 }
@@ -149,19 +149,19 @@ impl fmt::Display for HeaderError {
 
 impl core::error::Error for HeaderError {}
 
-/// A message whose header is decoded and whose body is bounded, not yet decoded.
+/// A message with decoded header; its body is delimited, but not decoded yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawMessage<'a> {
     /// The header.
     pub header: Header,
-    /// The IEs.
+    /// The IEs of the message.
     pub body: &'a [u8],
 }
 
-/// Iterates over the messages of one UDP payload: one, or several with Follow On.
+/// Iterates over the messages of one UDP payload: one message, or several with Follow On.
 ///
-/// The walk ends after an error, unless the message has a valid length. Octets behind the last
-/// message are ignored; [`PfcpDatagram::remaining`] is their number.
+/// Ends after an error, unless the message has a valid length. Ignores octets after the last
+/// message; [`PfcpDatagram::remaining`] returns their number.
 #[derive(Debug, Clone)]
 pub struct PfcpDatagram<'a> {
     rest: &'a [u8],
@@ -169,13 +169,13 @@ pub struct PfcpDatagram<'a> {
 }
 
 impl<'a> PfcpDatagram<'a> {
-    /// The messages of `payload`. An empty payload yields one [`HeaderError::Truncated`].
+    /// Iterates over the messages of `payload`; an empty one yields one [`HeaderError::Truncated`].
     #[must_use]
     pub const fn new(payload: &'a [u8]) -> Self {
         Self { rest: payload, more: true }
     }
 
-    /// Octets not consumed yet.
+    /// Returns how many octets were not consumed yet.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.rest.len()

@@ -2,11 +2,11 @@
 //!
 //! Here live the header, the IE and message tables, typed leaf and grouped IEs, and the writer.
 //! Nothing here depends on a session, an association or a clock, and nothing allocates: every
-//! decoded value borrows from the datagram, every encoder writes into the caller's buffer.
-//! Invariant: no input makes this crate panic or read outside the slice that it was given.
+//! decoded value borrows from the datagram, and every encoder writes into the caller's buffer.
+//! Invariant: no input makes this crate panic or read beyond the slice.
 //!
-//! Data flow: a UDP payload enters through [`PfcpDatagram`], becomes [`RawMessage`] and then
-//! [`Message`]; answers leave through [`encode`] or [`PfcpWriter`].
+//! Data flow: a UDP payload enters through [`PfcpDatagram`], and becomes a [`RawMessage`] and then
+//! a [`Message`]; messages to send are written by [`encode`] or [`PfcpWriter`].
 //!
 //! ```
 //! use adit_pfcp::ie::{NodeId, RecoveryTimeStamp};
@@ -48,5 +48,5 @@ pub use message::{Message, MessageBody, MessageType, encode};
 pub use repeated::Repeated;
 pub use writer::{NoRoom, PfcpWriter};
 
-/// UDP port of PFCP on either side. Spec: TS 29.244 §4.2.2.
+/// UDP port of PFCP requests, at either side. Spec: TS 29.244 §4.2.2.
 pub const PFCP_PORT: u16 = 8805;

@@ -1,31 +1,31 @@
-//! The one table of message types. Spec: TS 29.244 §7.3, table 7.3-1.
+//! The table of all message types. Spec: TS 29.244 §7.3, table 7.3-1.
 
 use core::fmt;
 
-/// Type of a message: the second octet.
+/// Type of a message: the number in its second octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct MessageType(pub u8);
 
-/// The subject of a message.
+/// The parties or object that a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// Two nodes: no SEID in the header.
+    /// Two nodes: the header has no SEID.
     Node,
-    /// One PFCP session: a SEID in the header.
+    /// One PFCP session: the header has a SEID.
     Session,
 }
 
-/// A row of the table.
+/// A row of the table of message types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageInfo {
     /// The number.
     pub message_type: MessageType,
     /// The name in the specification.
     pub name: &'static str,
-    /// The clause of TS 29.244 with its IEs.
+    /// The clause of TS 29.244 that lists the IEs of the message.
     pub clause: &'static str,
-    /// Its subject.
+    /// Whether the message is about two nodes or about a session.
     pub relation: Relation,
     /// True for requests, false for responses.
     pub is_request: bool,
@@ -82,32 +82,32 @@ message_table! {
 }
 
 impl MessageType {
-    /// The row of the table, `None` for a type that Release 17 does not define.
+    /// Returns the row of the table, or `None` for a type that Release 17 does not define.
     #[must_use]
     pub fn info(self) -> Option<&'static MessageInfo> {
         let row = MESSAGE_TABLE.binary_search_by_key(&self, |info| info.message_type).ok()?;
         MESSAGE_TABLE.get(row)
     }
 
-    /// The name in the specification, `"unknown message"` outside the table.
+    /// Returns the name in the specification, or `"unknown message"` outside the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.info().map_or("unknown message", |info| info.name)
     }
 
-    /// True for types whose header carries a SEID: 50 to 99. Spec: TS 29.244 §7.3.
+    /// True for types whose header has a SEID: 50 to 99. Spec: TS 29.244 §7.3.
     #[must_use]
     pub const fn is_session_related(self) -> bool {
         self.0 >= 50 && self.0 <= 99
     }
 
-    /// True for requests of the table.
+    /// True for requests that are in the table.
     #[must_use]
     pub fn is_request(self) -> bool {
         self.info().is_some_and(|info| info.is_request)
     }
 
-    /// The type of the response to a request, else `None`.
+    /// Returns the type of the response to a request; `None` if this is no request.
     #[must_use]
     pub fn response(self) -> Option<Self> {
         self.is_request().then_some(Self(self.0 + 1))

@@ -1,4 +1,4 @@
-//! Lists of IEs of one type, without storage of their own.
+//! Lists of IEs of one type that borrow the octets or items instead of storing them.
 
 use core::fmt;
 
@@ -6,9 +6,9 @@ use crate::ie::{Ie, IeIter, IeType};
 
 /// All IEs of one type in a message or group, in order of arrival.
 ///
-/// A decoded list borrows the octets that contain it. Decoding the message has decoded every item,
-/// so iteration cannot fail; it decodes the items again. A list to encode borrows a slice of items:
-/// `Repeated::from(&items[..])`.
+/// A decoded list borrows the octets that contain its items. The items were already decoded once
+/// with the message, so iteration, which decodes them again, cannot fail. A list to encode borrows
+/// a slice of items: `Repeated::from(&items[..])`.
 #[derive(Clone, Copy)]
 pub struct Repeated<'a, T> {
     source: RepeatedSource<'a, T>,
@@ -21,18 +21,18 @@ enum RepeatedSource<'a, T> {
 }
 
 impl<'a, T: Ie<'a> + Copy> Repeated<'a, T> {
-    /// No items.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self { source: RepeatedSource::Items(&[]) }
     }
 
-    /// `octets` are whole IEs, and every one of `ie_type` among them decodes as a `T`.
+    /// Creates a list over whole IEs; every IE of `ie_type` among them decodes as a `T`.
     pub(crate) const fn from_wire(octets: &'a [u8], ie_type: IeType, count: u16) -> Self {
         Self { source: RepeatedSource::Wire { octets, ie_type, count } }
     }
 
-    /// How many items.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.source {
@@ -41,19 +41,19 @@ impl<'a, T: Ie<'a> + Copy> Repeated<'a, T> {
         }
     }
 
-    /// True without items.
+    /// True if there are no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first item.
+    /// Returns the first item, if there is one.
     #[must_use]
     pub fn first(&self) -> Option<T> {
         self.iter().next()
     }
 
-    /// The items in order.
+    /// Returns the items in order of arrival.
     #[must_use]
     pub fn iter(&self) -> RepeatedIter<'a, T> {
         RepeatedIter(match self.source {
@@ -111,7 +111,7 @@ impl<'a, T: Ie<'a> + Copy> IntoIterator for &Repeated<'a, T> {
     }
 }
 
-/// Iterator of [`Repeated`].
+/// Iterator over the items of a [`Repeated`].
 #[derive(Clone)]
 pub struct RepeatedIter<'a, T>(RepeatedWalk<'a, T>);
 

@@ -1,7 +1,7 @@
-//! Writes into a caller's buffer. A length is patched once the octets that it counts have been
-//! written.
+//! Writes a message into a caller's buffer. A length field is filled in once the octets after it
+//! have been written.
 //!
-//! IEs and messages add their own methods where they are defined (`ie/put.rs`, `header.rs`).
+//! Where IEs and messages are defined, they add methods to it (`ie/put.rs`, `header.rs`).
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ impl fmt::Display for NoRoom {
 
 impl core::error::Error for NoRoom {}
 
-/// Appends to a buffer. After [`NoRoom`] the contents are unspecified.
+/// Appends to a buffer. After an error [`NoRoom`] the contents of the buffer are unspecified.
 #[derive(Debug)]
 pub struct PfcpWriter<'b> {
     buf: &'b mut [u8],
@@ -26,19 +26,19 @@ pub struct PfcpWriter<'b> {
 }
 
 impl<'b> PfcpWriter<'b> {
-    /// A writer at the start of `buf`.
+    /// Begins to write at the start of `buf`.
     #[must_use]
     pub fn new(buf: &'b mut [u8]) -> Self {
         Self { buf, at: 0 }
     }
 
-    /// Octets written so far.
+    /// Returns the number of octets written so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.at
     }
 
-    /// True before the first octet.
+    /// True before the first octet was written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at == 0
@@ -47,7 +47,7 @@ impl<'b> PfcpWriter<'b> {
     /// Appends octets.
     ///
     /// # Errors
-    /// [`NoRoom`] when the buffer is full; so for every method of this type.
+    /// [`NoRoom`] if the buffer is full. The same applies to every method of this type.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         let end = self.at.checked_add(bytes.len()).ok_or(NoRoom)?;
@@ -109,25 +109,25 @@ impl<'b> PfcpWriter<'b> {
         addr.map_or(Ok(()), |a| self.bytes(&a.octets()))
     }
 
-    /// Appends octets behind a two-octet length.
+    /// Appends a two-octet length, and the octets.
     ///
     /// # Errors
-    /// [`NoRoom`], also when `bytes` is longer than the length field can say.
+    /// [`NoRoom`], also if `bytes` is longer than the length field can express.
     pub fn bytes_len16(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         self.u16(u16::try_from(bytes.len()).map_err(|_| NoRoom)?)?;
         self.bytes(bytes)
     }
 
-    /// Appends octets behind a one-octet length.
+    /// Appends a one-octet length, and the octets.
     ///
     /// # Errors
-    /// [`NoRoom`], also when `bytes` is longer than the length field can say.
+    /// [`NoRoom`], also if `bytes` is longer than the length field can express.
     pub fn bytes_len8(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         self.u8(u8::try_from(bytes.len()).map_err(|_| NoRoom)?)?;
         self.bytes(bytes)
     }
 
-    /// Writes a two-octet length and then the octets that it counts.
+    /// Appends a two-octet length, and the octets that `fill` appends.
     pub(crate) fn length_prefixed(
         &mut self,
         fill: impl FnOnce(&mut Self) -> Result<(), NoRoom>,

@@ -6,12 +6,12 @@ use arrayvec::ArrayVec;
 /// Packets on their way between a driver and a worker. At most [`BURST_MAX`]; order is kept.
 pub type Burst<B> = ArrayVec<B, BURST_MAX>;
 
-/// The state of a packet's IPv4 header checksum by the receiving port.
+/// The receiving port's verdict on a packet's IPv4 header checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RxChecksum {
-    /// The port did not look.
+    /// The port did not check it.
     Unknown,
-    /// The port found it right.
+    /// The port found it correct.
     Good,
     /// The port found it wrong.
     Bad,
@@ -22,14 +22,14 @@ pub enum RxChecksum {
 /// Dropping a buffer gives its memory back to the pool it came from. Contents of freshly prepended
 /// or appended room are unspecified and must be written in full.
 pub trait PacketBuf: Send {
-    /// True of copies by which a worker finds out what it would do: they are not sent, and nothing
-    /// is charged or counted for them.
+    /// True for trial copies, by which a worker finds out what it would do with a packet: they are
+    /// not sent, and nothing is charged or counted for them.
     const IS_TRIAL: bool = false;
 
     /// The packet's bytes.
     fn data(&self) -> &[u8];
 
-    /// How many they are.
+    /// Number of the packet's bytes.
     fn data_len(&self) -> usize {
         self.data().len()
     }
@@ -41,7 +41,7 @@ pub trait PacketBuf: Send {
     /// (packet unchanged) without enough headroom.
     fn prepend(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// Cuts `len` bytes off the front. False (packet unchanged) when it is shorter than that.
+    /// Cuts `len` bytes off the front. False (packet unchanged) when the packet is shorter.
     #[must_use]
     fn trim_front(&mut self, len: usize) -> bool;
 
@@ -54,27 +54,27 @@ pub trait PacketBuf: Send {
     fn truncate(&mut self, len: usize) -> bool;
 
     /// Replaces the `cut` octets at the front by room for `add` octets, keeps `keep` octets behind
-    /// them and cuts off the rest. `None` (packet unchanged) when it is shorter than that, or
-    /// without enough headroom.
+    /// them and cuts off the rest. `None` (packet unchanged) when the packet is shorter than `cut`
+    /// and `keep` together, or without enough headroom.
     fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]>;
 
-    /// False when the packet has parts behind the first that [`PacketBuf::data`] does not show.
+    /// False when the packet has further segments, which [`PacketBuf::data`] does not show.
     fn is_contiguous(&self) -> bool {
         true
     }
 
-    /// Prefetches the lines that the packet path reads first. Only a hint.
+    /// Prefetches the cache lines that the packet path reads first. Only a hint.
     #[inline]
     fn prefetch(&self) {}
 
-    /// A number that stays with the packet until another one is set. Unspecified in a buffer from a
-    /// port or a pool.
+    /// The word that [`PacketBuf::set_mark`] stored with the packet. Unspecified in a buffer that
+    /// comes from a port or a pool.
     fn mark(&self) -> u32;
 
-    /// Sets [`PacketBuf::mark`].
+    /// Stores a word with the packet: [`PacketBuf::mark`] returns it.
     fn set_mark(&mut self, mark: u32);
 
-    /// The receiving port's verdict on the IPv4 header checksum.
+    /// The receiving port's verdict on the packet's IPv4 header checksum.
     fn rx_checksum(&self) -> RxChecksum {
         RxChecksum::Unknown
     }

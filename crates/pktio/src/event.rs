@@ -22,7 +22,7 @@ pub enum ScheduleType {
     Ordered,
     /// Events of a flow are with one port at a time.
     Atomic,
-    /// In any order, with any port.
+    /// Events of a flow may be with any ports, in any order.
     Parallel,
 }
 
@@ -36,7 +36,7 @@ impl ScheduleType {
     }
 }
 
-/// The tag of an event: queue, flow, and a number that its sender chose.
+/// The tag of an event: queue, flow, and a note of 8 bits, which its sender chose.
 ///
 /// The layout is that of DPDK's `struct rte_event`, so that drivers pass events on without copying
 /// them.
@@ -56,11 +56,12 @@ const PRIORITY_SHIFT: u32 = 48;
 /// DPDK: `RTE_EVENT_DEV_PRIORITY_NORMAL`.
 const PRIORITY_NORMAL: u64 = 128;
 
-/// Flows that a tag can name.
+/// Number of flows that a tag can distinguish.
 pub const EVENT_FLOWS_MAX: u32 = 1 << FLOW_BITS;
 
 impl EventTag {
-    /// An event of `flow`, below [`EVENT_FLOWS_MAX`], for `queue`. `note` comes back unchanged.
+    /// Returns the tag of a new event of `flow` (below [`EVENT_FLOWS_MAX`]) for `queue`. The
+    /// scheduler passes `note` on unchanged.
     #[inline]
     #[must_use]
     pub const fn new(queue: u8, schedule: ScheduleType, flow: u32, note: u8) -> Self {
@@ -74,14 +75,14 @@ impl EventTag {
         )
     }
 
-    /// Its queue.
+    /// The event's queue.
     #[inline]
     #[must_use]
     pub const fn queue(self) -> u8 {
         (self.0 >> QUEUE_SHIFT).to_le_bytes()[0]
     }
 
-    /// Its flow.
+    /// The event's flow.
     #[inline]
     #[must_use]
     pub const fn flow(self) -> u32 {
@@ -89,21 +90,21 @@ impl EventTag {
         u32::from_le_bytes([a, b, c, 0]) & (EVENT_FLOWS_MAX - 1)
     }
 
-    /// The number that its sender chose.
+    /// The note that the event's sender chose.
     #[inline]
     #[must_use]
     pub const fn note(self) -> u8 {
         (self.0 >> NOTE_SHIFT).to_le_bytes()[0]
     }
 
-    /// The port on which a packet arrived, or through which it leaves, as the note.
+    /// Returns the note as a port: the one on which a packet arrived, or through which it leaves.
     #[inline]
     #[must_use]
     pub const fn port(self) -> PortId {
         PortId(self.note() as u16)
     }
 
-    /// The event's operation for the scheduler.
+    /// Returns the event's operation, which says how it relates to dequeued events.
     #[inline]
     #[must_use]
     pub const fn operation(self) -> EventOperation {
@@ -114,7 +115,7 @@ impl EventTag {
         }
     }
 
-    /// The same event with another operation.
+    /// Returns the tag with another operation.
     #[inline]
     #[must_use]
     pub const fn with_operation(self, operation: EventOperation) -> Self {
@@ -122,15 +123,15 @@ impl EventTag {
     }
 }
 
-/// The operation of an enqueued event for the scheduler. The number is DPDK's.
+/// How an enqueued event relates to dequeued events. The values are DPDK's `RTE_EVENT_OP_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventOperation {
-    /// A further event.
+    /// An event that follows from no dequeued one.
     New = 0,
     /// The event that follows from a dequeued one.
     Forward = 1,
-    /// Nothing follows from a dequeued event.
+    /// Ends a dequeued event from which nothing follows.
     Release = 2,
 }
 
@@ -138,34 +139,35 @@ pub enum EventOperation {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Event<B> {
-    /// Its tag.
+    /// Its queue, flow, note and operation.
     pub tag: EventTag,
     /// Its packet; an event of a timer has none.
     pub buf: Option<B>,
 }
 
-/// The counts of an event port so far.
+/// Counts of an event port since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EventPortCounts {
     /// Events that were enqueued.
     pub enqueued: u64,
     /// Events that were dequeued.
     pub dequeued: u64,
-    /// Events that the scheduler did not take at once.
+    /// Events that the scheduler did not accept at once.
     pub refused: u64,
 }
 
 /// One core's port of an event scheduler.
 ///
-/// The events of one dequeue are the port's until the next one: until then no other port gets
-/// events of their flows in atomic queues.
+/// A port holds the events of a dequeue until the next dequeue: until then no other port gets
+/// events of the same flows in atomic queues.
 ///
 /// Threads: owned by one core; not shared.
 pub trait EventPort {
     /// The packets that events carry.
     type Buf: PacketBuf;
 
-    /// Returns the flows of the last dequeue, and appends at most `limit` events. Returns how many.
+    /// Releases the flows of the previous dequeue, and appends at most `limit` events to `events`.
+    /// Returns how many were appended.
     ///
     /// Cost: one driver call. Never blocks. `limit` is cut to the room left in `events`.
     fn dequeue(&mut self, limit: usize, events: &mut EventBurst<Self::Buf>) -> usize;
@@ -184,9 +186,9 @@ pub trait EventPort {
     /// Cost: one driver call. Never blocks.
     fn enqueue_new(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
 
-    /// Ends all events of the last dequeue, in their order: for each there is one of `events`,
-    /// which [follows](EventOperation::Forward) from it, or says that [nothing
-    /// does](EventOperation::Release). Events that follow from those of an ordered queue enter
+    /// Ends all events of the last dequeue. `events` has one for each of them, in the same order:
+    /// an event that [follows](EventOperation::Forward) from it, or its
+    /// [release](EventOperation::Release). Events that follow from those of an ordered queue enter
     /// other queues in their order. Events that the scheduler did not take stay, in order, and have
     /// to be passed again before the next dequeue. Events of atomic and parallel queues need not be
     /// ended. Returns how many were taken.
@@ -194,7 +196,8 @@ pub trait EventPort {
     /// Cost: at most two driver calls. Never blocks.
     fn complete(&mut self, events: &mut EventBurst<Self::Buf>) -> usize;
 
-    /// Passes on events that the driver keeps to form bursts. A core without events calls it.
+    /// Passes on events that the driver holds back to form bursts. Cores call this when they have
+    /// no events.
     fn flush(&mut self);
 
     /// The counts of the port so far.

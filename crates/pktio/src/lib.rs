@@ -35,8 +35,8 @@ pub trait PacketIo {
     /// Cost: one driver call. Never blocks.
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Self::Buf>) -> usize;
 
-    /// An empty buffer with full headroom for a packet that Adit originates, or `None` when the
-    /// pool is exhausted.
+    /// Returns an empty buffer with full headroom for a packet that Adit originates, or `None` when
+    /// the pool is exhausted.
     fn alloc(&mut self) -> Option<Self::Buf>;
 
     /// Appends up to `count` empty buffers to `burst`; returns how many. Fewer than `count` means
@@ -52,24 +52,24 @@ pub trait PacketIo {
         burst.len() - before
     }
 
-    /// Gives every buffer of `burst` back.
+    /// Returns every buffer of `burst` to its pool.
     ///
     /// Cost: drivers with pools override it with one call for all.
     fn free_burst(&mut self, burst: &mut Burst<Self::Buf>) {
         burst.clear();
     }
 
-    /// The properties of a port that are fixed once it runs.
+    /// Returns the properties of a port, which are fixed once it runs.
     fn port_info(&self, port: PortId) -> PortInfo;
 }
 
-/// The properties of a port for a worker.
+/// Properties of a port that a worker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortInfo {
     /// The port's own hardware address.
     pub mac: MacAddr,
     /// Largest IP packet the port carries. Unit: bytes, Ethernet header excluded.
     pub mtu_bytes: u16,
-    /// The port checks IPv4 header checksums and reports the verdict per packet.
+    /// True if the port checks IPv4 header checksums and reports the verdict per packet.
     pub rx_ipv4_checksum: bool,
 }

@@ -170,13 +170,13 @@ impl PacketBuf for MemBuf {
 /// One in-memory port.
 #[derive(Debug)]
 pub struct MemPort {
-    /// The properties of the port for a worker.
+    /// Properties of the port that a worker needs.
     pub info: PortInfo,
     /// Packets that wait to be received.
     pub rx: VecDeque<MemBuf>,
     /// Packets that were sent.
     pub tx: VecDeque<MemBuf>,
-    /// The transmit queue takes no more than this many packets in total.
+    /// How many more packets the transmit queue takes.
     pub tx_room: usize,
 }
 
@@ -185,7 +185,7 @@ pub struct MemPort {
 pub struct MemIo {
     /// The ports, by [`PortId`].
     pub ports: Vec<MemPort>,
-    /// Buffers that `alloc` may still hand out.
+    /// How many more buffers `alloc` returns.
     pub alloc_room: usize,
 }
 
@@ -207,7 +207,7 @@ impl MemIo {
         self.ports[usize::from(port.0)].rx.push_back(MemBuf::from_packet(packet));
     }
 
-    /// Takes everything that was sent on `port`, in order.
+    /// Removes and returns all packets sent on `port`, in order.
     pub fn take_sent(&mut self, port: PortId) -> Vec<MemBuf> {
         self.ports[usize::from(port.0)].tx.drain(..).collect()
     }

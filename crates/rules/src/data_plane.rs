@@ -12,22 +12,22 @@ use crate::delta::RuleDelta;
 use crate::delta_id::DeltaId;
 use crate::usage::UsageSource;
 
-/// A part that runs the rules of sessions.
+/// A component that runs the rules of sessions.
 pub trait DataPlane {
-    /// Starts to apply one change. Ids ascend, and changes take effect in this order.
+    /// Starts to apply one change. Ids ascend, and changes take effect in the order of the calls.
     ///
-    /// Returns at once, cannot fail, and needs no answer: every capacity was checked before. A
-    /// packet sees the rules of its session before or after the change, never a mixture.
+    /// Returns at once and cannot fail: the caller has checked every capacity. A packet sees the
+    /// rules of its session before or after the change, never a mixture.
     fn apply(&mut self, id: DeltaId, delta: RuleDelta);
 
-    /// The oldest change that is in effect for every packet from now on and was not returned
-    /// before. Returns each change once, in the order of [`DataPlane::apply`]. Call until it
+    /// Returns the oldest change that is in effect for every packet from now on and was not
+    /// returned before. Returns changes in the order of [`DataPlane::apply`]. Call it until it
     /// returns `None`.
     fn poll_observed(&mut self) -> Option<DeltaId>;
 
-    /// Changes that were applied and that [`DataPlane::poll_observed`] did not return yet.
+    /// Returns how many changes were applied and not yet returned by [`DataPlane::poll_observed`].
     fn unobserved(&self) -> usize;
 
-    /// Where the usage of URRs is read, by the slot and generation that their entries name.
+    /// Returns the reader of the counters of URRs, by the slot and generation in their entries.
     fn usage_source(&self) -> Arc<dyn UsageSource>;
 }

@@ -16,14 +16,14 @@ pub enum SessionKey {
     /// The upper 64 bits of a UE's IPv6 address: packets from the data networks of a routing
     /// domain.
     UeIpv6(DomainId, u64),
-    /// A network behind a UE, shorter than an address key: packets from the data networks
-    /// of a routing domain that no address key fits. The longest matching prefix wins.
+    /// A network behind a UE, or a UE prefix shorter than an address key: packets from the data
+    /// networks of a routing domain that match no address key. The longest matching prefix wins.
     Framed(DomainId, IpPrefix),
 }
 
 impl SessionKey {
-    /// The key under which packets to `prefix` are found in `domain`: that of an address if the
-    /// prefix is as long as one.
+    /// Returns the key under which packets to `prefix` are found in `domain`: an address key if the
+    /// prefix is at least as long.
     #[must_use]
     pub fn of_prefix(domain: DomainId, prefix: IpPrefix) -> Self {
         match prefix {
@@ -35,7 +35,7 @@ impl SessionKey {
         }
     }
 
-    /// The routing domain; `None` of a TEID, which is unique in the UPF.
+    /// Returns the routing domain; `None` for a TEID, which is unique in the UPF.
     #[must_use]
     pub const fn domain(self) -> Option<DomainId> {
         match self {
@@ -46,7 +46,7 @@ impl SessionKey {
         }
     }
 
-    /// The key moved into `domain`; a TEID stays as it is.
+    /// Returns the same key in the routing domain `domain`; a TEID stays as it is.
     #[must_use]
     pub const fn within(self, domain: DomainId) -> Self {
         match self {

@@ -1,5 +1,5 @@
-//! Names of published changes.
+//! Identifiers of published changes.
 
-/// Names one published change until all workers run it.
+/// Identifies a published change until all workers run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DeltaId(pub u64);

@@ -9,8 +9,8 @@ use adit_types::{
     InterfaceId, InterfaceSet, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot,
 };
 
-/// Worker → control thread, over a bounded ring. A worker counts events that the ring does not
-/// take; it never waits.
+/// Worker → control thread, over a bounded ring. A worker counts an event as lost if the ring is
+/// full; it never waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerEvent {
     /// A packet waits for the link-layer address of this on-link destination.
@@ -20,7 +20,7 @@ pub enum WorkerEvent {
         /// The destination or gateway.
         addr: IpAddr,
     },
-    /// A neighbor announced its link-layer address, or answered with it.
+    /// A neighbor announced its link-layer address, or sent it in an answer.
     NeighborLearned {
         /// The interface on whose link the neighbor is.
         interface: InterfaceId,
@@ -28,9 +28,9 @@ pub enum WorkerEvent {
         addr: IpAddr,
         /// The neighbor's link-layer address.
         mac: MacAddr,
-        /// True if it answered our solicitation.
+        /// True if the neighbor answered our solicitation.
         solicited: bool,
-        /// The action on a known address that differs.
+        /// How to treat a known link-layer address that differs from `mac`.
         conflict: AddressConflict,
     },
     /// Another station uses an address of ours. Spec: RFC 5227 §2.4.
@@ -60,7 +60,7 @@ pub enum WorkerEvent {
         /// The generation of the entry.
         generation: u32,
     },
-    /// The first packet of a URR's generation, if the entry requests a report of it.
+    /// A URR counted the first packet of a generation, and its entry requests a report of it.
     TrafficStarted {
         /// Our SEID of the session.
         session: Seid,
@@ -68,26 +68,26 @@ pub enum WorkerEvent {
         slot: UsageSlot,
         /// The generation of the entry.
         generation: u32,
-        /// When the packet came.
+        /// When the packet arrived.
         at: Nanos,
-        /// The PDR that it matched.
+        /// The PDR that the packet matched.
         pdr: PdrId,
     },
-    /// A router says that a packet into a tunnel exceeds the MTU of a link behind it. Spec: RFC
+    /// A router reports that a packet into a tunnel exceeds the MTU of a link behind it. Spec: RFC
     /// 1191 §3; RFC 4443 §3.2.
     PathNarrowed {
         /// The GTP-U peer to which the packet went.
         peer: IpAddr,
-        /// Its TEID.
+        /// The TEID of the tunnel, which the peer assigned.
         teid: Teid,
         /// The router.
         router: IpAddr,
-        /// The MTU that it says. Unit: octets of the outer IP packet.
+        /// The MTU that the router reports. Unit: octets of the outer IP packet.
         mtu_bytes: u16,
     },
     /// A GTP-U peer announced the end of a tunnel's traffic. Spec: TS 29.281 §7.3.2.
     EndMarker {
-        /// The session that owns the tunnel.
+        /// The session to which the tunnel leads.
         session: SessionIndex,
     },
     /// A GTP-U peer answered an Echo Request. Spec: TS 29.281 §7.2.2.
@@ -99,14 +99,14 @@ pub enum WorkerEvent {
         /// When the peer started, if the response says so. Unit: seconds since 1900-01-01 00:00
         /// UTC.
         recovery: Option<u32>,
-        /// When the response came.
+        /// When the response arrived.
         at: Nanos,
     },
     /// A GTP-U peer sent an Echo Request that says when it started. Spec: TS 29.281 §7.2.1.
     EchoRequest {
         /// The peer.
         peer: IpAddr,
-        /// When it started. Unit: seconds since 1900-01-01 00:00 UTC.
+        /// When the peer started. Unit: seconds since 1900-01-01 00:00 UTC.
         recovery: u32,
     },
     /// An Echo Request left.
@@ -118,10 +118,10 @@ pub enum WorkerEvent {
         /// When it left.
         at: Nanos,
     },
-    /// Downlink data arrived that its FAR does not forward, but reports to the control plane. Spec:
-    /// TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
+    /// A downlink packet arrived whose FAR does not forward it, but requests a report. Spec: TS
+    /// 29.244 §8.2.26 (NOCP, BDPN, DDPN).
     DownlinkData {
-        /// Our identifier of the session, which is never reused.
+        /// Our SEID of the session, which is never reused.
         session: Seid,
         /// The PDR that matched.
         pdr: PdrId,
@@ -137,20 +137,20 @@ pub enum WorkerEvent {
 /// The fate of the first downlink packet. Spec: TS 29.244 §8.2.180.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataDelivery {
-    /// It was buffered.
+    /// The packet was buffered.
     Buffered,
-    /// It was discarded.
+    /// The packet was discarded.
     Discarded,
 }
 
-/// The action on the known link-layer address of a neighbor when a station sends another one.
+/// How to treat the known link-layer address of a neighbor when a station sends another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressConflict {
     /// The address is replaced: a Neighbor Advertisement with the Override flag. Spec: RFC 4861
     /// §7.2.5 (II).
     Replace,
-    /// The address is replaced if its station no longer answers: ARP, and the source of a Neighbor
-    /// Solicitation.
+    /// The address is replaced if the station with the known address no longer answers: ARP, and
+    /// the source of a Neighbor Solicitation.
     Verify,
     /// The address becomes stale: a Neighbor Advertisement without the Override flag. Spec: RFC
     /// 4861 §7.2.5 (I).
@@ -170,18 +170,18 @@ pub enum WorkerCommand {
         unicast: Option<MacAddr>,
     },
     /// Send an End Marker into a tunnel. The command arrives before the change is published. The
-    /// worker executes it in the first step that sees the change: after its last packet of the old
-    /// path, before its first one of the new path. Spec: TS 29.281 §7.3.2.
+    /// worker executes it in the first step that sees the change: after its last packet on the old
+    /// path, before its first packet on the new path. Spec: TS 29.281 §7.3.2.
     SendEndMarker {
         /// The tunnel.
         tunnel: GtpuTunnel,
         /// The interfaces that lead there.
         interfaces: InterfaceSet,
-        /// The QoS flow that leaves it, if the session's rules name one.
+        /// The QoS flow that leaves the tunnel, if the session's rules name one.
         qfi: Option<Qfi>,
-        /// The session that leaves it.
+        /// The session whose traffic leaves the tunnel.
         session: SessionIndex,
-        /// The change that makes it leave.
+        /// The change by which the session's traffic leaves the tunnel.
         change: DeltaId,
     },
     /// Send an Echo Request to a GTP-U peer. Spec: TS 29.281 §7.2.1.
@@ -202,6 +202,6 @@ pub enum WorkerCommand {
     },
     /// Report packets to a tap. Every worker gets this command.
     StartTap(TapId, TapRequest),
-    /// Report nothing more to a tap; the worker confirms it.
+    /// Stop reporting packets to a tap; the worker confirms it.
     StopTap(TapId),
 }

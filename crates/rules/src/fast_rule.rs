@@ -1,12 +1,11 @@
 //! The fast rule: the conditions and the forwarding of the usual packet of one direction of a
 //! session.
 //!
-//! Most packets match the first PDR that packets from the usual side of their direction can match,
-//! or the PDR that the session's SDF filters select; the gates of its QERs are open, and its FAR
-//! only forwards. For these packets a [`FastRule`] holds all that the rules require, and forwards
-//! them exactly as the rules do. All other packets are processed by
-//! [`SessionRules`](crate::SessionRules). A [`PackedFastRule`](crate::PackedFastRule) is the same
-//! rule in a layout that fits a cache line.
+//! Most packets match the first PDR that packets from the usual side can match, or the PDR that the
+//! SDF filters select; the gates of its QERs are open, and its FAR only forwards. A [`FastRule`]
+//! holds all that the rules require for such packets, and forwards them exactly as the rules do.
+//! [`SessionRules`](crate::SessionRules) process all other packets. A
+//! [`PackedFastRule`](crate::PackedFastRule) is the same rule in a layout that fits a cache line.
 
 use core::net::Ipv4Addr;
 
@@ -27,11 +26,11 @@ pub const FAST_RULE_RELAY_QFIS_MAX: usize = 2;
 /// Maximum number of URRs of a fast rule between two tunnels.
 pub const FAST_RULE_RELAY_URRS_MAX: usize = 1;
 
-/// A fast rule can name the token buckets (meters) with numbers below this; a PDR with others gets
-/// no fast rule.
+/// How many token buckets (meters) of a session a fast rule can name: those with index 0 and 1. A
+/// PDR with others gets no fast rule.
 pub const FAST_RULE_METERS_MAX: usize = 2;
 
-/// Where a fast rule counts for a URR whose counters are not next to it.
+/// A URR of a fast rule besides the session's own URR, whose counters are next to the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastRuleUrr {
     /// The URR's counters.
@@ -40,15 +39,15 @@ pub struct FastRuleUrr {
     pub generation: u32,
 }
 
-/// The UE addresses of one family that the usual packet carries: source in uplink, destination in
+/// The UE addresses of one family that match: source address in uplink, destination address in
 /// downlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastRuleUe<A> {
-    /// None: no packet of this family matches.
+    /// No packet of this family matches.
     None,
-    /// Any; of packets in tunnels only.
+    /// Any address matches; only for packets in tunnels.
     Any,
-    /// This one.
+    /// Only this address matches.
     Only(A),
 }
 
@@ -63,12 +62,12 @@ pub struct FastRule {
     pub ue_v6: FastRuleUe<u64>,
     /// Parameters that differ between the directions.
     pub forwarding: FastRuleForwarding,
-    /// The token buckets that the packet has to pass: item n is bucket n of the session and
+    /// The token buckets that the packet has to pass: item n is for bucket n of the session in this
     /// direction.
     pub meters: [bool; FAST_RULE_METERS_MAX],
     /// The slice whose rates the packet shares.
     pub slice: SliceId,
-    /// The rate of its buckets is guaranteed: no rate that sessions share delays the packet.
+    /// True if the buckets' rate is guaranteed: rates that sessions share do not delay the packet.
     pub guaranteed: bool,
     /// The counters of the packet.
     pub usage: FastRuleUsage,
@@ -77,23 +76,25 @@ pub struct FastRule {
 /// The counters of the packets of a [`FastRule`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FastRuleUsage {
-    /// URRs in addition to the session's own one.
+    /// URRs besides the session's own one.
     pub urrs: ArrayVec<FastRuleUrr, FAST_RULE_URRS_MAX>,
-    /// The session has an own URR ([`SessionRules::own_urr`](crate::SessionRules::own_urr)), and it
-    /// does not count the packet.
+    /// True if the session has its own URR
+    /// ([`SessionRules::own_urr`](crate::SessionRules::own_urr)), and this URR does not count the
+    /// packet.
     pub counts_apart: bool,
 }
 
 /// The part of a [`FastRule`] that depends on the direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FastRuleForwarding {
-    /// Out of a tunnel, to a data network by the packet's destination.
+    /// Out of a tunnel, to a data network that the packet's destination selects.
     Uplink {
-        /// The local tunnel.
+        /// TEID of the local tunnel.
         teid: Teid,
         /// The IP version of the tunnel.
         transport: FastRuleTransport,
-        /// QoS flows that packets carry; empty: any, and packets without a PDU Session Container.
+        /// QoS flows of packets that match. Empty: packets of any QoS flow match, and packets
+        /// without a PDU Session Container.
         qfis: ArrayVec<Qfi, FAST_RULE_QFIS_MAX>,
         /// Interfaces whose routes packets take.
         egress: InterfaceSet,
@@ -104,27 +105,27 @@ pub enum FastRuleForwarding {
         teid: Teid,
         /// The far end.
         peer: FastRulePeer,
-        /// The next hop towards it.
+        /// The next hop towards the far end.
         next_hop: NextHopIndex,
         /// Type of service octet of the outer header.
         tos: OuterTos,
-        /// QoS flow and reflective QoS indication of the PDU Session Container, if the packet gets
-        /// one.
+        /// QoS flow and reflective QoS indication of the PDU Session Container, if packets get one.
         marking: Option<(Qfi, bool)>,
     },
     /// Out of a tunnel into a GTP-U tunnel over IPv4 (N9), in either direction.
     Relay {
-        /// The local tunnel.
+        /// TEID of the local tunnel.
         teid: Teid,
-        /// QoS flows that packets carry; empty: any, and packets without a PDU Session Container.
+        /// QoS flows of packets that match. Empty: packets of any QoS flow match, and packets
+        /// without a PDU Session Container.
         qfis: ArrayVec<Qfi, FAST_RULE_RELAY_QFIS_MAX>,
         /// The tunnel that packets leave in.
         onward: FastRuleTunnel,
-        /// QoS flow and reflective QoS indication that the QERs demand. In uplink without the
-        /// indication.
+        /// QoS flow and reflective QoS indication that the QERs demand. The indication is false in
+        /// uplink.
         marking: Option<(Qfi, bool)>,
-        /// Whether the packet's own PDU Session Container is considered: in uplink it overrides
-        /// `marking`, in downlink `marking` overrides it.
+        /// True if the PDU Session Container of the arriving packet is considered: in uplink it
+        /// overrides `marking`, in downlink `marking` overrides it.
         keeps_container: bool,
     },
 }
@@ -132,9 +133,9 @@ pub enum FastRuleForwarding {
 /// The far end of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastRulePeer {
-    /// Its IPv4 address.
+    /// The far end's IPv4 address.
     V4(Ipv4Addr),
-    /// The index of a peer with an IPv6 address, which the data plane keeps.
+    /// The index, in the data plane, of a GTP-U peer with an IPv6 address.
     V6(GtpuPeerIndex),
 }
 
@@ -156,7 +157,7 @@ pub struct FastRuleTunnel {
     pub teid: Teid,
     /// The far end's address.
     pub addr: Ipv4Addr,
-    /// The next hop towards it.
+    /// The next hop towards the far end.
     pub next_hop: NextHopIndex,
     /// Type of service octet of the outer header.
     pub tos: OuterTos,

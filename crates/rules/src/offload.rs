@@ -1,38 +1,38 @@
-//! The contract between publication and an offload: whatever takes fast rules away from the workers
-//! and forwards their packets before a worker receives them. Programs in the driver of a network
-//! card are one offload; flow rules of the card itself can be another one.
+//! The contract between the publisher and an offload, which forwards packets by fast rules before a
+//! worker receives them. Programs in the driver of a network card are one offload; flow rules of
+//! the card itself are another.
 //!
 //! An offload holds *entries*: the fast rule of one direction of a session. It forwards the packets
-//! that match an entry, exactly as the rule says, and counts them. Every other packet reaches the
-//! worker unchanged. So an offload may refuse an entry, and may leave any packet to the worker.
+//! that match an entry, exactly as the rule says, and counts them. All other packets reach the
+//! worker unchanged. An offload may refuse an entry, and may leave any packet to the worker.
 //!
 //! # A change of a session
 //!
 //! 1. The publisher removes the entries of the session, and ends the batch ([`Offload::close`]).
-//! 2. Workers get the new rules. From when the batch has passed ([`Offload::passed`]), no packet is
-//!    forwarded by a removed entry, and its counters are final.
+//! 2. Workers get the new rules. Once the batch has passed ([`Offload::passed`]), no removed entry
+//!    forwards packets any more, and its counters are final.
 //! 3. Then the publisher puts entries of the new rules, and the change is in effect.
 //!
 //! # Limits
 //!
-//! A packet of an entry that is [limited](OffloadRule::is_limited) needs *budget*: octets before
-//! the next limit of the session's own URR. The session's worker grants it, and takes it back
-//! before it compares the counters with a limit ([`OffloadUsage::take_back`]). A packet beyond the
-//! budget reaches the worker, which counts, reports, and grants again. An entry that was put has no
-//! budget.
+//! A packet of an entry that is [limited](OffloadRule::is_limited) needs *budget*: how many octets
+//! may pass before the next limit of the session's own URR. The session's worker grants budget, and
+//! takes it back before it compares the counters with a limit ([`OffloadUsage::take_back`]). A
+//! packet beyond the budget reaches the worker, which counts it, reports, and grants again. A new
+//! entry has no budget.
 //!
 //! # Order
 //!
-//! Workers may still have packets of a flow when an entry is put, or gets its budget again. An
-//! offload should leave later ones to the worker for as long as that is likely.
+//! Workers may still have packets of a flow when an entry is put, or gets budget again. An offload
+//! should leave the flow's next packets to the worker while that is likely, to keep order.
 //!
 //! # Few entries
 //!
-//! A network card has room for the entries of few sessions, and reads their counters slowly. Such
-//! an offload says how to choose the sessions ([`Offload::choice`]). Its publisher puts the entries
-//! of those with the most packets, none of them limited, and reserves the volume that they may
-//! forward between two readings. It removes the entries of a session before less than that is left
-//! to a limit.
+//! A network card has room for the entries of few sessions, and reads their counters slowly. For
+//! such an offload, [`Offload::choice`] describes how to choose the sessions. The publisher puts
+//! the entries of those with the most packets, none of them limited, and reserves the volume that
+//! they may forward between two readings. It removes the entries of a session when less than this
+//! volume is left before a limit.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -50,21 +50,21 @@ use crate::fast_rule::FastRule;
 /// A logical interface, as offloads see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadInterface {
-    /// Its identifier.
+    /// Identifier of the interface.
     pub id: InterfaceId,
-    /// Its role.
+    /// Role of the interface.
     pub role: InterfaceRole,
     /// The routing domain of the data network behind it.
     pub domain: DomainId,
-    /// Its port.
+    /// Port on which the interface is.
     pub port: PortId,
-    /// Its VLAN, or untagged.
+    /// VLAN of the interface, or untagged.
     pub vlan: VlanId,
     /// Our hardware address.
     pub mac: MacAddr,
     /// Largest IP packet. Unit: octets.
     pub mtu_bytes: u16,
-    /// SYNs of TCP from and to this data network are for workers, which may change them.
+    /// True if TCP SYNs from and to this data network need a worker, which may change their MSS.
     pub keeps_syns: bool,
     /// Our IPv4 address.
     pub v4: Option<Ipv4Addr>,
@@ -74,11 +74,11 @@ pub struct OffloadInterface {
 
 /// Forwards packets by fast rules before workers receive them. Belongs to the publisher.
 pub trait Offload: fmt::Debug + Send {
-    /// Puts the entry of one direction of a session, which has none. Packets that arrive from now
-    /// on may take it.
+    /// Puts the entry of one direction of a session, which must have none. Packets that arrive from
+    /// now on may be forwarded by it.
     ///
     /// # Errors
-    /// [`OffloadRefusal`]: the workers keep the rule.
+    /// [`OffloadRefusal`] if the offload does not take the rule: workers process its packets.
     fn put(
         &mut self,
         session: SessionIndex,
@@ -86,112 +86,109 @@ pub trait Offload: fmt::Debug + Send {
         rule: &OffloadRule<'_>,
     ) -> Result<(), OffloadRefusal>;
 
-    /// Removes the entry of one direction of a session. Packets on their way may still take it
-    /// until the batch has passed.
+    /// Removes the entry of one direction of a session. It may forward packets until the batch
+    /// passed.
     fn remove(&mut self, session: SessionIndex, direction: Direction);
 
-    /// Packets with `key` belong to `session`. Without room for a key, workers process all its
-    /// packets.
+    /// Assigns packets with `key` to `session`. Without room, workers process its packets.
     fn add_key(&mut self, key: SessionKey, session: SessionIndex);
 
-    /// Packets with `key` belong to `session` no more.
+    /// Ends the assignment of packets with `key` to `session`.
     fn remove_key(&mut self, key: SessionKey, session: SessionIndex);
 
-    /// Interface and link-layer address of a next hop; `None` if packets to it need a worker.
+    /// Sets interface and link-layer address of a next hop; `None` if packets need a worker.
     fn set_next_hop(&mut self, index: NextHopIndex, hop: Option<(InterfaceId, MacAddr)>);
 
-    /// Packets into tunnels of more octets than this, with all headers, need a worker, whatever the
-    /// MTU of their link; `u16::MAX`: only links limit them. A network card, which compares no
-    /// lengths, ignores it.
+    /// Sets the maximum length of packets that leave in a tunnel, with all headers; workers process
+    /// longer ones even if the link's MTU allows them. `u16::MAX`: only links limit the length. A
+    /// network card ignores this, because it compares no lengths.
     fn limit_tunnels(&mut self, _mtu_bytes: u16) {}
 
-    /// The number of the gateways to a part of the data networks; zero if packets to it need a
-    /// worker.
+    /// Sets the gateway number of a part of the data networks: packets to this part go to the
+    /// gateway that [`Offload::set_gateway`] assigned to the number. Zero: workers process these
+    /// packets.
     fn set_networks(&mut self, part: NetworkPart, gateway: u8);
 
-    /// The gateway that has a number, among those on the interfaces `within`.
+    /// Sets the next hop of a gateway number, for packets that leave through `within`.
     fn set_gateway(&mut self, within: InterfaceSet, gateway: u8, next_hop: Option<NextHopIndex>);
 
-    /// Ends a batch of changes, and starts to wait for the packets that may see something older.
-    /// Returns at once. Batches are numbered from one.
+    /// Ends a batch of changes and returns at once. The batch passes when no packet can be affected
+    /// by an older state. Batches are numbered from one.
     fn close(&mut self) -> OffloadBatch;
 
-    /// The last batch that is in effect for every packet from now on.
+    /// Returns the last batch that is in effect for every packet from now on.
     fn passed(&self) -> OffloadBatch;
 
-    /// The counters and budgets of entries.
+    /// Returns the counters and budgets of entries.
     fn usage(&self) -> Arc<dyn OffloadUsage>;
 
-    /// Its kind, for the operator.
+    /// Returns the kind of the offload, for the operator.
     fn name(&self) -> &'static str;
 
-    /// The traffic that all entries together forwarded.
+    /// Returns the traffic that all entries together forwarded.
     fn totals(&self) -> OffloadTotals;
 
-    /// How the publisher chooses the sessions whose entries it puts; `None` if it puts those of all
-    /// sessions.
+    /// Returns how the publisher chooses sessions to put; `None` if it puts all of them.
     fn choice(&self) -> Option<OffloadChoice> {
         None
     }
 
-    /// Reads counters, and continues work that takes several turns. Once in each turn of the
+    /// Reads counters, and continues work that takes several turns. Called once in each turn of the
     /// control thread.
     fn turn(&mut self, _now: Nanos) {}
 
-    /// The next notice since the last call, oldest first.
+    /// Returns the oldest notice that was not yet taken.
     fn take_notice(&mut self) -> Option<OffloadNotice> {
         None
     }
 }
 
-/// An action that an offload took by itself.
+/// An event in an offload that the publisher did not cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OffloadNotice {
-    /// The offload gave up an entry, as if the publisher had removed it.
+    /// The offload removed an entry, as if the publisher had done so.
     Lost(SessionIndex, Direction),
-    /// Its device refused something.
+    /// The device of the offload refused a request.
     Refused(OffloadRefusal),
 }
 
-/// How to choose sessions for an offload with few entries.
+/// How to choose sessions for an offload with room for few entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadChoice {
-    /// Sessions at most.
+    /// Maximum number of chosen sessions.
     pub sessions_max: usize,
-    /// A session may be chosen from this rate on. Unit: packets per second.
+    /// Minimum rate at which a session may be chosen. Unit: packets per second.
     pub enter_pps: u64,
-    /// A chosen session with a lower rate than this loses its place after `calm`. Unit: packets per
-    /// second.
+    /// A session that stays below this rate for `calm` is dropped. Unit: packets per second.
     pub leave_pps: u64,
     /// See `leave_pps`.
     pub calm: Nanos,
-    /// The rates of all sessions are measured once in this time.
+    /// Interval in which the rates of all sessions are measured once.
     pub scan: Nanos,
-    /// The rates of the chosen sessions are measured, and the counters of their entries read, once
-    /// in this time.
+    /// Interval in which the rates and entries of the chosen sessions are read once.
     pub watch: Nanos,
-    /// The traffic that the entries of one session can forward between two readings. Unit: octets.
+    /// Maximum traffic that the entries of one session forward between two readings. Unit: octets.
     pub watch_bytes: u64,
 }
 
 /// Counters and budgets of an offload's entries.
 pub trait OffloadUsage: fmt::Debug + Send + Sync {
-    /// The counts of a session's entries so far. Counters wrap, and are not reset when an entry is
-    /// put.
+    /// Returns what the entries of a session have counted so far. Counters wrap, and putting an
+    /// entry does not reset them.
     fn counted(&self, session: SessionIndex) -> OffloadCounts;
 
-    /// Takes back the budgets of a session: no packet is counted before the next grant. For the
-    /// worker that owns the session only.
+    /// Takes back the budgets of a session: its entries count no packet before the next grant. Only
+    /// for the worker that owns the session.
     fn take_back(&self, session: SessionIndex);
 
-    /// Divides `more` octets evenly among `others` and the limited entries of a session, and
-    /// returns the share of each. It replaces the budgets of the entries: they forward packets
-    /// while less than the share is used. An entry that is put meanwhile gets nothing. `u64::MAX`
-    /// is no limit for anybody. For the worker that owns the session only.
+    /// Divides `more` octets evenly among the limited entries of a session and `others` other users
+    /// (the worker's own cells), and returns each share. The share replaces the entries' budgets:
+    /// they forward packets until it is used. An entry that is put meanwhile gets no budget.
+    /// `u64::MAX` is no limit for all of them. Only for the worker that owns the session.
     fn divide(&self, session: SessionIndex, more: u64, others: u64) -> u64;
 }
 
-/// The share of each of `parts` in `more` octets; `u64::MAX` is no limit for anybody.
+/// Divides `more` octets by `parts`; `u64::MAX` (no limit) stays.
 #[must_use]
 pub const fn share_of(more: u64, parts: u64) -> u64 {
     match (more, parts) {
@@ -200,32 +197,30 @@ pub const fn share_of(more: u64, parts: u64) -> u64 {
     }
 }
 
-/// A rule to be put.
+/// A rule for [`Offload::put`].
 #[derive(Debug, Clone, Copy)]
 pub struct OffloadRule<'r> {
-    /// The rule.
     pub rule: &'r FastRule,
-    /// The session has an own URR: its packets need budget.
+    /// True if the session has its own URR: packets need budget.
     pub is_limited: bool,
-    /// Packets share rates with other sessions.
+    /// True if packets share rates with other sessions.
     pub has_shared_rates: bool,
 }
 
-/// Why an offload leaves a rule to the workers, in its own words.
+/// Why an offload does not take a rule, in words for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffloadRefusal(pub Cow<'static, str>);
 
-/// The number of a batch of changes.
+/// The number of a batch of changes, from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct OffloadBatch(pub u64);
 
-/// A part of the destinations behind data networks.
+/// A part of the addresses in data networks; an offload keeps one gateway number for each part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkPart {
     /// The IPv4 addresses with these upper 16 bits.
     V4(u16),
-    /// The IPv6 addresses of which the three groups of 16 bits after the first one and that one,
-    /// exclusively ored, are this number: the upper 48 bits.
+    /// The IPv6 addresses whose first three 16-bit groups, exclusively ored, are this number.
     V6(u16),
 }
 
@@ -234,39 +229,38 @@ pub enum NetworkPart {
 pub struct OffloadCounts {
     /// Uplink packets.
     pub ul_pkts: u64,
-    /// Octets of their inner IP packets.
+    /// Octets of the uplink packets: inner IP packets.
     pub ul_bytes: u64,
     /// Downlink packets.
     pub dl_pkts: u64,
-    /// Octets of their inner IP packets.
+    /// Octets of the downlink packets: inner IP packets.
     pub dl_bytes: u64,
     /// When the last packet arrived.
     pub last: Option<Nanos>,
 }
 
-/// Packets and octets that an offload forwarded through one interface, and received on it to
-/// forward them.
+/// Traffic that an offload received on one interface to forward it, or sent through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OffloadInterfaceTotals {
-    /// Frames received on it and forwarded.
+    /// Frames received on the interface and forwarded.
     pub rx_pkts: u64,
-    /// Octets of them.
+    /// Octets of the received frames.
     pub rx_bytes: u64,
-    /// Uplink frames that left through it.
+    /// Uplink frames that left through the interface.
     pub ul_pkts: u64,
-    /// Octets of them as transmitted.
+    /// Octets of the uplink frames as transmitted.
     pub ul_bytes: u64,
-    /// Downlink frames that left through it.
+    /// Downlink frames that left through the interface.
     pub dl_pkts: u64,
-    /// Octets of them as transmitted.
+    /// Octets of the downlink frames as transmitted.
     pub dl_bytes: u64,
 }
 
 /// The counts of an offload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OffloadTotals {
-    /// By [`InterfaceId`].
+    /// Totals by [`InterfaceId`].
     pub interfaces: Vec<OffloadInterfaceTotals>,
-    /// Packets that it saw and left to workers.
+    /// Packets that the offload saw and left to workers.
     pub passed_pkts: u64,
 }

@@ -1,11 +1,10 @@
 //! The type of service or traffic class octet of outer headers.
 
-/// DSCP and ECN of an outer header, each fixed or copied from the packet behind it. The default is
-/// zero, fixed.
+/// DSCP and ECN of an outer header, each fixed or copied from the inner packet; by default zero.
 ///
-/// One octet has both. Its upper six bits are the DSCP, if that is fixed. A fixed ECN field is
-/// always Not-ECT, so the lower two bits are free: they select the copied fields. Spec: RFC 6040
-/// §4.1 (not copied: compatibility mode; copied: normal mode); RFC 2983 §3.
+/// Stored in one octet. The upper six bits are the DSCP if it is fixed. A fixed ECN field is always
+/// Not-ECT, so its two bits are free: they flag the copied fields. Spec: RFC 6040 §4.1 (fixed:
+/// compatibility mode; copied: normal mode); RFC 2983 §3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct OuterTos(u8);
 
@@ -15,40 +14,41 @@ const COPIES_ECN: u8 = 1;
 const COPIES_DSCP: u8 = 2;
 
 impl OuterTos {
-    /// Copies these; the others are zero.
+    /// Copies DSCP, ECN or both, as requested; a field that is not copied is zero.
     #[must_use]
     pub const fn copying(dscp: bool, ecn: bool) -> Self {
         Self(if dscp { COPIES_DSCP } else { 0 } | if ecn { COPIES_ECN } else { 0 })
     }
 
-    /// Adds the DSCP of `tos`, whose ECN bits are ignored.
+    /// Sets a fixed DSCP, that of the octet `tos`; its ECN bits are ignored.
     #[must_use]
     pub const fn with_dscp(self, tos: u8) -> Self {
         Self(tos & DSCP | self.0 & COPIES_ECN)
     }
 
-    /// The inverse of [`OuterTos::octet`].
+    /// Restores the value from [`OuterTos::octet`].
     #[inline]
     #[must_use]
     pub const fn from_octet(octet: u8) -> Self {
         Self(octet)
     }
 
-    /// Flags and octet as one octet. Unless [`OuterTos::is_copied`], it is the octet of the header.
+    /// Returns the stored octet: the header's octet, unless [`OuterTos::is_copied`].
     #[inline]
     #[must_use]
     pub const fn octet(self) -> u8 {
         self.0
     }
 
-    /// Something is copied from the packet.
+    /// True if DSCP or ECN is copied from the packet.
     #[inline]
     #[must_use]
     pub const fn is_copied(self) -> bool {
         self.0 & ECN != 0
     }
 
-    /// The octet in front of a packet whose own octet is `inner`; zero for a message of our own.
+    /// Returns the octet of the outer header for a packet whose own octet is `inner`; zero is right
+    /// for messages that the UPF itself sends.
     #[inline]
     #[must_use]
     pub const fn around(self, inner: u8) -> u8 {

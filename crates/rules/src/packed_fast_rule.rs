@@ -7,39 +7,39 @@
 //! | 1, uplink | key of the UE's IPv6 prefix | the rest of the key |
 //! | 1, downlink | interfaces that packets arrive on | the same key, folded to 32 bits |
 //! | 2, uplink | interfaces that packets arrive on | interfaces whose routes packets take |
-//! | 2, downlink | IPv4 address of the far end, or the index of a peer over IPv6 | next hop |
+//! | 2, downlink | IPv4 address of the far end, or the index of an IPv6 peer | next hop |
 //! | 3 and 4 | usage slot of a URR | its generation |
 //!
-//! The session's own URR takes no word: its counters are next to the rule. Most rules name no other
-//! one.
+//! The session's own URR takes no word: its counters are next to the rule. Most rules name no
+//! other.
 //!
-//! A rule for packets that arrive over IPv6 only holds the complement of the TEID of the local
-//! tunnel, so that no packet over IPv4 matches it.
+//! A rule only for packets that arrive over IPv6 holds the complement of the local tunnel's TEID,
+//! so that no packet over IPv4 matches it.
 //!
 //! Rules from tunnel to tunnel have other words: see `relay`.
 //!
 //! | bits of the flags | |
 //! |---|---|
-//! | 0..13 | the publisher's: sequence number of the cell |
+//! | 0..13 | set by the publisher: sequence number of the cell |
 //! | 13 | the session's own URR does not count the packet |
 //! | 14 | words 3 and 4 name a URR |
 //! | 15 | from tunnel to tunnel; downlink: into a tunnel over IPv6 |
 //! | 16 | the rate of the buckets is guaranteed |
 //! | 17..21 | slice |
 //! | 21, 22 | packets have to pass the first bucket, the second bucket |
-//! | 23, 24 | the publisher's: the cell holds a filter or a selector; workers may read it |
-//! | 25, 26 | IPv4 packets match; with any UE address; downlink, if something of the type of
-//! service is copied: only 26 |
+//! | 23, 24 | set by the publisher: the cell holds a filter or a selector; workers may read it |
+//! | 25, 26 | IPv4 packets match; with any UE address. In a downlink rule that copies DSCP or ECN,
+//! IPv4 packets match if only 26 is set |
 //! | 27, 28 | the same for IPv6 packets |
 //! | 29 | downlink and tunnel to tunnel: the QERs demand a PDU Session Container; uplink: packets
 //! over IPv6 match |
-//! | 30 | uplink: no others match |
+//! | 30 | uplink: only packets over IPv6 match |
 //! | 31 | uplink and tunnel to tunnel: any QoS flow, or no PDU Session Container |
 //! | 32..64, uplink | four QFIs of 8 bits, 255 for none |
 //! | 32..40, downlink and tunnel to tunnel | type of service: see `OuterTos` |
 //! | 40..46, downlink and tunnel to tunnel | QFI |
 //! | 46, downlink and tunnel to tunnel | the QERs demand the reflective QoS indication |
-//! | 47, tunnel to tunnel | the packet's own container counts |
+//! | 47, tunnel to tunnel | the packet's own PDU Session Container is considered |
 //! | 48..64, tunnel to tunnel | two QFIs of 8 bits, 255 for none |
 
 mod relay;
@@ -58,29 +58,29 @@ use crate::fast_rule::{
 use crate::matcher::MatcherLine;
 use crate::outer_tos::OuterTos;
 
-/// Words after the flags.
+/// How many words follow the flags.
 pub const FAST_RULE_WORDS: usize = 5;
 
-/// The word where the URRs begin.
+/// Index of the first word with a URR.
 const URRS: usize = 3;
 
 const _: () = assert!(URRS + FAST_RULE_URRS_MAX == FAST_RULE_WORDS && FAST_RULE_QFIS_MAX == 4);
 const _: () = assert!(SLICES_MAX < 1 << 4);
 
-/// The session's own URR does not count the packet.
+/// Set if the session's own URR does not count the packet.
 const COUNTS_APART: u64 = 1 << 13;
-/// The rule names URRs.
+/// Set if the rule names URRs.
 const HAS_URRS: u64 = 1 << 14;
-/// From tunnel to tunnel.
+/// Set in rules from tunnel to tunnel.
 const RELAY: u64 = 1 << 15;
-/// Downlink: into a tunnel over IPv6. Both kinds of rules have loops of their own, and no cell can
-/// hold both.
+/// Set in downlink rules that lead into a tunnel over IPv6. It may equal [`RELAY`]: packets of both
+/// kinds of rules are processed in loops of their own, and no cell can hold either kind.
 const INTO_V6: u64 = RELAY;
-/// The rate of the buckets is guaranteed.
+/// Set if the rate of the buckets is guaranteed.
 const GUARANTEED: u64 = 1 << 16;
 const SLICE_SHIFT: u32 = 17;
 const SLICE: u64 = 0xf << SLICE_SHIFT;
-/// Which of buckets 0 and 1 the packet has to pass.
+/// Position of two bits: whether the packet has to pass bucket 0, and bucket 1.
 const METERS_SHIFT: u32 = 21;
 const V4: u64 = 1 << 25;
 const V4_ANY: u64 = 1 << 26;
@@ -89,36 +89,37 @@ const V6_ANY: u64 = 1 << 28;
 const V6_FLAGS_SHIFT: u32 = 2;
 const _: () = assert!(V6 == V4 << V6_FLAGS_SHIFT && V6_ANY == V4_ANY << V6_FLAGS_SHIFT);
 const _: () = assert!(V4_ANY == V4 << 1);
-/// From the flags of families in downlink, where no rule is for any UE, to those of a rule that
-/// copies something of the type of service.
+/// Shift from the family flags of a downlink rule to those of a downlink rule that copies DSCP or
+/// ECN. The flags for any UE address are free there, as no downlink rule is for any UE.
 const COPYING_SHIFT: u32 = 1;
 const HAS_QFI: u64 = 1 << 29;
-/// Uplink: packets that arrive over IPv6 match.
+/// Uplink: set if packets that arrive over IPv6 match.
 const OVER_V6: u64 = 1 << 29;
-/// Uplink: no packets that arrive over IPv4 match.
+/// Uplink: set if no packets that arrive over IPv4 match.
 const ONLY_OVER_V6: u64 = 1 << 30;
 const ANY_QFI: u64 = 1 << 31;
-/// Uplink: four QFIs, one octet each.
+/// Uplink: position of four QFIs, one octet each.
 const QFIS_SHIFT: u32 = 32;
-/// Downlink: type of service, one octet.
+/// Downlink: position of the type of service, one octet.
 const TOS_SHIFT: u32 = 32;
-/// Downlink: six bits.
+/// Downlink: position of the QFI, six bits.
 const QFI_SHIFT: u32 = 40;
-/// The reflective QoS indication.
-// PERF (adit-bench datapath): next to the QFI as in the container, so that both are one value.
+/// Set if the container gets the reflective QoS indication.
+// PERF (adit-bench datapath): next to the QFI as in the container, so that one mask reads both.
 const REFLECTIVE: u64 = 1 << 46;
 
-/// No QoS flow.
+/// The octet that stands for no QoS flow.
 const NO_QFI: u8 = u8::MAX;
-/// A packet without a PDU Session Container: the octet of no flow, nor [`NO_QFI`].
+/// Stands for a packet without a PDU Session Container. It is neither a QFI nor [`NO_QFI`], so no
+/// rule that names QoS flows matches.
 const NO_CONTAINER: u8 = NO_QFI - 1;
 const _: () = assert!(NO_CONTAINER > Qfi::MAX);
 
-/// No URR.
+/// The word that stands for no URR.
 const NO_URR: u64 = u64::MAX;
 
-/// A [`FastRule`] in the layout that workers read. It does not hold its direction: call only the
-/// methods of the direction that it was compiled for.
+/// A [`FastRule`] in the layout that workers read. The direction is not stored: call only the
+/// methods of the direction that the rule was compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedFastRule {
     flags: u64,
@@ -185,7 +186,7 @@ impl From<&FastRule> for PackedFastRule {
         for (word, urr) in words[URRS..].iter_mut().zip(urrs) {
             *word = pair(urr.slot.0, urr.generation);
         }
-        // Has one URR at most.
+        // A relay rule has one URR at most, so the last word is free.
         if let FastRuleForwarding::Relay { onward, .. } = forwarding {
             words[relay::ONWARD] = pair(onward.teid.0, onward.addr.to_bits());
         }
@@ -193,7 +194,7 @@ impl From<&FastRule> for PackedFastRule {
     }
 }
 
-/// The flags of a PDU Session Container.
+/// Returns the flags of the PDU Session Container that the packet gets.
 fn pack_marking(marking: Option<(Qfi, bool)>) -> u64 {
     marking.map_or(0, |(qfi, is_reflective)| {
         let reflective = if is_reflective { REFLECTIVE } else { 0 };
@@ -201,7 +202,7 @@ fn pack_marking(marking: Option<(Qfi, bool)>) -> u64 {
     })
 }
 
-/// Flags and value of the UE's address.
+/// Returns flags and value of the UE's address.
 fn pack_ue<A>(
     ue: FastRuleUe<A>,
     matches: u64,
@@ -216,21 +217,20 @@ fn pack_ue<A>(
 }
 
 impl PackedFastRule {
-    /// Bits of the flags that the publisher sets; zero until then.
+    /// Bits of the flags that the publisher sets; zero in a compiled rule.
     pub const PUBLISHER_FLAGS: u64 = 0x1fff | 0b11 << 23;
 
-    /// The flag of a rule from tunnel to tunnel and of one into a tunnel over IPv6: loops of their
-    /// own take their packets.
+    /// The flag of a rule from tunnel to tunnel, and of a downlink rule into a tunnel over IPv6.
+    /// Separate loops process the packets of such rules.
     pub const RELAY: u64 = RELAY;
 
-    /// The flags of a rule whose packets count elsewhere than in its cell.
+    /// The flags of a rule whose packets are also, or only, counted outside its cell.
     pub const COUNTS_ELSEWHERE: u64 = HAS_URRS | COUNTS_APART;
 
-    /// The flags of a rule that is not plain: packets have to pass a bucket or count elsewhere than
-    /// in its cell.
+    /// The flags of a rule that is not plain: with a bucket, or counted outside its cell.
     pub const NOT_PLAIN: u64 = Self::METERS | Self::COUNTS_ELSEWHERE;
 
-    /// The flags of rules whose last two words a packet needs.
+    /// The flags of rules whose packets need the last two words.
     pub const LAST_WORDS: u64 = HAS_URRS | RELAY;
 
     /// The last two words of a rule without one of [`PackedFastRule::LAST_WORDS`].
@@ -239,35 +239,34 @@ impl PackedFastRule {
     /// The flags of a rule whose packets have to pass a bucket: one for each of buckets 0 and 1.
     pub const METERS: u64 = 0b11 << METERS_SHIFT;
 
-    /// The rule of [`PackedFastRule::flags`] and [`PackedFastRule::words`].
+    /// Restores a rule from [`PackedFastRule::flags`] and [`PackedFastRule::words`].
     #[inline]
     #[must_use]
     pub const fn of_words(flags: u64, words: [u64; FAST_RULE_WORDS]) -> Self {
         Self { flags, words }
     }
 
-    /// The flags, which stand in front of the words.
+    /// Returns the flags, which are stored in front of the words.
     #[inline]
     #[must_use]
     pub const fn flags(&self) -> u64 {
         self.flags
     }
 
-    /// The words.
     #[inline]
     #[must_use]
     pub const fn words(&self) -> [u64; FAST_RULE_WORDS] {
         self.words
     }
 
-    /// The rule as one of the lines that follow the lines of a matcher.
+    /// Returns the rule as a line that can follow the lines of a matcher.
     #[must_use]
     pub fn to_line(&self) -> MatcherLine {
         let [a, b, c, d, e] = self.words;
         MatcherLine::of_words([self.flags, a, b, c, d, e, 0, 0])
     }
 
-    /// The inverse of [`PackedFastRule::to_line`].
+    /// Restores a rule from [`PackedFastRule::to_line`].
     #[inline]
     #[must_use]
     pub fn of_line(line: &MatcherLine) -> Self {
@@ -275,50 +274,50 @@ impl PackedFastRule {
         Self { flags, words: [a, b, c, d, e] }
     }
 
-    /// True if `flags` are of a rule whose packets have to pass a bucket.
+    /// True if packets of a rule with these flags have to pass a bucket.
     #[inline]
     #[must_use]
     pub const fn has_meters(flags: u64) -> bool {
         flags & Self::METERS != 0
     }
 
-    /// True if `flags` are of a rule that names URRs in addition to the session's own one.
+    /// True if a rule with these flags names URRs besides the session's own one.
     #[inline]
     #[must_use]
     pub const fn has_urrs(flags: u64) -> bool {
         flags & HAS_URRS != 0
     }
 
-    /// True if packets pass no bucket and count only in the cell.
+    /// True if packets pass no bucket and are counted only in the cell.
     #[inline]
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         self.flags & Self::NOT_PLAIN == 0
     }
 
-    /// True if packets count elsewhere than in the cell: in lines of URRs, or in the session's.
+    /// True if packets are counted outside the cell, additionally or instead.
     #[inline]
     #[must_use]
     pub const fn counts_elsewhere(&self) -> bool {
         self.flags & Self::COUNTS_ELSEWHERE != 0
     }
 
-    /// True if packets do not count in the cell: the session's own URR, whose counters these are,
-    /// does not count them.
+    /// True if packets are not counted in the cell, because its counters belong to the session's
+    /// own URR and this URR does not count them.
     #[inline]
     #[must_use]
     pub const fn counts_apart(&self) -> bool {
         self.flags & COUNTS_APART != 0
     }
 
-    /// The usage slots in the last two words of a rule; out of range without a URR.
+    /// Returns the usage slots in the last two words of a rule; out of range without a URR.
     #[inline]
     #[must_use]
     pub fn slots_in(urrs: [u64; FAST_RULE_URRS_MAX]) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         urrs.map(|urr| UsageSlot(halves(urr).0))
     }
 
-    /// The usage slots of its URRs, out of range without a URR.
+    /// Returns the usage slots of the rule's URRs; out of range without a URR.
     #[inline]
     #[must_use]
     pub fn usage_slots(&self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
@@ -326,7 +325,7 @@ impl PackedFastRule {
         Self::slots_in(urrs)
     }
 
-    /// [`PackedFastRule::matches_uplink`] for a packet that arrived over IPv6.
+    /// Same as [`PackedFastRule::matches_uplink`], for a packet that arrived over IPv6.
     #[inline(always)]
     #[must_use]
     pub fn matches_uplink_over_v6(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
@@ -334,9 +333,9 @@ impl PackedFastRule {
         self.flags & OVER_V6 != 0 && self.matches_uplink(on, Teid(teid.0 ^ complement), qfi)
     }
 
-    /// True if an uplink packet over IPv4 matches, apart from its source
-    /// ([`PackedFastRule::source`]): it arrived in the tunnel `teid` on one of the interfaces `on`,
-    /// and in a QoS flow of the rule if it names any.
+    /// True if an uplink packet over IPv4 matches: it arrived in the tunnel `teid` on one of the
+    /// interfaces `on`, and in a QoS flow of the rule if it names any. The caller compares the
+    /// source address ([`PackedFastRule::source`]).
     #[inline]
     #[must_use]
     pub fn matches_uplink(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
@@ -345,9 +344,9 @@ impl PackedFastRule {
             && (self.flags & ANY_QFI != 0 || self.has_qfi(qfi))
     }
 
-    /// The source that an uplink packet of a family must have, as a lookup key: the IPv4 address,
-    /// or the key of the IPv6 address. For a rule from tunnel to tunnel: the address on the UE's
-    /// side.
+    /// Returns the source that an uplink packet of a family must have, as a lookup key: the IPv4
+    /// address, or the key of the IPv6 address. For a rule from tunnel to tunnel: the UE-side
+    /// address in either direction.
     ///
     /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted,
     /// so the value is selected without one.
@@ -363,7 +362,7 @@ impl PackedFastRule {
         }
     }
 
-    /// True if [`PackedFastRule::source`] is `addr`, a lookup key, and no other one.
+    /// True if `addr`, a lookup key, is the only address that [`PackedFastRule::source`] allows.
     #[inline(always)]
     #[must_use]
     pub fn is_only_ue(&self, is_v6: bool, addr: u64) -> bool {
@@ -374,9 +373,9 @@ impl PackedFastRule {
     }
 
     /// True if a downlink packet matches: it arrived on one of the interfaces `on`, and its
-    /// destination is the UE. `dst`: the lookup key by which its session was found, which is the
-    /// IPv4 address or the key of the IPv6 address. False if something of the type of service is
-    /// copied: [`PackedFastRule::matches_copying_downlink`].
+    /// destination is the UE. `dst`: the lookup key by which its session was found, the IPv4
+    /// address or the key of the IPv6 address. False if the rule copies DSCP or ECN: see
+    /// [`PackedFastRule::matches_copying_downlink`].
     ///
     /// PERF (adit-bench datapath --mixed): see [`PackedFastRule::source`].
     #[inline(always)]
@@ -385,7 +384,7 @@ impl PackedFastRule {
         self.leads_to_ue(on, dst, is_v6, V4)
     }
 
-    /// [`PackedFastRule::matches_downlink`] for a rule that copies something of the type of service
+    /// Same as [`PackedFastRule::matches_downlink`], for a rule that copies DSCP or ECN
     /// ([`OuterTos::is_copied`]); false for others.
     #[inline(always)]
     #[must_use]
@@ -393,7 +392,7 @@ impl PackedFastRule {
         self.leads_to_ue(on, dst, is_v6, V4 << COPYING_SHIFT)
     }
 
-    /// `v4`: the flag of a rule for IPv4 packets.
+    /// Compares interface and destination. `v4`: the flag by which IPv4 packets match.
     #[inline(always)]
     fn leads_to_ue(&self, on: InterfaceSet, dst: u64, is_v6: bool, v4: u64) -> bool {
         let (arrival, ue_v6) = halves(self.words[1]);
@@ -409,43 +408,42 @@ impl PackedFastRule {
         flows.contains(&flow_of(qfi))
     }
 
-    /// Interfaces whose routes an uplink packet takes.
+    /// Returns the interfaces whose routes an uplink packet takes.
     #[inline]
     #[must_use]
     pub fn egress(&self) -> InterfaceSet {
         InterfaceSet(halves(self.words[2]).1)
     }
 
-    /// The next hop of a packet that leaves in a tunnel.
+    /// Returns the next hop of a packet that leaves in a tunnel.
     #[inline]
     #[must_use]
     pub fn next_hop(&self) -> NextHopIndex {
         NextHopIndex(halves(self.words[2]).1)
     }
 
-    /// The far end of the tunnel over IPv4 that a downlink packet takes.
+    /// Returns TEID and address of the far end of a downlink packet's tunnel over IPv4.
     #[inline]
     #[must_use]
     pub fn tunnel(&self) -> (Teid, Ipv4Addr) {
         (Teid(halves(self.words[0]).0), Ipv4Addr::from_bits(halves(self.words[2]).0))
     }
 
-    /// True of a rule of downlink packets that leave in a tunnel over IPv6. For a rule in downlink
-    /// only.
+    /// True if packets of a downlink rule leave in a tunnel over IPv6. Only for downlink rules.
     #[inline]
     #[must_use]
     pub const fn leads_into_v6(&self) -> bool {
         self.flags & INTO_V6 != 0
     }
 
-    /// [`PackedFastRule::tunnel`] if the tunnel is over IPv6.
+    /// Returns TEID and peer of the far end if the tunnel is over IPv6.
     #[inline]
     #[must_use]
     pub const fn tunnel_over_v6(&self) -> (Teid, GtpuPeerIndex) {
         (Teid(halves(self.words[0]).0), Self::peer_in(self.words[2]))
     }
 
-    /// The far end of the tunnel in the third word of a rule for which
+    /// Returns the far end from the third word of a rule for which
     /// [`PackedFastRule::leads_into_v6`] is true.
     #[inline]
     #[must_use]
@@ -453,7 +451,7 @@ impl PackedFastRule {
         GtpuPeerIndex(halves(word).0)
     }
 
-    /// Type of service octet of the outer header of a downlink packet.
+    /// Returns the type of service octet of the outer header of a downlink packet.
     #[inline]
     #[must_use]
     pub fn tos(&self) -> OuterTos {
@@ -461,7 +459,8 @@ impl PackedFastRule {
         OuterTos::from_octet(tos)
     }
 
-    /// QoS flow and reflective QoS indication of the PDU Session Container that the QERs demand.
+    /// Returns QoS flow and reflective QoS indication of the PDU Session Container that the QERs
+    /// demand; `None` if they demand none.
     #[inline]
     #[must_use]
     pub fn marking(&self) -> Option<(Qfi, bool)> {
@@ -470,7 +469,7 @@ impl PackedFastRule {
         qfi.map(|qfi| (qfi, self.flags & REFLECTIVE != 0))
     }
 
-    /// The slice whose rates the packet shares.
+    /// Returns the slice whose rates the packet shares.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "four bits")]
@@ -478,30 +477,31 @@ impl PackedFastRule {
         SliceId(((self.flags & SLICE) >> SLICE_SHIFT) as u8)
     }
 
-    /// True when the rate of its buckets is guaranteed.
+    /// True if the rate of the buckets is guaranteed.
     #[inline]
     #[must_use]
     pub const fn is_guaranteed(&self) -> bool {
         self.flags & GUARANTEED != 0
     }
 
-    /// Which of buckets 0 and 1 of the session and direction the packet has to pass: bit n is
-    /// bucket n.
+    /// Returns which of buckets 0 and 1 the packet has to pass: bit n is for bucket n of the
+    /// session in this direction.
     #[inline]
     #[must_use]
     pub fn meters(&self) -> u64 {
         (self.flags & Self::METERS) >> METERS_SHIFT
     }
 
-    /// True if the packet has to pass both buckets of the session and direction.
+    /// True if the packet has to pass both buckets.
     #[inline]
     #[must_use]
     pub const fn has_both_meters(&self) -> bool {
         self.flags & Self::METERS == Self::METERS
     }
 
-    /// The rule as it was for IPv4 packets of `direction`, if it is not from tunnel to tunnel or
-    /// into a tunnel over IPv6. A packed rule does not hold all of the key of an IPv6 prefix.
+    /// Unpacks the rule for IPv4 packets of `direction`; `None` if it leads from tunnel to tunnel
+    /// or into a tunnel over IPv6. IPv6 cannot be unpacked: a downlink rule holds only a hash of
+    /// the prefix key.
     #[must_use]
     pub fn to_ipv4_rule(&self, direction: Direction) -> Option<FastRule> {
         if self.flags & RELAY != 0 {
@@ -559,8 +559,7 @@ impl PackedFastRule {
         })
     }
 
-    /// The URRs that count the packet in addition to the session's own one; those that there are
-    /// come first.
+    /// Returns the URRs that count the packet besides the session's own one; `None` items are last.
     #[inline]
     #[must_use]
     pub fn urrs(&self) -> [Option<FastRuleUrr>; FAST_RULE_URRS_MAX] {
@@ -575,15 +574,15 @@ fn unpack_urr(word: u64) -> Option<FastRuleUrr> {
     (word != NO_URR).then_some(FastRuleUrr { slot: UsageSlot(slot), generation })
 }
 
-/// The octet that names the QoS flow of a packet in a rule; of no rule without a container.
-// PERF (adit-bench datapath): one condition; with a branch on the container, packets of rules for
-// any flow would pass it.
+/// Returns the octet to compare with the QoS flows that a rule names.
+// PERF (adit-bench datapath): a single comparison; a branch on the container would cost packets of
+// rules for any flow as well.
 #[inline]
 fn flow_of(qfi: Option<Qfi>) -> u8 {
     qfi.map_or(NO_CONTAINER, Qfi::value)
 }
 
-/// One of two values by the family, without a branch.
+/// Returns one of two values by the address family, without a branch.
 #[inline(always)]
 fn select_family<T>(is_v6: bool, v6: T, v4: T) -> T {
     core::hint::select_unpredictable(is_v6, v6, v4)
@@ -599,8 +598,8 @@ const fn halves(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// An IPv6 key hashed to 32 bits. The lookup already matched the whole key, so the comparison only
-/// has to notice that the UE's prefix changed in between; a collision is possible but improbable.
+/// Hashes an IPv6 key to 32 bits. The lookup already matched the whole key, so the comparison only
+/// has to notice if the UE's prefix changed in between; a collision is possible but improbable.
 #[inline]
 const fn folded(key: u64) -> u32 {
     let (high, low) = halves(key);

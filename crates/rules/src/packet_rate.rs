@@ -1,9 +1,9 @@
-//! Packet rates: how many packets pass in a unit of time.
+//! Packet rates: how many packets may pass in a unit of time.
 //!
 //! For devices that send a few packets an hour: serving PLMN, APN and small data rate control. A
-//! window begins with the first packet after the last window, so no window runs while no packet
-//! comes. The rest of a window outlives the session: the control plane can carry it to the next
-//! one.
+//! window begins with the first packet after the end of the last window, so no window runs while no
+//! packet arrives. The packets left of a window outlive the session: the control plane can carry
+//! them to the next session.
 //!
 //! Spec: TS 29.244 §8.2.63, §8.2.139; TS 23.501 §5.31.14.
 
@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use adit_types::{Direction, Nanos};
 
-/// A number of packets in a unit of time.
+/// A maximum number of packets in a unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketQuota {
-    /// Packets of one window.
+    /// Maximum number of packets in one window.
     pub pkts_max: u16,
     /// Length of a window. Unit: nanoseconds.
     pub unit: Nanos,
@@ -25,27 +25,27 @@ pub struct PacketQuota {
 /// The packet rate of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketLimit {
-    /// The rate of all packets.
+    /// Packets of any kind that may pass.
     pub plain: PacketQuota,
-    /// Packets that pass beyond it, meant for exception reports. No header marks these, so any
-    /// packet counts.
+    /// More packets that may pass, meant for exception reports. No header marks exception reports,
+    /// so any packet beyond `plain` is counted here.
     pub additional: Option<PacketQuota>,
 }
 
-/// Packets of the window that began last.
+/// The window that began last, and the packets in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketWindow {
-    /// The window's end.
+    /// When the window ends.
     pub until: Nanos,
-    /// Packets that passed in it.
+    /// How many packets passed in the window.
     pub passed: u16,
-    /// Its length; zero if only its end is known.
+    /// The window's length; zero if only its end is known.
     pub unit: Nanos,
 }
 
 impl PacketWindow {
-    /// The window at `now`: a new one if the last one is over. A window of another length began
-    /// before `since`; it ends at the latest one unit of `quota` after `since`.
+    /// Returns the window at `now`: a new one if this one is over. A window of another length began
+    /// before the limits changed (`since`); it ends at the latest one unit of `quota` after that.
     fn at(self, quota: PacketQuota, since: Nanos, now: Nanos) -> Self {
         let PacketQuota { unit, .. } = quota;
         let until = if self.unit == unit { self.until } else { self.until.min(since + unit) };
@@ -56,15 +56,15 @@ impl PacketWindow {
     }
 }
 
-/// A window that one thread writes and others read.
+/// A window that one thread writes and other threads read.
 #[derive(Debug, Default)]
 struct PacketWindowCell {
     until: AtomicU64,
-    /// Packets that passed, and above them the window's length in microseconds.
+    /// How many packets passed (16 bits), and above it the window's length in microseconds.
     passed_and_unit: AtomicU64,
 }
 
-/// Bits of the packets that passed.
+/// Position of the length in `passed_and_unit`.
 const PASSED_BITS: u32 = 16;
 
 impl PacketWindowCell {
@@ -76,14 +76,15 @@ impl PacketWindowCell {
     }
 
     fn store(&self, PacketWindow { until, passed, unit }: PacketWindow) {
-        // A reader that sees the new end sees no older count, so a new window never looks used up.
+        // The end is written last: a reader that sees a new end sees a count at least as new, so a
+        // new window never looks used up.
         let word = ((unit.0 / 1000) << PASSED_BITS) | u64::from(passed);
         self.passed_and_unit.store(word, Ordering::Relaxed);
         self.until.store(until.0, Ordering::Release);
     }
 }
 
-/// Packets of one direction that passed, by window, and that were dropped.
+/// Windows of the packets of one direction that passed, and how many were dropped.
 #[derive(Debug, Default)]
 struct DirectionPacketCounts {
     plain: PacketWindowCell,
@@ -91,35 +92,34 @@ struct DirectionPacketCounts {
     dropped: AtomicU64,
 }
 
-/// Counts of both directions, as long as the QER exists. Written by the worker that owns the
-/// session and, before a worker has the rate, by [`PacketRateMeter::resume`].
+/// Counts of both directions, kept while the QER exists. Written by the worker that owns the
+/// session and, before any worker has the rate, by [`PacketRateMeter::resume`].
 #[derive(Debug, Default)]
 struct PacketRateCounts([DirectionPacketCounts; 2]);
 
-/// The packets left of one direction's packet rate. Spec: TS 29.244 §8.2.139.
+/// How many packets one direction's packet rate still lets pass. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketsLeft {
-    /// Packets that may pass.
+    /// How many packets may pass.
     pub packets: u16,
-    /// Packets of the additional rate that may pass beyond them; `None` without that rate.
+    /// How many packets of the additional rate may pass then; `None` without one.
     pub additional: Option<u16>,
-    /// When the later of both windows ends; now if none runs.
+    /// When the later of both windows ends; now if no window runs.
     pub until: Nanos,
 }
 
-/// The packet rates of a QER and the packets counted for them. Clones share the counts; so do later
-/// rates of the QER ([`PacketRateMeter::with_limits`]).
+/// The packet rates of a QER with the packets counted for them. Clones share the counts, and so do
+/// rates that replace these ([`PacketRateMeter::with_limits`]).
 #[derive(Debug, Clone, Default)]
 pub struct PacketRateMeter {
     limits: [Option<PacketLimit>; 2],
-    /// When a limit of either direction last changed.
+    /// When a limit of either direction changed last.
     since: Nanos,
     counts: Arc<PacketRateCounts>,
 }
 
 impl PacketRateMeter {
-    /// Rates from `since` on, with no packet counted. A direction without a rate lets all packets
-    /// pass.
+    /// Makes rates that begin at `since`. A direction without a rate lets all packets pass.
     ///
     /// Units: each [`PacketQuota::unit`] is a multiple of a microsecond.
     #[must_use]
@@ -127,14 +127,15 @@ impl PacketRateMeter {
         Self { limits, since, counts: Arc::default() }
     }
 
-    /// Replaces the rates from `since` on; equal rates keep their time. The counts stay.
+    /// Returns meters with the rates replaced from `since` on; if they are equal, the old time of
+    /// change stays. The counts stay.
     #[must_use]
     pub fn with_limits(&self, limits: [Option<PacketLimit>; 2], since: Nanos) -> Self {
         let since = if self.limits == limits { self.since } else { since };
         Self { limits, since, counts: Arc::clone(&self.counts) }
     }
 
-    /// The rate of `direction`.
+    /// Returns the rate of `direction`, if it has one.
     #[inline]
     #[must_use]
     pub const fn limit(&self, direction: Direction) -> Option<PacketLimit> {
@@ -153,7 +154,8 @@ impl PacketRateMeter {
         }
     }
 
-    /// The window in which a packet at `now` is counted. `None` if both are used up.
+    /// Returns the window in which to count a packet at `now`: the plain or else the additional
+    /// one. `None` if both are used up.
     fn open_window(
         &self,
         limit: PacketLimit,
@@ -168,8 +170,8 @@ impl PacketRateMeter {
         })
     }
 
-    /// Returns true if a packet may pass at `now`; otherwise counts it as dropped. For the worker
-    /// that owns the session only.
+    /// Returns true if a packet may pass at `now`; otherwise counts it as dropped. Only for the
+    /// worker that owns the session.
     #[must_use]
     pub fn admits_or_counts_drop(&self, direction: Direction, now: Nanos) -> bool {
         let Some(limit) = self.limit(direction) else { return true };
@@ -181,7 +183,7 @@ impl PacketRateMeter {
         is_open
     }
 
-    /// Counts a packet that passes at `now`. For the worker that owns the session only.
+    /// Counts a packet that passes at `now`. Only for the worker that owns the session.
     pub fn pass(&self, direction: Direction, now: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         if let Some(OpenPacketWindow { cell, window }) = self.open_window(limit, direction, now) {
@@ -191,7 +193,7 @@ impl PacketRateMeter {
 
     /// Continues the windows of another session: `packets` and `additional` packets (at most the
     /// quota) of a direction may still pass until `until`, but at the latest until one unit after
-    /// the limits last changed. No effect in a direction without a rate. Call it before a worker
+    /// the limits changed last. Does nothing in a direction without a rate. Call it before a worker
     /// has the rate.
     pub fn resume(&self, direction: Direction, packets: u16, additional: u16, until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
@@ -207,14 +209,14 @@ impl PacketRateMeter {
         }
     }
 
-    /// The packets left of the rate of a direction at `now`; `None` without one.
+    /// Returns the packets left of the rate of a direction at `now`; `None` without a rate.
     #[must_use]
     pub fn left(&self, direction: Direction, now: Nanos) -> Option<PacketsLeft> {
         let PacketLimit { plain, additional } = self.limit(direction)?;
         let counts = self.direction_counts(direction);
         let of = |cell: &PacketWindowCell, quota: PacketQuota| {
             let PacketWindow { until, passed, .. } = cell.load().at(quota, self.since, now);
-            // A window in which no packet passed is as good as none.
+            // A window in which no packet passed is the same as no window.
             (quota.pkts_max.saturating_sub(passed), if passed == 0 { now } else { until })
         };
         let (packets, plain_until) = of(&counts.plain, plain);
@@ -223,8 +225,8 @@ impl PacketRateMeter {
         Some(PacketsLeft { packets, additional: further.map(|(left, _)| left), until })
     }
 
-    /// The windows of a direction that run at `now`, of the plain and of the additional rate, also
-    /// of rates that the QER does not have at present; windows without packets are left out.
+    /// Returns the windows of a direction that run at `now`: of the plain rate, then of the
+    /// additional rate, even if the QER has no such rate now. A window without packets is zero.
     #[must_use]
     pub fn windows(&self, direction: Direction, now: Nanos) -> [PacketWindow; 2] {
         let limit = self.limit(direction);
@@ -238,7 +240,7 @@ impl PacketRateMeter {
         [of(&counts.plain, limit.map(|limit| limit.plain)), of(&counts.additional, additional)]
     }
 
-    /// Goes on with windows that [`PacketRateMeter::windows`] returned. Call it before a worker has
+    /// Continues windows that [`PacketRateMeter::windows`] returned. Call it before a worker has
     /// the rate.
     pub fn set_windows(&self, direction: Direction, [plain, additional]: [PacketWindow; 2]) {
         let counts = self.direction_counts(direction);
@@ -246,20 +248,20 @@ impl PacketRateMeter {
         counts.additional.store(additional);
     }
 
-    /// Packets of a direction that the rate dropped.
+    /// Returns how many packets of a direction the rate dropped.
     #[must_use]
     pub fn dropped(&self, direction: Direction) -> u64 {
         self.direction_counts(direction).dropped.load(Ordering::Relaxed)
     }
 }
 
-/// The window in which a packet is counted.
+/// The window in which to count a packet, and the cell to write it back to.
 struct OpenPacketWindow<'a> {
     cell: &'a PacketWindowCell,
     window: PacketWindow,
 }
 
-/// Equal rates with the same counts.
+/// True if the rates are equal and the counts are shared.
 impl PartialEq for PacketRateMeter {
     fn eq(&self, other: &Self) -> bool {
         (self.limits, self.since) == (other.limits, other.since)
@@ -291,7 +293,7 @@ mod tests {
         Some(PacketLimit { plain, additional })
     }
 
-    /// Packets of `count` at `now` that pass.
+    /// Returns how many of `count` packets at `now` pass.
     fn passed(rate: &PacketRateMeter, count: usize, now: Nanos) -> usize {
         let pass = |_: &usize| {
             let is_open = rate.admits_or_counts_drop(UL, now);
@@ -347,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Two windows with ends of their own, and a direction whose rate is gone while they run.
+    /// Two windows with different ends, and a direction whose rate is removed while they run.
     #[test]
     fn windows_go_on_in_another_process_as_in_this_one() {
         let ten = Nanos::from_secs(10);
@@ -395,7 +397,7 @@ mod tests {
         assert_eq!(passed(&hourly, 9, at + HOUR - Nanos(1)), 0);
         assert_eq!(passed(&hourly, 9, at + HOUR), 6);
         assert_eq!(hourly.dropped(UL), weekly.dropped(UL));
-        // Nobody sends until the old window has nearly ended.
+        // No packet is sent until the old window has nearly ended.
         let silent = PacketRateMeter::new([limit(quota(4, week), None), None], Nanos(0));
         assert_eq!(passed(&silent, 9, now), 4);
         let silent = silent.with_limits(limits, at);

@@ -1,8 +1,8 @@
-//! Rules as workers read them: compact, and shared between sessions if they are alike.
+//! Rules in the form that workers read: compact, with equal parts shared between sessions.
 //!
 //! Most sessions differ only in identifiers, addresses and counters. The rest is a *shape*, which
-//! sessions share. A rule dereferences to its shape, so code reads it like the entry that it was
-//! made from. Published rules are immutable.
+//! sessions share. A rule dereferences to its shape, so code reads it like the [`PdrEntry`],
+//! [`FarEntry`] or [`UrrEntry`] that it was made from. Published rules are immutable.
 
 use core::net::IpAddr;
 use core::ops::Deref;
@@ -29,7 +29,7 @@ use crate::sdf_set::SdfSet;
 use crate::shapes::ShapeSet;
 use crate::usage::{PoolMembers, UrrEntry, UsageLimits};
 
-/// The rules of one PFCP session: [`SessionRules`] in few octets.
+/// The rules of one PFCP session: [`SessionRules`] in compact form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedRules {
     /// See [`SessionRules::up_seid`].
@@ -38,21 +38,21 @@ pub struct PublishedRules {
     pub generation: DeltaId,
     /// See [`SessionRules::buffer_epoch`].
     pub buffer_epoch: u32,
-    /// The session has or had an own URR: see [`SessionRules::own_urr`].
+    /// True if the session has or had its own URR: see [`SessionRules::own_urr`].
     pub has_own_urr: bool,
     /// Why usual packets have no single fast rule: in uplink, in downlink, and in a tunnel to the
-    /// UE.
+    /// UE. `None` if they have one.
     unruled: [Option<NoFastRule>; 3],
     /// Number of uplink PDRs; `pdrs` begins with them.
     uplink_count: u16,
-    /// Number of addresses from [`SessionRules::ue`]; those that only PDRs name follow.
+    /// How many UE addresses are from [`SessionRules::ue`]. Addresses that only PDRs name follow.
     ue_count: u16,
-    /// The first addresses of the UE; most sessions have no others.
+    /// The first item of the list of UE addresses; most sessions have no others.
     ue: UeAddresses,
     pdrs: Box<[PublishedPdr]>,
-    /// FARs, in the order that [`PdrShape::far`] counts.
+    /// FARs, in the order of the indices [`PdrShape::far`].
     pub fars: Box<[PublishedFar]>,
-    /// URRs, in the order that [`PdrShape::urrs`] counts.
+    /// URRs, in the order of the indices [`PdrShape::urrs`].
     pub urrs: Box<[PublishedUrr]>,
     qers: Arc<QerList>,
     matchers: Option<Box<Matchers>>,
@@ -62,7 +62,7 @@ pub struct PublishedRules {
 /// Fields that few sessions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RareRules {
-    /// The UE's addresses beyond the first ones.
+    /// The UE addresses after the first item.
     further_ues: Vec<UeAddresses>,
     /// See [`SessionRules::ue_networks`].
     ue_networks: Vec<IpPrefix>,
@@ -75,11 +75,11 @@ struct RareRules {
 /// Why packets of a session have no fast rule.
 #[derive(Debug, Default)]
 pub(crate) struct UnruledPackets {
-    /// Usual packets by direction, whichever PDR they match.
+    /// Why usual packets in uplink and in downlink have none, whichever PDR they match.
     pub all: [Option<NoFastRule>; 2],
-    /// Packets that another UPF sends to the UE in a tunnel.
+    /// Why packets that another UPF sends to the UE in a tunnel have none.
     pub to_ue: Option<NoFastRule>,
-    /// Packets of PDRs that SDF filters select.
+    /// Why packets of PDRs that SDF filters select have none.
     pub pdrs: Vec<UnruledPdr>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct UnruledPackets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnruledPdr {
     pub direction: Direction,
-    /// Its position in its list.
+    /// Index of the PDR in the list of its direction.
     pub position: u16,
     pub why: NoFastRule,
 }
@@ -104,15 +104,15 @@ pub(crate) struct QerList(pub Vec<QerEntry>, pub SliceId);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedPdr {
     shape: Arc<PdrShape>,
-    /// The local tunnel; zero for none.
+    /// TEID of the local tunnel; zero for none.
     teid: Teid,
     /// See [`PdrEntry::id`].
     pub id: PdrId,
-    /// The number of its UE address, counted from one; zero for none.
+    /// Index of the PDR's UE address in the session's list, counted from one; zero for none.
     ue: u16,
 }
 
-/// The part of a [`PdrEntry`] that sessions have in common.
+/// The part of a [`PdrEntry`] that is often equal in many sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 #[allow(missing_docs, reason = "see the fields of the entry")]
@@ -142,7 +142,7 @@ pub struct PublishedFar {
     pub next_hop: NextHopIndex,
 }
 
-/// The part of a [`FarEntry`] that sessions have in common.
+/// The part of a [`FarEntry`] that is often equal in many sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 #[allow(missing_docs, reason = "see the fields of the entry")]
@@ -150,7 +150,7 @@ pub struct FarShape {
     pub action: ApplyAction,
     pub destination: DestinationInterface,
     pub interfaces: InterfaceSet,
-    /// The TEID of a tunnel is zero here.
+    /// A TEID is zero here; [`PublishedFar`] has it.
     outer_header: Option<HeaderCreation>,
     pub outer_tos: OuterTos,
     pub buffer_pkts_max: u16,
@@ -173,11 +173,11 @@ pub struct PublishedUrr {
     pub generation: u32,
     /// See [`UrrEntry::report`].
     pub report: UsageLimits,
-    /// Absent without a limit.
+    /// `None` without a quota, which most URRs do not have.
     quota: Option<Box<UsageLimits>>,
 }
 
-/// The part of a [`UrrEntry`] that most sessions have in common.
+/// The part of a [`UrrEntry`] that is often equal in many sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
 #[allow(missing_docs, reason = "see the fields of the entry")]
@@ -192,7 +192,7 @@ pub struct UrrShape {
     pub before_qos: bool,
 }
 
-/// The shapes of published rules. The caller of the compiler owns them.
+/// The shapes that published rules share. The caller of the compiler owns them.
 #[derive(Debug, Default)]
 pub struct Shapes {
     pdrs: ShapeSet<PdrShape>,
@@ -229,7 +229,7 @@ impl Deref for PublishedUrr {
 }
 
 impl PublishedRules {
-    /// The compact form of `rules`. Shares equal shapes in `shapes`, and adds the others.
+    /// Makes the compact form of `rules`. Shares equal shapes from `shapes`, and adds new ones.
     #[must_use]
     pub(crate) fn new(rules: SessionRules, unruled: UnruledPackets, shapes: &mut Shapes) -> Self {
         let SessionRules {
@@ -284,7 +284,7 @@ impl PublishedRules {
         }
     }
 
-    /// PDRs of `direction`, by ascending precedence.
+    /// Returns the PDRs of `direction`, by ascending precedence.
     #[inline]
     #[must_use]
     pub fn pdrs(&self, direction: Direction) -> &[PublishedPdr] {
@@ -295,21 +295,23 @@ impl PublishedRules {
         }
     }
 
-    /// Why usual packets of `direction` have no single fast rule, whichever PDR they match; `None`
-    /// if they have one.
+    /// Returns why usual packets of `direction` have no single fast rule, whichever PDR they match;
+    /// `None` if they have one.
     #[must_use]
     pub fn unruled(&self, direction: Direction) -> Option<NoFastRule> {
         self.unruled[direction.index()]
     }
 
-    /// Why packets that another UPF sends to the UE in a tunnel have no fast rule.
+    /// Returns why packets that another UPF sends to the UE in a tunnel have no fast rule; `None`
+    /// if they have one.
     #[must_use]
     pub const fn unruled_to_ue(&self) -> Option<NoFastRule> {
         let [.., to_ue] = self.unruled;
         to_ue
     }
 
-    /// Why packets of the PDR at `position`, which SDF filters select, have no fast rule.
+    /// Returns why packets of the PDR with index `position`, which SDF filters select, have no fast
+    /// rule; `None` if they have one.
     #[must_use]
     pub fn unruled_pdr(&self, direction: Direction, position: usize) -> Option<NoFastRule> {
         let is_it =
@@ -324,21 +326,21 @@ impl PublishedRules {
         self.matchers.as_ref()?.get(direction)
     }
 
-    /// PDRs of both directions.
+    /// Returns the PDRs of both directions, uplink first.
     #[inline]
     #[must_use]
     pub fn all_pdrs(&self) -> &[PublishedPdr] {
         &self.pdrs
     }
 
-    /// QERs, in the order that [`PdrShape::qers`] counts.
+    /// Returns the QERs, in the order of the indices [`PdrShape::qers`].
     #[inline]
     #[must_use]
     pub fn qers(&self) -> &[QerEntry] {
         &self.qers.0
     }
 
-    /// The QERs of a PDR.
+    /// Returns the QERs of a PDR.
     #[inline]
     pub fn qers_of<'r>(&'r self, pdr: &'r PublishedPdr) -> impl Iterator<Item = &'r QerEntry> {
         pdr.qers.iter().filter_map(|at| self.qers().get(usize::from(*at)))
@@ -376,7 +378,8 @@ impl PublishedRules {
         self.names_ue(addr) || self.ue_count == 0 && self.ue_networks().is_empty()
     }
 
-    /// True when `addr` is one of the UE, or in a network behind it, by the session's PDRs.
+    /// True if the session's PDRs name `addr` as a UE address or as part of a network behind the
+    /// UE.
     #[inline]
     #[must_use]
     pub fn names_ue(&self, addr: IpAddr) -> bool {
@@ -445,7 +448,7 @@ impl PublishedUrr {
     }
 }
 
-/// The header to create; a GTP-U header gets `teid`.
+/// Returns the header to create, with `teid` if it is a GTP-U header.
 #[inline]
 const fn with_teid(outer: HeaderCreation, teid: Teid) -> HeaderCreation {
     match outer {
@@ -456,7 +459,7 @@ const fn with_teid(outer: HeaderCreation, teid: Teid) -> HeaderCreation {
     }
 }
 
-/// Adds the UE of the PDR to `ues` if absent.
+/// Makes the compact form of a PDR. Adds its UE addresses to `ues` if they are not there.
 fn published_pdr(pdr: PdrEntry, ues: &mut Vec<UeAddresses>, shapes: &mut Shapes) -> PublishedPdr {
     let PdrEntry {
         id,
@@ -510,7 +513,7 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         outer_header_creation,
         outer_tos,
         next_hop,
-        // Only fast rules hold it.
+        // Only fast rules need the peer.
         peer: _,
         buffer_pkts_max,
         steering,

@@ -1,36 +1,36 @@
-//! Bit rates: the cost of a packet, and whether it conforms.
+//! Bit rates: how long a packet takes at a rate, and whether it conforms.
 //!
-//! The generic cell rate algorithm in its virtual scheduling form (ITU-T I.371 annex A): a bucket
-//! is the *theoretical arrival time*, the moment at which everything that passed would have passed
-//! at the rate exactly. A packet passes while that moment lies at most one *depth* ahead of now. It
-//! moves that moment, from now if it lies in the past, by the packet's length divided by the rate.
-//! No clock refills a bucket. Prices (the time of one octet) and depths are rounded once, when the
-//! limit is made; charging a [`Bucket`] rounds nothing.
+//! Implements the generic cell rate algorithm in its virtual scheduling form (ITU-T I.371 annex A).
+//! The state of a bucket is the *theoretical arrival time* (TAT): when all packets so far would
+//! have been sent at exactly the rate. A packet passes while the TAT is at most one *depth* ahead
+//! of now. The packet then moves the TAT, or now if the TAT is in the past, ahead by its length
+//! divided by the rate. No clock refills a bucket. Prices (the time of one octet) and depths are
+//! rounded once, when the limit is made; charging a [`Bucket`] rounds nothing.
 
 use adit_types::{BitRate, Nanos};
 
 /// Fraction bits of a price.
 const PRICE_FRACTION_BITS: u32 = 24;
 
-// The word of a `RateLimit`, from bit 0:
+// The word of a `RateLimit`, by bits:
 //
 // 0..15   depth of the bucket, unit 2^16 ns
-// 15      packets beyond the rate are shaped
+// 15      set if packets beyond the rate are shaped
 // 16..64  price: the time of one octet, unit 2^-24 ns
 
-/// Bits of the depth.
+/// How many bits the depth has.
 const DEPTH_BITS: u32 = 15;
 const SHAPED: u64 = 1 << DEPTH_BITS;
 const PRICE_SHIFT: u32 = DEPTH_BITS + 1;
 
-/// The unit of a depth is 2^this nanoseconds.
+/// A depth counts units of 2^this nanoseconds.
 const DEPTH_UNIT_BITS: u32 = 16;
 
-/// The highest price. One less than the highest 48-bit number, so that no rate equals
+/// The highest price: one less than the highest 48-bit number, so that no rate equals
 /// [`RateLimit::CLOSED`].
 const PRICE_MAX: u64 = (1 << (u64::BITS - PRICE_SHIFT)) - 2;
 
-/// Fraction bits of a [`Bucket`]: those of its second word.
+/// Fraction bits of a [`Bucket`]: its second word.
 const BUCKET_FRACTION_BITS: u32 = u64::BITS;
 
 /// Longest IP packet. Unit: octets.
@@ -39,15 +39,15 @@ const PACKET_BYTES_MAX: u64 = u16::MAX as u64;
 /// The action on packets beyond a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Excess {
-    /// They are dropped (policing).
+    /// Packets are dropped (policing).
     #[default]
     Policed,
-    /// They wait until they conform (shaping).
+    /// Packets wait until they conform (shaping).
     Shaped,
 }
 
-/// A rate, its burst size and what happens to the excess, stored as the time of one octet and the
-/// depth of the bucket. One word, so that it is written and read atomically.
+/// A rate, its burst size and the action on excess packets, stored as the time of one octet and the
+/// depth of the bucket. It is one word, so that it is written and read atomically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateLimit(u64);
 
@@ -58,19 +58,19 @@ impl Default for RateLimit {
 }
 
 impl RateLimit {
-    /// Everything passes.
+    /// All packets pass.
     pub const UNLIMITED: Self = Self(0);
 
-    /// Nothing passes: no bucket is ever open by it.
+    /// No packet passes: every bucket is closed under this limit.
     pub const CLOSED: Self = Self(u64::MAX);
 
-    /// A limit of `rate` with a bucket of `depth`. A rate of zero lets nothing pass.
+    /// Makes a limit of `rate` with a bucket of `depth`. A rate of zero lets nothing pass.
     ///
-    /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is not exceeded; it
-    ///        is missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The
-    ///        price is at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s: the
-    ///        only case in which a rate is exceeded. The depth is rounded up to a multiple of 65.5
-    ///        µs, and is at most 2.147 s.
+    /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is not exceeded; the
+    ///        error is below 8 parts in 10^7 at 100 Gb/s, and smaller in proportion at lower rates.
+    ///        The price is at most 2^24 ns per octet, so a rate below 477 bit/s becomes 477 bit/s:
+    ///        the only case in which a rate is exceeded. The depth is rounded up to a multiple of
+    ///        65.5 µs, and is at most 2.147 s.
     #[must_use]
     pub const fn new(rate: BitRate, depth: Nanos, excess: Excess) -> Self {
         const SECOND: u128 = (8 * 1_000_000_000) << PRICE_FRACTION_BITS;
@@ -89,19 +89,19 @@ impl RateLimit {
         Self(price << PRICE_SHIFT | shaped | if depth > most { most } else { depth })
     }
 
-    /// The limit as one word.
+    /// Returns the limit as one word.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The limit of [`RateLimit::to_bits`]; zeros are no limit.
+    /// Restores a limit from [`RateLimit::to_bits`]; zero is unlimited.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The depth of the bucket.
+    /// Returns the depth of the bucket.
     #[inline]
     #[must_use]
     pub const fn depth(self) -> Nanos {
@@ -114,14 +114,14 @@ impl RateLimit {
         (self.0 & ((1 << DEPTH_BITS) - 1)) << DEPTH_UNIT_BITS
     }
 
-    /// The time that one octet takes; zero without a limit. Unit: 2^-24 ns; below 2^48 of them.
+    /// Returns the time of one octet; zero without a limit. Unit: 2^-24 ns; below 2^48 of them.
     #[inline]
     #[must_use]
     pub const fn price(self) -> u64 {
         self.0 >> PRICE_SHIFT
     }
 
-    /// The action on packets beyond the rate. A closed limit drops them.
+    /// Returns the action on packets beyond the rate. A closed limit drops them.
     #[inline]
     #[must_use]
     pub const fn excess(self) -> Excess {
@@ -132,8 +132,8 @@ impl RateLimit {
         }
     }
 
-    /// Octets that pass within `time`, rounded down. Saturates; `u64::MAX` without a limit.
-    /// [`RateLimit::CLOSED`] counts as the slowest rate, 477 bit/s.
+    /// Returns how many octets pass within `time`, rounded down. Saturates; `u64::MAX` without a
+    /// limit. [`RateLimit::CLOSED`] counts as the slowest rate, 477 bit/s.
     #[must_use]
     pub const fn bytes_within(self, time: Nanos) -> u64 {
         let price = self.price() as u128;
@@ -146,7 +146,7 @@ impl RateLimit {
         bytes
     }
 
-    /// Time that `bytes` octets take, rounded down. Saturates; zero without a limit.
+    /// Returns the time that `bytes` octets take, rounded down. Saturates; zero without a limit.
     /// [`RateLimit::CLOSED`] counts as the slowest rate, 477 bit/s.
     #[must_use]
     pub const fn time_of(self, bytes: u64) -> Nanos {
@@ -156,38 +156,38 @@ impl RateLimit {
     }
 }
 
-/// The state of a token bucket. Its *credit* is how far `due` lies below the sum of now and the
-/// depth, but at most the depth; its *debt* how far above. It is open without debt, and closed
-/// otherwise.
+/// The state of a token bucket. A bucket is open while `due` is not beyond the sum of now and the
+/// depth. Its *credit* is how far `due` is below that sum, at most the depth; its *debt* is how far
+/// above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bucket {
-    /// The theoretical arrival time. Unit: nanoseconds.
+    /// The theoretical arrival time, in whole nanoseconds.
     pub due: u64,
-    /// The part of it below one nanosecond. Unit: 2^-64 ns.
+    /// The part of the theoretical arrival time below one nanosecond. Unit: 2^-64 ns.
     pub fraction: u64,
 }
 
 impl Bucket {
     /// True if a packet of any length may pass at `now`.
     ///
-    /// A packet passes while the bucket is ahead by at most the depth. So the bucket ends at most
-    /// one packet beyond the depth, and the slowest rate lets the longest packet pass.
+    /// The length of the packet is not compared. So the bucket ends at most one packet beyond the
+    /// depth, and even the slowest rate lets the longest packet pass.
     #[inline]
     #[must_use]
     pub const fn is_open(self, limit: RateLimit, now: Nanos) -> bool {
         self.due <= now.0.saturating_add(limit.depth_ns()) && limit.0 != RateLimit::CLOSED.0
     }
 
-    /// How far `due` lies below the sum of `now` and the depth; negative while the bucket is
-    /// closed. After idle time more than the depth, of which packets use the depth at most. Not for
-    /// [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
+    /// Returns how far `due` is below the sum of `now` and the depth; negative while the bucket is
+    /// closed. After idle time this is more than the depth, but packets may use only the depth. Not
+    /// for [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
     #[inline]
     #[must_use]
     pub const fn room(self, limit: RateLimit, now: Nanos) -> i64 {
         now.0.wrapping_add(limit.depth_ns()).wrapping_sub(self.due).cast_signed()
     }
 
-    /// When [`Bucket::is_open`] becomes true; `None` if never.
+    /// Returns when [`Bucket::is_open`] becomes true; `None` if never.
     #[inline]
     #[must_use]
     pub const fn opens_at(self, limit: RateLimit) -> Option<Nanos> {
@@ -197,14 +197,14 @@ impl Bucket {
         }
     }
 
-    /// The bucket after a packet of `bytes` octets passed at `now`. Times saturate.
+    /// Returns the bucket after a packet of `bytes` octets passed at `now`. Times saturate.
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
         Self::at(self.begin(now).time().saturating_add(packet_time(limit, bytes as u64)))
     }
 
-    /// [`Bucket::after`] without saturation: times are below 2^62 nanoseconds.
+    /// Same as [`Bucket::after`] without saturation: times must be below 2^62 nanoseconds.
     // PERF (rules/rate): once per packet and bucket; nothing saturates.
     #[inline(always)]
     #[must_use]
@@ -212,9 +212,8 @@ impl Bucket {
         Self::at(self.begin(now).time().wrapping_add(packet_time(limit, bytes as u64)))
     }
 
-    /// A bucket whose `due` was before `now`, after packets of `bytes` octets together: the first
-    /// one passed at `now`, and each further one while `due` was not in the past. `bytes` is below
-    /// 2^40.
+    /// Returns the state of a bucket, idle before, after packets of `bytes` octets together passed
+    /// from `now` on, each while `due` was not in the past. `bytes` is below 2^40.
     // PERF (adit-bench datapath --rates police): one multiplication and one addition.
     #[inline(always)]
     #[must_use]
@@ -223,14 +222,14 @@ impl Bucket {
         Self { due: now.0.wrapping_add(due), fraction }
     }
 
-    /// When the time of a packet begins that passes at `now`: at the later of both.
+    /// Returns the start of the time that a packet at `now` takes: the later of `now` and `due`.
     #[inline(always)]
     // PERF (rules/rate): part of [`Bucket::after_unsaturated`].
     const fn begin(self, now: Nanos) -> Self {
         if self.due < now.0 { Self { due: now.0, fraction: 0 } } else { self }
     }
 
-    /// The bucket of one theoretical arrival time. Unit: 2^-64 ns.
+    /// Makes a bucket from a theoretical arrival time. Unit: 2^-64 ns.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "the halves are wanted")]
     // PERF (rules/rate): part of [`Bucket::after_unsaturated`].
@@ -238,17 +237,17 @@ impl Bucket {
         Self { due: (time >> BUCKET_FRACTION_BITS) as u64, fraction: time as u64 }
     }
 
-    /// The theoretical arrival time. Unit: 2^-64 ns.
+    /// Returns the theoretical arrival time. Unit: 2^-64 ns.
     #[inline(always)]
     // PERF (rules/rate): part of [`Bucket::after_unsaturated`].
     const fn time(self) -> u128 {
         (self.due as u128) << BUCKET_FRACTION_BITS | self.fraction as u128
     }
 
-    /// True if a packet that finds the bucket like this at `now` may wait: the bucket is open, or
-    /// `limit` shapes and can cause this debt. Times are below 2^62 nanoseconds.
+    /// True if a packet that finds this state at `now` may pass or be queued: the bucket is open,
+    /// or `limit` shapes and can have caused this debt. Times are below 2^62 nanoseconds.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per bucket and packet that waits.
+    // PERF (adit-bench datapath --rates wait): once per bucket and waiting packet.
     #[must_use]
     pub const fn admits_waiting(self, limit: RateLimit, now: Nanos) -> bool {
         let room = self.room(limit, now);
@@ -258,21 +257,21 @@ impl Bucket {
         if room >= 0 {
             return true;
         }
-        // The greatest debt: the longest packet, and up to a nanosecond for the fraction before it.
+        // The greatest debt: the longest packet, and up to a nanosecond for the fraction before.
         let most = ((limit.price() * PACKET_BYTES_MAX) >> PRICE_FRACTION_BITS).cast_signed() + 1;
         limit.0 & SHAPED != 0 && room + most >= 0
     }
 
-    /// If the debt is greater than `limit` can cause, it stems from a previous limit: returns a
-    /// bucket with neither credit nor debt. Otherwise returns the bucket.
+    /// Forgives debt greater than `limit` can cause: it stems from a previous limit. Returns a
+    /// bucket with neither credit nor debt then, else the bucket as it is.
     #[inline]
     #[must_use]
     pub const fn without_former_debt(self, limit: RateLimit, now: Nanos) -> Self {
-        // A nanosecond for the fraction before the last packet.
+        // Up to a nanosecond is due to the fraction before the last packet.
         self.without_debt_beyond(limit, now, Nanos(1))
     }
 
-    /// [`Bucket::without_former_debt`], but debt of up to `margin` more stays.
+    /// Same as [`Bucket::without_former_debt`], but tolerates up to `margin` more debt.
     const fn without_debt_beyond(self, limit: RateLimit, now: Nanos, margin: Nanos) -> Self {
         let without_credit = now.0.saturating_add(limit.depth_ns());
         let most = without_credit.saturating_add(limit.time_of(PACKET_BYTES_MAX).0);
@@ -281,8 +280,8 @@ impl Bucket {
     }
 }
 
-/// The time that `bytes` octets take at `price` per octet, rounded down. For less than 2^64 units
-/// of 2^-24 ns.
+/// Returns the time that `bytes` octets take at `price` per octet, rounded down. The product must
+/// be below 2^64 units of 2^-24 ns.
 #[inline(always)]
 #[must_use]
 // PERF (adit-bench datapath --rates police): once per packet, whatever the number of its buckets.
@@ -290,7 +289,7 @@ pub const fn time_at_price(price: u64, bytes: u64) -> Nanos {
     Nanos(price.wrapping_mul(bytes) >> PRICE_FRACTION_BITS)
 }
 
-/// The time that `bytes` octets take, which are below 2^40. Unit: 2^-64 ns; below 2^128 of them.
+/// Returns the time that `bytes` octets (below 2^40) take. Unit: 2^-64 ns; below 2^128 of them.
 #[inline(always)]
 // PERF (rules/rate): part of [`Bucket::after_unsaturated`]. The factors are shifted so that one
 // multiplication of two words yields both words of the result.
@@ -303,20 +302,20 @@ const fn packet_time(limit: RateLimit, bytes: u64) -> u128 {
 /// Bits below one nanosecond in a [`SharedBucket`].
 const SHARED_FRACTION_BITS: u32 = 8;
 
-/// Clocks of workers that share a bucket differ by less: a worker reads its clock once per step.
+/// Workers that share a bucket have clocks that differ by less, read once per step.
 const CLOCKS_APART_MAX: Nanos = Nanos(1 << 27);
 
 /// A bucket in one word, for several writers: the theoretical arrival time in units of 2^-8 ns,
-/// modulo 2^64 of them (2.3 years), rounded up with each packet. Each writer brings its own limit.
+/// modulo 2^64 units (2.3 years), rounded up with each packet. Each writer has its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SharedBucket(pub u64);
 
 impl SharedBucket {
-    /// The bucket as one of a single writer, whose clock is at `now`.
+    /// Converts to the bucket of a single writer, whose clock is at `now`.
     ///
-    /// Forgives debt that `limit` cannot cause, see [`Bucket::without_former_debt`], with a margin
-    /// of 134 ms for clocks that are late. A time due more than half a period ago looks like such a
-    /// debt.
+    /// Forgives debt that `limit` cannot cause, as [`Bucket::without_former_debt`] does, with a
+    /// margin of 134 ms for clocks that lag. A time due more than half a period ago looks like such
+    /// a debt, and is forgiven too.
     #[inline]
     #[must_use]
     pub const fn at(self, limit: RateLimit, now: Nanos) -> Bucket {
@@ -327,7 +326,7 @@ impl SharedBucket {
         Bucket { due, fraction }.without_debt_beyond(limit, now, CLOCKS_APART_MAX)
     }
 
-    /// The bucket after a packet of `bytes` octets passed at `now`.
+    /// Returns the bucket after a packet of `bytes` octets passed at `now`.
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
@@ -370,7 +369,7 @@ mod tests {
 
     #[test]
     fn flow_gets_its_rate_and_its_depth_once() {
-        // 1 Mb/s for 10 s after a depth of 20 ms: 1.25 MB and 2.5 kB, and at most one packet more.
+        // 1 Mb/s for 10 s is 1.25 MB, 20 ms of depth 2.5 kB, and at most one packet more passes.
         let limit =
             RateLimit::new(BitRate::from_kbps(1000), Nanos::from_millis(20), Excess::Policed);
         let bytes = passed(limit, MTU, Nanos::from_micros(100), Nanos::from_secs(10));
@@ -448,7 +447,7 @@ mod tests {
     fn shared_bucket_is_a_bucket_rounded_up_to_a_256th_of_a_nanosecond() {
         for (kbps, len) in [(8, 1500), (20_000, 64), (99_999, 1400), (100_000_000, 64)] {
             let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Shaped);
-            // Also around the end of the period.
+            // The last starts are near the end of the period.
             for start in [5_000_000_000, 1 << 55, (1 << 56) - 1000, 5 << 56] {
                 let mut now = Nanos(start);
                 let (mut own, mut shared) =

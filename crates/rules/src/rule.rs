@@ -1,7 +1,7 @@
 //! Compiled PDRs, FARs and QERs of one PFCP session.
 //!
-//! A [`SessionRules`] is immutable once published. References between rules are positions in its
-//! own lists, so a worker follows them without a lookup and they cannot dangle.
+//! A [`SessionRules`] is immutable once published. Rules refer to each other by index in the lists
+//! of the session, so workers need no lookup and references cannot dangle.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -26,9 +26,9 @@ use crate::usage::UrrEntry;
 /// Where a PDR's packets come from. Spec: TS 29.244 §8.2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SourceInterface {
-    /// From the RAN or, seen from the UE, from below.
+    /// From the UE's side: the RAN, or a UPF nearer to it (uplink over N9).
     Access,
-    /// From another user plane function.
+    /// From another user plane function, on the side of data networks.
     Core,
     /// From the data network.
     SgiLanN6Lan,
@@ -55,13 +55,13 @@ impl SourceInterface {
     }
 }
 
-/// The side and the direction of packets in a local tunnel.
+/// The side and the direction of the packets in a local tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TunnelSide {
-    /// The side that they come from.
+    /// The side from which the packets arrive.
     pub source: SourceInterface,
-    /// Their direction, by the FARs of the tunnel's PDRs: packets of the RAN or the CP function
-    /// towards UEs are downlink.
+    /// The direction of the packets, derived from the FARs of the tunnel's PDRs: packets from the
+    /// RAN or the CP function towards UEs are downlink.
     pub direction: Direction,
 }
 
@@ -85,21 +85,21 @@ pub enum DestinationInterface {
     LiFunction,
 }
 
-/// A packet detection rule as a worker evaluates it. An absent condition matches everything.
+/// A packet detection rule as a worker evaluates it. A condition that is `None` matches everything.
 /// Spec: TS 29.244 §5.2.1A, §7.5.2.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PdrEntry {
     /// The rule's identifier, for reports and traces.
     pub id: PdrId,
-    /// Lower is evaluated first.
+    /// PDRs with a lower value are evaluated first.
     pub precedence: Precedence,
-    /// The side that packets come from.
+    /// The side from which packets arrive.
     pub source: SourceInterface,
-    /// Interfaces that packets arrive on: those of the network instance.
+    /// Interfaces on which packets arrive: those of the network instance.
     pub interfaces: InterfaceSet,
     /// The local tunnel that packets must arrive in.
     pub teid: Option<Teid>,
-    /// The QoS flows that packets must carry; empty matches packets of any flow and of none.
+    /// The QoS flows that packets must carry. Empty: packets of any and of no QoS flow match.
     pub qfis: Vec<Qfi>,
     /// The UE address of the inner packet: source in uplink, destination in downlink.
     pub ue: UeAddresses,
@@ -109,22 +109,22 @@ pub struct PdrEntry {
     pub sdf: SdfSet,
     /// The outer header that is removed.
     pub outer_header_removal: Option<HeaderRemoval>,
-    /// A created GTP-U header does not take over the PDU Session Container of the packet. Spec: TS
-    /// 29.244 §8.2.64 (GTP-U Extension Header Deletion).
+    /// True if a created GTP-U header does not take over the packet's PDU Session Container. Spec:
+    /// TS 29.244 §8.2.64 (GTP-U Extension Header Deletion).
     pub container_deletion: bool,
-    /// Position in [`SessionRules::fars`].
+    /// Index in [`SessionRules::fars`].
     pub far: u16,
-    /// Positions in [`SessionRules::qers`]; all of them apply.
+    /// Indices in [`SessionRules::qers`]; all of them apply.
     pub qers: ArrayVec<u16, QERS_PER_PDR_MAX>,
-    /// Positions in [`SessionRules::urrs`]; all of them measure. One more than the
-    /// control plane may name: the user plane inactivity timer.
+    /// Indices in [`SessionRules::urrs`]; all of them measure. There may be one more than the
+    /// control plane can name, because of the user plane inactivity timer.
     pub urrs: ArrayVec<u16, { URRS_PER_PDR_MAX + 1 }>,
 }
 
 impl PdrEntry {
-    /// False when no packet from the usual side of `direction` with forwardable addresses matches:
-    /// the PDR has another source, or all its filters name a group or a link-local address as the
-    /// remote side. Such PDRs belong neither to the matcher nor to the fast path.
+    /// False if no packet from the usual side of `direction` with forwardable addresses matches:
+    /// the PDR has another source, or the remote side of all its filters is multicast or
+    /// link-local. Neither the matcher nor the fast path includes such PDRs.
     #[must_use]
     pub fn is_usual(&self, direction: Direction) -> bool {
         let leaves_link = |filter: &PacketFilter| !filter.is_link_scoped();
@@ -132,7 +132,7 @@ impl PdrEntry {
         self.source.is_usual(direction) && (!has_filters || self.sdf.iter().any(leaves_link))
     }
 
-    /// True when `addr` is an address of the UE or behind it, or when the PDR names none.
+    /// True if `addr` is the UE's or in a network behind it, or if the PDR names neither.
     #[inline]
     #[must_use]
     pub fn matches_ue(&self, addr: IpAddr) -> bool {
@@ -147,30 +147,30 @@ pub(crate) fn any_contains(networks: &[IpPrefix], addr: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(addr))
 }
 
-/// UE addresses: at most one of each family. Both absent means "any".
+/// UE addresses: at most one of each family. If both are `None`, any address matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct UeAddresses {
     /// The IPv4 address.
     pub v4: Option<Ipv4Addr>,
-    /// The IPv6 prefix, of 64 bits unless the control plane said otherwise.
+    /// The IPv6 prefix, of 64 bits unless the control plane sets another length.
     pub v6: Option<Ipv6Prefix>,
 }
 
 impl UeAddresses {
-    /// True without any address.
+    /// True if there is no address.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.v4.is_none() && self.v6.is_none()
     }
 
-    /// True when `addr` is one of these addresses, or when there is none.
+    /// True if `addr` is one of these addresses, or if there is none.
     #[inline]
     #[must_use]
     pub fn matches(&self, addr: IpAddr) -> bool {
         self.is_empty() || self.contains(addr)
     }
 
-    /// True when `addr` is one of these addresses.
+    /// True if `addr` is one of these addresses.
     #[inline]
     #[must_use]
     pub fn contains(&self, addr: IpAddr) -> bool {
@@ -197,7 +197,7 @@ pub enum HeaderRemoval {
     Ipv4 = 4,
     /// IPv6.
     Ipv6 = 5,
-    /// GTP-U over UDP over either family.
+    /// GTP-U over UDP over either IP version.
     GtpuUdpIp = 6,
 }
 
@@ -210,38 +210,37 @@ pub struct FarEntry {
     pub action: ApplyAction,
     /// Where to send forwarded packets.
     pub destination: DestinationInterface,
-    /// Interfaces that packets leave through: those of the network instance. Only their routes
+    /// Interfaces through which packets leave: those of the network instance. Only their routes
     /// count.
     pub interfaces: InterfaceSet,
     /// The outer header of forwarded packets.
     pub outer_header_creation: Option<HeaderCreation>,
     /// Type of service or traffic class octet of the created outer header.
     pub outer_tos: OuterTos,
-    /// Next hop towards the outer destination. The data plane writes it; [`NextHopIndex::NONE`]
-    /// until then, without a route, and without an outer header.
+    /// Next hop towards the outer destination. The data plane sets it; [`NextHopIndex::NONE`] until
+    /// then, and if there is no route or no outer header.
     pub next_hop: NextHopIndex,
-    /// The far end of the tunnel that packets leave in. The data plane writes it;
-    /// [`GtpuPeerIndex::NONE`] until then, without a tunnel, and without room for the peer.
+    /// The far end of the tunnel that packets leave in. The data plane sets it;
+    /// [`GtpuPeerIndex::NONE`] until then, and if there is no tunnel or no room for the peer.
     pub peer: GtpuPeerIndex,
-    /// Packets that a worker holds for the session while this FAR buffers.
+    /// Maximum number of packets that a worker holds for the session while this FAR buffers.
     pub buffer_pkts_max: u16,
-    /// The next hop of packets without an outer header, instead of that of the routes.
+    /// The next hop of packets without an outer header; `None` if the routes decide.
     pub steering: Option<Box<Steering>>,
-    /// Differentiated services code point that packets without an outer header leave with; absent
-    /// leaves theirs. Range: 0..=63.
+    /// Differentiated services code point that packets without an outer header get; `None` leaves
+    /// theirs as it is. Range: 0..=63.
     pub dscp: Option<u8>,
-    /// The destination that replaces that of packets.
+    /// The target to which packets are redirected.
     pub redirect: Option<Box<Redirect>>,
-    /// N6 interfaces whose packets from one UE to another are switched locally instead of leaving.
-    /// Empty if the FAR creates an outer header.
+    /// N6 interfaces on which packets from one UE to another are switched locally instead of
+    /// leaving. Empty if the FAR creates an outer header.
     pub local_switching: InterfaceSet,
-    /// Positions in [`SessionRules::fars`]: each sends a copy of every packet, dropped ones
-    /// included.
+    /// Indices in [`SessionRules::fars`]: these send copies of all packets, also of dropped ones.
     pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,
 }
 
 impl FarEntry {
-    /// True when packets are held instead of forwarded.
+    /// True if packets are held instead of forwarded.
     #[inline]
     #[must_use]
     pub const fn buffers(&self) -> bool {
@@ -271,7 +270,7 @@ bitflags! {
 }
 
 impl ApplyAction {
-    /// The fates of a packet: exactly one of them is set.
+    /// The actions that decide what becomes of a packet: exactly one of them is set.
     pub const FATES: Self = Self::DROP.union(Self::FORW).union(Self::BUFF);
     /// Actions that notify the control plane.
     pub const NOTICES: Self = Self::NOCP.union(Self::BDPN).union(Self::DDPN);
@@ -280,16 +279,16 @@ impl ApplyAction {
 /// Outer header that a FAR creates. Spec: TS 29.244 §8.2.56.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HeaderCreation {
-    /// GTP-U over UDP over the family of the tunnel's address.
+    /// GTP-U over UDP over the IP version of the tunnel's address.
     Gtpu(GtpuTunnel),
-    /// UDP over the family of the address.
+    /// UDP over the IP version of the address.
     Udp {
         /// Address of the far end.
         addr: IpAddr,
         /// UDP port of the far end.
         port: u16,
     },
-    /// An IP header of the family of the address.
+    /// An IP header of the version of the address.
     Ip {
         /// Address of the far end.
         addr: IpAddr,
@@ -297,7 +296,7 @@ pub enum HeaderCreation {
 }
 
 impl HeaderCreation {
-    /// Address of the far end.
+    /// Returns the address of the far end.
     #[inline]
     #[must_use]
     pub const fn addr(&self) -> IpAddr {
@@ -308,7 +307,7 @@ impl HeaderCreation {
         }
     }
 
-    /// The GTP-U tunnel, if it is one.
+    /// Returns the GTP-U tunnel, if the header is one of GTP-U.
     #[inline]
     #[must_use]
     pub const fn tunnel(&self) -> Option<GtpuTunnel> {
@@ -347,77 +346,77 @@ pub struct QerEntry {
     pub gate_uplink: Gate,
     /// Gate towards the UE.
     pub gate_downlink: Gate,
-    /// QoS flow that downlink packets are marked with.
+    /// QoS flow with which downlink packets are marked.
     pub qfi: Option<Qfi>,
-    /// Reflective QoS indication in downlink packets.
+    /// True if downlink packets get the reflective QoS indication.
     pub rqi: bool,
     /// Paging policy indicator in downlink packets, 0..=7. Spec: TS 29.244 §8.2.116.
     pub ppi: Option<u8>,
     /// Type of service or traffic class of downlink packets, and its mask. Spec: TS 29.244 §8.2.66.
     pub flow_tos: Option<(u8, u8)>,
-    /// Service Class Indicator of downlink packets in GTP-U tunnels, and the octet behind it.
-    /// Spec: TS 29.244 §8.2.66; TS 29.281 §5.2.2.3.
+    /// Service Class Indicator of downlink packets in GTP-U tunnels, and the octet after it in the
+    /// IE. Spec: TS 29.244 §8.2.66; TS 29.281 §5.2.2.3.
     pub service_class: Option<(u8, u8)>,
-    /// Maximum bit rate, if it has one in some direction. Spec: TS 29.244 §8.2.8.
+    /// Maximum bit rate, if the QER has one in some direction. Spec: TS 29.244 §8.2.8.
     pub meter: Option<QerMeter>,
-    /// Packet rate, if it has one in some direction. Spec: TS 29.244 §8.2.63.
+    /// Packet rate, if the QER has one in some direction. Spec: TS 29.244 §8.2.63.
     pub packet_rate: Option<Box<PacketRateMeter>>,
 }
 
-/// The maximum bit rates of a QER, and where its buckets are.
+/// The maximum bit rates of a QER, and the buckets that measure them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QerMeter {
     /// Towards the data network.
     pub uplink: RateLimit,
     /// Towards the UE.
     pub downlink: RateLimit,
-    /// The number of its bucket in the session. The data plane writes it and keeps it while the QER
+    /// Index of the QER's bucket in the session. The data plane sets it and keeps it while the QER
     /// exists; zero until then.
     pub bucket: u8,
-    /// The rate that it shares with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
+    /// The rate shared with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
     pub correlated_rate: Option<CorrelatedRateId>,
-    /// The guaranteed share of its rates, uplink and downlink.
+    /// The guaranteed share of the rates, uplink and downlink.
     pub guaranteed: [GuaranteedShare; 2],
-    /// The number of the bucket that measures a guarantee below the rate; see `bucket`.
+    /// Index of the bucket that measures a guarantee below the rate, set like `bucket`.
     pub guaranteed_bucket: Option<u8>,
 }
 
-/// The guaranteed share of a rate. No aggregate delays it, and its packets wait if a transmit queue
-/// is full. Spec: TS 29.244 §8.2.9.
+/// The guaranteed share of a rate. No aggregate delays guaranteed packets, and they wait instead of
+/// being dropped if a transmit queue is full. Spec: TS 29.244 §8.2.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum GuaranteedShare {
-    /// Nothing.
+    /// Nothing is guaranteed.
     #[default]
     Nothing,
     /// The whole rate is guaranteed.
     Whole,
-    /// This rate.
+    /// This lower rate is guaranteed.
     Within(RateLimit),
 }
 
-/// The guarantee of a packet, by the bucket that measures it.
+/// Which packets of a QER are guaranteed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guarantee {
-    /// Nothing.
+    /// No packet.
     #[default]
     Nothing,
-    /// Every packet that conforms to its maximum bit rates is guaranteed.
+    /// Every packet that conforms to the maximum bit rates.
     Whole,
-    /// The part that also conforms to this bucket of the session.
+    /// Packets that also conform to the session's bucket with this index.
     Bucket(u8),
 }
 
-/// Names a rate that PFCP sessions share, one bucket for each direction.
+/// Identifies a rate that PFCP sessions share, with one bucket for each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CorrelatedRateId {
-    /// The CP function, which assigns the correlation IDs.
+    /// Number of the CP function, which assigns the correlation IDs.
     pub cp: u32,
-    /// Its QER Correlation ID.
+    /// The QER Correlation ID of this CP function.
     pub correlation: u32,
 }
 
 impl QerMeter {
-    /// The limit of `direction`.
+    /// Returns the limit of `direction`.
     #[inline]
     #[must_use]
     pub const fn limit(&self, direction: Direction) -> RateLimit {
@@ -427,7 +426,7 @@ impl QerMeter {
         }
     }
 
-    /// The guaranteed share in `direction`.
+    /// Returns the guaranteed share in `direction`.
     #[inline]
     #[must_use]
     pub const fn guaranteed(&self, direction: Direction) -> GuaranteedShare {
@@ -438,7 +437,7 @@ impl QerMeter {
         }
     }
 
-    /// As [`Self::guaranteed`], as its bucket; nothing if no bucket was left for it.
+    /// Returns which packets of `direction` are guaranteed; none if it lacks the bucket.
     #[inline]
     #[must_use]
     pub const fn guarantee(&self, direction: Direction) -> Guarantee {
@@ -453,7 +452,7 @@ impl QerMeter {
 }
 
 impl QerEntry {
-    /// The gate of `direction`.
+    /// Returns the gate of `direction`.
     #[inline]
     #[must_use]
     pub const fn gate(&self, direction: Direction) -> Gate {
@@ -470,42 +469,42 @@ impl QerEntry {
 pub struct SessionRules {
     /// Our own session endpoint identifier, for reports and traces.
     pub up_seid: Seid,
-    /// The change that brought these rules, by which workers see that rules changed. The data plane
-    /// writes it; zero until then.
+    /// The change that brought these rules, by which workers notice changes. The data plane sets
+    /// it; zero until then.
     pub generation: DeltaId,
     /// The slice whose rates the session shares.
     pub slice: SliceId,
-    /// Packets that were buffered under another value are discarded. Spec: TS 29.244 §8.2.31
-    /// (DROBU).
+    /// Increases when buffered packets have to be discarded: packets buffered under another value
+    /// are. Spec: TS 29.244 §8.2.31 (DROBU).
     pub buffer_epoch: u32,
-    /// All UE addresses that the session's PDRs name; sources outside them are spoofed.
-    /// Empty when no PDR names one: then any source passes.
+    /// All UE addresses that the session's PDRs name; packets with other sources are spoofed. If it
+    /// is empty and `ue_networks` too, any source passes.
     pub ue: Vec<UeAddresses>,
     /// All networks behind the UE that the session's PDRs name; sources in them are not spoofed.
     pub ue_networks: Vec<IpPrefix>,
-    /// Local tunnels whose packets are not [`TunnelSide::RAN`], with their sides.
+    /// Local tunnels whose packets are not from [`TunnelSide::RAN`], with their sides.
     pub tunnel_sides: Vec<(Teid, TunnelSide)>,
     /// PDRs of packets from the UE, by ascending precedence.
     pub uplink: Vec<PdrEntry>,
     /// PDRs of packets towards the UE, by ascending precedence.
     pub downlink: Vec<PdrEntry>,
-    /// The matchers of the SDF filters of these PDRs. The compiler writes them; `None` until then,
-    /// and without filters.
+    /// The matchers of the PDRs' SDF filters. The compiler sets them; `None` until then, and
+    /// without filters.
     pub matchers: Option<Box<Matchers>>,
-    /// FARs, in the order that [`PdrEntry::far`] counts; behind them those of their duplicates.
+    /// FARs, in the order of the indices [`PdrEntry::far`]; after them the FARs that send copies.
     pub fars: Vec<FarEntry>,
-    /// QERs, in the order that [`PdrEntry::qers`] counts.
+    /// QERs, in the order of the indices [`PdrEntry::qers`].
     pub qers: Vec<QerEntry>,
-    /// URRs, in the order that [`PdrEntry::urrs`] counts.
+    /// URRs, in the order of the indices [`PdrEntry::urrs`].
     pub urrs: Vec<UrrEntry>,
-    /// The usage slot of the session's own URR, whose counters are next to its fast rules: they
-    /// count packets that no other slot counts. The URR may be gone; `None` if the session never
-    /// had one.
+    /// The usage slot of the session's own URR, whose counters are next to its fast rules. They
+    /// count packets that no other slot counts. The URR may be removed by now; `None` if the
+    /// session never had one.
     pub own_urr: Option<UsageSlot>,
 }
 
 impl SessionRules {
-    /// The side of packets in the local tunnel `teid`.
+    /// Returns the side of packets in the local tunnel `teid`.
     #[inline]
     #[must_use]
     pub fn tunnel_side(&self, teid: Teid) -> TunnelSide {
@@ -513,8 +512,8 @@ impl SessionRules {
         side.map_or(TunnelSide::RAN, |(_, side)| *side)
     }
 
-    /// True when `addr` may be the source of an uplink packet of this session, and when it may be
-    /// the destination of a downlink packet in a tunnel.
+    /// True if `addr` may be the source of an uplink packet of this session, and the destination of
+    /// a downlink packet in a tunnel.
     #[inline]
     #[must_use]
     pub fn allows_ue(&self, addr: IpAddr) -> bool {
@@ -523,19 +522,19 @@ impl SessionRules {
             || self.ue.is_empty() && self.ue_networks.is_empty()
     }
 
-    /// The same as [`SessionRules::matcher`], to append lines to.
+    /// Same as [`SessionRules::matcher`], but mutable.
     pub(crate) fn matcher_mut(&mut self, direction: Direction) -> Option<&mut Matcher> {
         self.matchers.as_mut()?.get_mut(direction)
     }
 
-    /// The compiled SDF filters of [`SessionRules::pdrs`]; `None` without any.
+    /// Returns the compiled SDF filters of [`SessionRules::pdrs`]; `None` if there are none.
     #[inline]
     #[must_use]
     pub fn matcher(&self, direction: Direction) -> Option<&Matcher> {
         self.matchers.as_ref()?.get(direction)
     }
 
-    /// PDRs of `direction`, by ascending precedence.
+    /// Returns the PDRs of `direction`, by ascending precedence.
     #[inline]
     #[must_use]
     pub fn pdrs(&self, direction: Direction) -> &[PdrEntry] {
@@ -546,11 +545,11 @@ impl SessionRules {
     }
 }
 
-/// The longest IPv6 prefix that names one UE: the key under which downlink packets are found.
+/// The length of the IPv6 prefix that identifies one UE: downlink packets are found by it.
 /// Spec: TS 23.501 §5.8.2.2 (a /64 per PDU Session).
 pub const UE_IPV6_KEY_BITS: u8 = 64;
 
-/// Lookup key of an IPv6 UE: the upper 64 bits of its address.
+/// Returns the lookup key of an IPv6 UE: the upper 64 bits of the address.
 #[inline]
 #[must_use]
 pub fn ue_ipv6_key(addr: Ipv6Addr) -> u64 {

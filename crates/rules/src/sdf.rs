@@ -1,9 +1,8 @@
-//! Service data flow filters: the packets that they match.
+//! Service data flow filters, and how packets match them.
 //!
 //! Filters are stored from the UE's point of view. The *remote* side is the "from" of a flow
-//! description, whose direction is always "out" (network to UE); the *local* side is its "to".
-//! Matching swaps source and destination of uplink packets. Spec: TS 29.244 §8.2.5; TS 29.212
-//! §5.4.2.
+//! description, whose direction is always "out" (network to UE); the *local* side is the "to". For
+//! uplink packets, source and destination are swapped. Spec: TS 29.244 §8.2.5; TS 29.212 §5.4.2.
 
 use core::net::IpAddr;
 
@@ -30,7 +29,7 @@ pub struct FlowSelector {
     pub flow_label: u32,
 }
 
-/// Addresses of one side of a filter.
+/// Addresses that match one side of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddrMatch {
     /// Any address of either family ("any", and "assigned" on the UE's side).
@@ -42,7 +41,7 @@ pub enum AddrMatch {
 }
 
 impl AddrMatch {
-    /// True when `addr` matches.
+    /// True if `addr` matches.
     #[inline]
     #[must_use]
     pub fn matches(self, addr: IpAddr) -> bool {
@@ -64,22 +63,22 @@ pub struct PortRange {
     pub last: u16,
 }
 
-/// One SDF filter. An absent part matches everything.
+/// One SDF filter. A field that is `None` or empty matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PacketFilter {
     /// Upper-layer protocol.
     pub protocol: Option<u8>,
-    /// The far side's addresses.
+    /// The addresses on the network's side.
     pub remote: AddrMatch,
-    /// The far side's ports; empty matches all.
+    /// The ports on the network's side; empty matches all.
     pub remote_ports: Vec<PortRange>,
-    /// The UE side's addresses.
+    /// The addresses on the UE's side.
     pub local: AddrMatch,
-    /// The UE side's ports; empty matches all.
+    /// The ports on the UE's side; empty matches all.
     pub local_ports: Vec<PortRange>,
     /// Type of service or traffic class: value and mask.
     pub tos: Option<(u8, u8)>,
-    /// Security parameter index.
+    /// Security parameter index of ESP or AH.
     pub spi: Option<u32>,
     /// IPv6 flow label, 20 bits. IPv4 packets have none, not even zero.
     pub flow_label: Option<u32>,
@@ -98,8 +97,8 @@ impl PacketFilter {
         flow_label: None,
     };
 
-    /// True if all remote addresses are multicast or link-local: routers forward no packets of such
-    /// addresses. Spec: RFC 4291 §2.5.6, §2.7; RFC 3927 §2.7; RFC 1112 §4.
+    /// True if all remote addresses are multicast or link-local: routers forward no packets with
+    /// such addresses. Spec: RFC 4291 §2.5.6, §2.7; RFC 3927 §2.7; RFC 1112 §4.
     #[must_use]
     pub fn is_link_scoped(&self) -> bool {
         match self.remote {
@@ -117,7 +116,7 @@ impl PacketFilter {
         }
     }
 
-    /// True when `flow`, traveling in `direction`, belongs to this service data flow.
+    /// True if a packet of `direction` with the fields `flow` matches the filter.
     #[must_use]
     pub fn matches(&self, direction: Direction, flow: &FlowSelector) -> bool {
         let (remote, remote_port, local, local_port) = match direction {

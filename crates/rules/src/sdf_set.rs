@@ -10,21 +10,21 @@ use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
 use crate::matcher::{Candidate, FlowKey, Matcher};
 use crate::sdf::{FlowSelector, PacketFilter};
 
-/// SDF filters of which one must match. A clone shares them.
+/// A set of SDF filters, of which one must match. Clones share them.
 ///
-/// A set of more filters than a PDR can carry, such as an application's, has one matcher that all
-/// sessions share. The filters of a smaller set become part of each session's matcher.
+/// A set with more filters than a PDR can carry, such as that of an application, has one matcher,
+/// which all sessions share. The filters of a smaller set become part of each session's matcher.
 #[derive(Clone, Default)]
 pub struct SdfSet(Option<Arc<SdfSetContents>>);
 
 struct SdfSetContents {
-    /// Never empty.
+    /// Filters, at least one.
     filters: Box<[PacketFilter]>,
     matcher: Option<Matcher>,
 }
 
 impl SdfSet {
-    /// True if the set has a matcher of its own.
+    /// True if the set has its own matcher.
     #[must_use]
     pub fn is_compiled(&self) -> bool {
         self.matcher().is_some()
@@ -48,7 +48,7 @@ impl SdfSet {
 }
 
 impl Candidate {
-    /// True if one of `sdf`, the filters of the PDR, matches.
+    /// True if the match is certain, or one of `sdf`, the filters of the PDR, matches.
     #[inline]
     #[must_use]
     pub fn is_confirmed(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {
@@ -90,7 +90,7 @@ impl PartialEq for SdfSet {
 
 impl Eq for SdfSet {}
 
-/// Hashes the number of filters and the first one: an application may have thousands.
+/// Hashes only the number of filters and the first one: an application may have thousands.
 impl Hash for SdfSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.len().hash(state);

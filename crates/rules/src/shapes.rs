@@ -1,4 +1,4 @@
-//! Parts that the rules of many sessions have in common, stored once.
+//! Stores parts that the rules of many sessions have in common once.
 
 use core::hash::{BuildHasher, Hash, Hasher};
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use adit_types::limits::RULE_SHAPES_MAX;
 
-/// Shapes of one kind. A full set drops all its shapes and starts again; rules keep theirs alive.
+/// Shapes of one kind. A full set forgets all and starts again; rules keep theirs alive.
 #[derive(Debug)]
 pub(crate) struct ShapeSet<T>(HashSet<Arc<T>, ShapeHash>);
 
@@ -18,7 +18,7 @@ impl<T> Default for ShapeSet<T> {
 }
 
 impl<T: Hash + Eq> ShapeSet<T> {
-    /// The shape that equals `shape`. Adds it if the set has none.
+    /// Returns the shape in the set that equals `shape`. Adds it if the set has none.
     pub(crate) fn share(&mut self, shape: T) -> Arc<T> {
         if let Some(known) = self.0.get(&shape) {
             return Arc::clone(known);
@@ -32,12 +32,12 @@ impl<T: Hash + Eq> ShapeSet<T> {
     }
 }
 
-/// A keyed hash of many small fields, a folded multiply for each: SipHash takes five times as long.
-/// A set is bounded, so shapes that collide cost a bounded search.
+/// A keyed hash for many small fields, five times as fast as SipHash: one folded multiply each.
+/// Collisions are harmless: a set is bounded, and so is the search among colliding shapes.
 #[derive(Debug, Clone)]
 struct ShapeHash {
     state: u64,
-    /// Odd.
+    /// Odd, so that no bit is lost.
     factor: u64,
 }
 
@@ -94,7 +94,7 @@ impl Hasher for ShapeHash {
     }
 }
 
-/// The lower and the upper half.
+/// Returns the lower and the upper half.
 const fn halves(product: u128) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = product.to_le_bytes();
     [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes([i, j, k, l, m, n, o, p])]

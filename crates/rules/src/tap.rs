@@ -1,13 +1,13 @@
 //! Taps: the reports of a data plane about single packets, for clients that trace or capture them.
 //!
-//! The control thread starts a tap with a [`TapRequest`] at every worker and stops it again. A
-//! worker writes records of the packets that a tap selects into a ring: a record is a
-//! [`TapItem::Packet`], its events in order, and a [`TapItem::End`]. Items have a fixed size, and
-//! names are numbers: the reader puts them in words.
+//! The control thread starts a tap with a [`TapRequest`] to every worker, and stops it again. A
+//! worker writes a record of each packet that a tap selects into a ring: a [`TapItem::Packet`],
+//! items in the order of events, and a [`TapItem::End`]. Items have a fixed size and hold
+//! identifiers; the reader of the ring turns these into words.
 //!
-//! A worker reports each packet at most once to all its taps together. A packet that waits (for a
-//! neighbor, a rate, rules) is reported when it begins to wait; how its wait ends is a record of
-//! its own ([`TapOrigin::Waited`]).
+//! A worker reports each packet at most once, for all its taps together. A packet that waits (for a
+//! neighbor, a rate, rules) is reported when it begins to wait; the end of the wait is a separate
+//! record ([`TapOrigin::Waited`]).
 
 use core::net::IpAddr;
 
@@ -21,15 +21,15 @@ use crate::leave_reason::{LeaveReason, NoFastRule};
 use crate::rule::{ApplyAction, DestinationInterface, HeaderCreation, SourceInterface};
 use crate::verdict::{DropReason, PuntReason};
 
-/// The packets that a tap selects, by session, address, tunnel or interface.
+/// Selects packets by session, address, tunnel or interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapKey {
     /// All packets.
     Any,
-    /// The packets of a session. The index may be reused, so the identifier is checked as well.
+    /// The packets of a session. The index may be reused, so the SEID is checked as well.
     Session(SessionIndex, Seid),
-    /// The packets to an address of a UE, in tunnels also those from it, and those of its session
-    /// with a source that is not the UE's. The upper half of an IPv6 address is compared.
+    /// The packets to a UE address, in tunnels also those from it, and packets of its session with
+    /// a source that is not the UE's. The upper half of an IPv6 address is compared.
     Ue(IpAddr),
     /// The packets in a local tunnel, whether or not a session owns it.
     Teid(Teid),
@@ -37,7 +37,7 @@ pub enum TapKey {
     Interface(InterfaceId),
 }
 
-/// Which drops a tap reports.
+/// The drops that a tap reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DroppedFor {
     /// All drops.
@@ -47,7 +47,7 @@ pub enum DroppedFor {
 }
 
 impl DroppedFor {
-    /// True if a drop for `reason` is among them.
+    /// True if a drop for `reason` is reported.
     #[must_use]
     pub fn includes(self, reason: DropReason) -> bool {
         match self {
@@ -57,83 +57,83 @@ impl DroppedFor {
     }
 }
 
-/// The packets that a tap reports.
+/// Selects the packets that a tap reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapFilter {
-    /// By session, address, tunnel or interface.
+    /// Which packets, by session, address, tunnel or interface.
     pub key: TapKey,
-    /// Only those that are dropped.
+    /// If set, only packets that are dropped for this reason.
     pub drop: Option<DroppedFor>,
-    /// One of so many packets with the key; 0 and 1 are all of them.
+    /// Reports one of this many packets that `key` selects; 0 and 1 report all of them.
     pub one_of: u32,
 }
 
 /// A request to a worker for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapRequest {
-    /// The packets.
+    /// The packets to report.
     pub filter: TapFilter,
-    /// The stages and rules that a packet met, with times.
+    /// True to report the stages and rules that a packet met, with times.
     pub has_stages: bool,
-    /// The fast path is tried with a copy of each packet.
+    /// True to try the fast path with a copy of each packet.
     pub has_path: bool,
-    /// Octets of each frame at most.
+    /// Maximum number of octets to report of each frame.
     pub snap_bytes: u16,
-    /// Records at most.
+    /// Maximum number of records.
     pub pkts_max: u64,
     /// No packet is reported from this time on.
     pub until: Nanos,
 }
 
-/// A tap of a worker, below [`TAPS_MAX`].
+/// Identifies a tap of a worker, below [`TAPS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TapId(pub u8);
 
-/// Several taps.
+/// A set of taps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TapSet(u8);
 
 impl TapSet {
-    /// No tap.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The set with `tap` added.
+    /// Returns the set with `tap` added.
     #[must_use]
     pub const fn with(self, TapId(tap): TapId) -> Self {
         Self(self.0 | 1 << (tap as usize % TAPS_MAX))
     }
 
-    /// The union with `other`.
+    /// Returns the union with `other`.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// True if `tap` is among them.
+    /// True if `tap` is in the set.
     #[must_use]
     pub const fn contains(self, TapId(tap): TapId) -> bool {
         self.0 >> (tap as usize % TAPS_MAX) & 1 != 0
     }
 
-    /// Those of both sets.
+    /// Returns the taps that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// True without taps.
+    /// True if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// A bit for each tap, that of the first one lowest.
+    /// Returns a bit for each tap; the lowest is that of tap 0.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The taps of [`TapSet::bits`]; other bits are ignored.
+    /// Restores a set from [`TapSet::bits`]; bits of no tap are ignored.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & ((1 << TAPS_MAX) - 1))
@@ -142,24 +142,24 @@ impl TapSet {
 
 const _: () = assert!(TAPS_MAX < 8, "a bit per tap, and one is left");
 
-/// Octets of one [`TapItem::Octets`].
+/// Maximum number of octets in one [`TapItem::Octets`].
 pub const TAP_OCTETS: usize = 56;
 
 /// One item of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapItem {
-    /// A record begins.
+    /// The beginning of a record.
     Packet(TapPacket),
-    /// Octets of the frame before, in order.
+    /// Octets of the frame of the last [`TapItem::Packet`] or [`TapItem::Sent`], in order.
     Octets {
-        /// How many.
+        /// How many octets are valid.
         len: u8,
-        /// The octets come first.
+        /// The octets, followed by padding.
         octets: [u8; TAP_OCTETS],
     },
-    /// The packet waited so long, and the wait is over.
+    /// The packet waited for this event, and the time since it began to wait.
     Waited(TapWait, Nanos),
-    /// A stage is done.
+    /// The packet finished a stage, and when.
     Stage(TapStage, Nanos),
     /// The session of the packet.
     Session(TapSession),
@@ -167,120 +167,120 @@ pub enum TapItem {
     Tried {
         /// The PDR.
         pdr: PdrId,
-        /// Lower is compared first.
+        /// PDRs with a lower value are compared first.
         precedence: Precedence,
         /// The condition that the packet does not meet; `None` if it matched.
         mismatch: Option<PdrMismatch>,
     },
-    /// The rules that apply.
+    /// The PDR that applies.
     Matched {
         /// The PDR.
         pdr: PdrId,
         /// The direction of the packet.
         direction: Direction,
     },
-    /// A QER of the PDR, before the packet is charged.
+    /// A QER of the PDR, before the packet is charged to it.
     Qer(TapQer),
-    /// A URR of the PDR. It counted the packet if the volumes differ.
+    /// A URR of the PDR. It counted the packet if the two volumes differ.
     Urr {
         /// The URR.
         urr: UrrId,
-        /// Its count in both directions before the packet. Unit: octets.
+        /// Volume in both directions before the packet. Unit: octets.
         before: u64,
-        /// Its count in both directions after the packet. Unit: octets.
+        /// Volume in both directions after the packet. Unit: octets.
         after: u64,
     },
-    /// The FAR that applies: that of the PDR, or of a quota action.
+    /// The FAR that applies: that of the PDR or, if a quota is used up, that of the URR.
     Far {
         /// The FAR.
         far: FarId,
-        /// Its actions.
+        /// The actions of the FAR.
         action: ApplyAction,
-        /// Where to.
+        /// The destination interface of the FAR.
         destination: DestinationInterface,
-        /// The outer header that it creates.
+        /// The outer header that the FAR creates.
         outer: Option<HeaderCreation>,
-        /// The packet waits for its rates.
+        /// True if the packet waits for its rates.
         must_queue: bool,
     },
-    /// Where the packet leaves.
+    /// The interface and neighbor to which the packet leaves.
     Egress {
         /// The interface.
         interface: InterfaceId,
-        /// The neighbor on its link.
+        /// The IP address of the neighbor on the interface's link.
         station: IpAddr,
-        /// Its link-layer address, unless it is unresolved.
+        /// The neighbor's link-layer address; `None` if it is unresolved.
         mac: Option<MacAddr>,
-        /// The packet is switched to another UE instead.
+        /// True if the packet is switched to another UE instead.
         is_switched: bool,
         /// DSCP that the rules give to the user's packet.
         dscp: Option<u8>,
     },
-    /// The result of a trial of the fast path with the packet.
+    /// The result of trying the fast path with the packet.
     FastPath(FastPathAnswer),
-    /// A frame that leaves. Its octets follow.
+    /// A frame that leaves. Items with its octets follow.
     Sent {
-        /// The port.
+        /// The port through which the frame leaves.
         port: PortId,
-        /// The interface.
+        /// The interface through which the frame leaves.
         interface: InterfaceId,
-        /// Its length. Unit: octets.
+        /// The length of the frame. Unit: octets.
         len: u32,
     },
-    /// The record ends.
+    /// The end of a record.
     End(TapOutcome),
-    /// Packets that the tap left out, because the ring had no room.
+    /// How many packets the tap skipped because the ring had no room.
     Skipped(TapId, u64),
-    /// The worker reports nothing for the tap any more.
+    /// The worker will report nothing more for the tap.
     Stopped(TapId),
 }
 
-/// A packet, as the worker received it. Its octets follow.
+/// A packet as the worker received it. Items with its octets follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapPacket {
     /// The taps that get the record.
     pub taps: TapSet,
-    /// Where the worker has it from.
+    /// From where the worker got the packet.
     pub origin: TapOrigin,
     /// The worker.
     pub worker: WorkerId,
-    /// When the worker took it up.
+    /// When the worker began to process the packet.
     pub at: Nanos,
-    /// The port that it arrived on; `None` if that is unknown by now.
+    /// The port on which the packet arrived; `None` if it is no longer known.
     pub port: Option<PortId>,
-    /// The interface that it belongs to.
+    /// The interface to which the packet belongs.
     pub interface: Option<InterfaceId>,
-    /// Its length. Unit: octets.
+    /// The length of the frame. Unit: octets.
     pub len: u32,
 }
 
-/// Where a worker has a packet from.
+/// From where a worker got a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapOrigin {
     /// From a port.
     Port,
     /// From another thread, which received it.
     Handoff,
-    /// From the worker itself: it was joined from fragments, or comes from another UE.
+    /// From the worker itself: it joined the packet from fragments, or switched it from another UE.
     Recirculated,
-    /// It waited, and its frame may be written by now. If a tap selected the packet when its wait
-    /// began, the frame that leaves is the only one.
+    /// From waiting; the frame may be rewritten by then. If a tap selected the packet already when
+    /// it began to wait, only the frame that leaves is reported.
     Waited,
 }
 
 /// The event that a packet waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapWait {
-    /// Rules that forward it: its FAR buffered it.
+    /// Rules that forward the packet: its FAR buffered it.
     Rules,
-    /// The rate of its QERs or slice.
+    /// The rate of the packet's QERs or slice.
     Rate,
-    /// The link-layer address of its next hop.
+    /// The link-layer address of the packet's next hop.
     Neighbor,
 }
 
 impl TapWait {
-    /// In words, after "waited for".
+    /// Returns the words for the operator, to follow "waited for".
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -291,7 +291,7 @@ impl TapWait {
     }
 }
 
-/// A part of the way of a packet.
+/// A stage that a packet passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapStage {
     /// `s1_parse`: headers.
@@ -313,7 +313,7 @@ pub enum TapStage {
 }
 
 impl TapStage {
-    /// Its name.
+    /// Returns the name of the stage, as in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -334,33 +334,33 @@ impl TapStage {
 pub struct TapSession {
     /// Our SEID.
     pub seid: Seid,
-    /// The tunnel that named it; `None` if the UE's address did.
+    /// The tunnel by which the session was found; `None` if it was found by the UE's address.
     pub teid: Option<Teid>,
-    /// Its PDRs of the packet's direction.
+    /// How many PDRs the session has in the packet's direction.
     pub pdrs: u16,
-    /// Its SDF filters are compiled into a matcher.
+    /// True if the session's SDF filters are compiled into a matcher.
     pub has_matcher: bool,
 }
 
 /// The first condition of a PDR, in the order of comparison, that a packet does not meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PdrMismatch {
-    /// The PDR is about packets from this side.
+    /// The PDR requires packets from this side.
     Source(SourceInterface),
-    /// The PDR is about another network instance.
+    /// The PDR requires another network instance.
     NetworkInstance,
-    /// The PDR is about another tunnel.
+    /// The PDR requires another tunnel.
     Teid,
-    /// The PDR is about other QoS flows.
+    /// The PDR requires other QoS flows.
     Qfi,
-    /// The PDR is about another address of the UE.
+    /// The PDR requires another UE address.
     UeAddress,
-    /// None of its SDF filters matches.
+    /// None of the PDR's SDF filters matches.
     Sdf,
 }
 
 impl PdrMismatch {
-    /// The condition in words, for the operator.
+    /// Returns the condition in words, for the operator.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -377,90 +377,90 @@ impl PdrMismatch {
     }
 }
 
-/// A QER as a packet finds it.
+/// The state of a QER when a packet arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapQer {
     /// The QER.
     pub qer: QerId,
-    /// Its gate in the packet's direction is open.
+    /// True if the QER's gate in the packet's direction is open.
     pub is_gate_open: bool,
-    /// Its maximum bit rate admits the packet now; `None` without one.
+    /// True if the maximum bit rate admits the packet now; `None` without a maximum bit rate.
     pub has_room: Option<bool>,
-    /// The QER limits packets per time.
+    /// True if the QER also limits packets per time.
     pub has_packet_rate: bool,
 }
 
 /// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapOutcome {
-    /// It left, or waits in the driver.
+    /// The packet left, or waits in the driver.
     Transmitted,
-    /// It was dropped.
+    /// The packet was dropped.
     Dropped(DropReason),
-    /// The worker consumed it: it was for the UPF itself.
+    /// The worker consumed the packet, which was for the UPF itself.
     Consumed(PuntReason),
-    /// The slow path answers it after the burst.
+    /// The slow path answers the packet after the burst.
     SlowPath,
-    /// Its FAR buffers it.
+    /// The packet's FAR buffers it.
     Buffered,
-    /// It waits for its rates.
+    /// The packet waits for its rates.
     Queued,
-    /// It waits for the link-layer address of its next hop.
+    /// The packet waits for the link-layer address of its next hop.
     WaitsForNeighbor,
-    /// It waits for room in the transmit queue of its port.
+    /// The packet waits for room in the transmit queue of its port.
     WaitsForPort,
-    /// It waits for other fragments of its datagram.
+    /// The packet waits for other fragments of its datagram.
     WaitsForFragments,
-    /// It was switched to another UE, and takes the stages again.
+    /// The packet was switched to another UE, and passes the stages again.
     Switched,
-    /// Another worker processes it.
+    /// Another worker processes the packet.
     HandedOff,
 }
 
-/// The result of a trial of the fast path with a copy of a packet that takes the stages.
+/// The result of trying the fast path with a copy of a packet that takes the stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastPathAnswer {
-    /// It would send the packet.
+    /// The fast path would send the packet.
     Sends(FastPathFrame),
-    /// It would queue the packet for its rates.
+    /// The fast path would queue the packet for its rates.
     Queues(FastPathFrame),
-    /// It would leave the packet to the stages.
+    /// The fast path would leave the packet to the stages.
     Leaves(LeaveReason),
-    /// It would leave the packet to the stages, because the compiler has no fast rule for it.
+    /// The fast path would leave it to the stages, as the compiler has no fast rule for it.
     LeavesUnruled(NoFastRule),
 }
 
 /// The frame that the fast path would send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastPathFrame {
-    /// The port.
+    /// The port through which the frame would leave.
     pub port: PortId,
-    /// The interface.
+    /// The interface through which the frame would leave.
     pub interface: InterfaceId,
-    /// Its length. Unit: octets.
+    /// The length of the frame. Unit: octets.
     pub len: u32,
-    /// The first difference to the stages: a fault of one of both.
+    /// The first difference from the frame that the stages send, if any: a fault in one of them.
     pub difference: Option<FastPathDifference>,
 }
 
-/// How the stages differ from what the fast path would do.
+/// How the result of the stages differs from that of the fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastPathDifference {
-    /// The packet has another outcome.
+    /// The stages end with another outcome.
     Outcome,
-    /// The frame leaves through another port or interface.
+    /// The stages send the frame through another port or interface.
     Egress,
-    /// The frame has so many octets.
+    /// The stages' frame has this length. Unit: octets.
     Length(u32),
-    /// The octet at this offset of the frame.
+    /// An octet of the frame differs.
     Octet {
-        /// Where. Unit: octets.
+        /// Offset of the octet in the frame.
         at: u32,
-        /// By the fast path.
+        /// The octet as the fast path writes it.
         fast_path: u8,
-        /// By the stages.
+        /// The octet as the stages write it.
         stages: u8,
     },
-    /// Further frames leave.
+    /// The stages send more frames than this one.
     Frames,
 }

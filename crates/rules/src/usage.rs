@@ -1,10 +1,10 @@
-//! Usage reporting rules as workers run them, and their counts.
+//! Usage reporting rules as workers run them, and their counters.
 //!
-//! Counters only grow; a measurement is a difference between two readings. Octets are those of the
+//! Counters only grow; a measurement is the difference of two readings. Octets are those of the
 //! user's IP packets, from the IP header on, without outer headers, link headers and padding. A
-//! packet counts when its gates are open and its FAR forwards it, whatever the network does to it
-//! later; packets that a closed gate stops count only for a URR that measures before QoS
-//! enforcement. Spec: TS 29.244 §5.2.2.
+//! packet is counted if its gates are open and its FAR forwards it, whatever happens to it later; a
+//! packet that a closed gate stops is counted only for a URR that measures before QoS enforcement.
+//! Spec: TS 29.244 §5.2.2.
 
 use core::fmt;
 
@@ -17,50 +17,48 @@ use crate::sdf::PacketFilter;
 pub struct UrrEntry {
     /// The rule's identifier, for reports and traces.
     pub id: UrrId,
-    /// The counters of its usage.
+    /// The counters of the URR's usage.
     pub slot: UsageSlot,
-    /// Distinguishes the entries that one URR has over time: a worker reports each limit and the
-    /// first packet once per generation.
+    /// Distinguishes successive entries of one URR: a worker reports each limit and the first
+    /// packet once per generation.
     pub generation: u32,
-    /// Counter values that are reported.
+    /// Counter values at which the worker reports.
     pub report: UsageLimits,
-    /// Counter values from which on packets are stopped.
+    /// Counter values at which the worker stops packets.
     pub quota: UsageLimits,
-    /// Dropped downlink packets and octets that are reported; `u64::MAX` for never.
+    /// How many dropped downlink packets and octets are reported; `u64::MAX` for never.
     pub report_dropped: (u64, u64),
-    /// The quota is used up or withdrawn: packets are stopped.
+    /// True if the quota is used up or withdrawn, so that packets are stopped.
     pub stopped: bool,
-    /// The FAR of packets that are stopped: position in `SessionRules::fars`. Without one they are
-    /// dropped.
+    /// The FAR of packets that are stopped: index in `SessionRules::fars`. `None` drops them.
     pub quota_far: Option<u16>,
-    /// Traffic that passes, and counts, although packets are stopped.
+    /// Filters of traffic that passes and is counted even while packets are stopped.
     pub exempt: Vec<PacketFilter>,
-    /// The credit pool that the URR draws from: position in `SessionRules::urrs`.
+    /// The credit pool from which the URR draws: index in `SessionRules::urrs`.
     pub pool: Option<u16>,
-    /// The members of a credit pool, whose usage is its own; none for other URRs.
+    /// For a credit pool, the members whose usage adds up to the pool's; empty for other URRs.
     pub members: PoolMembers,
-    /// Report the first packet of this generation.
+    /// True to report the first packet of this generation.
     pub report_start: bool,
-    /// Also count packets that a closed gate stops.
+    /// True to count also packets that a closed gate stops.
     pub before_qos: bool,
 }
 
-/// The unit of [`PoolMembers::of`]'s weights.
+/// The weight 1 in [`PoolMembers::of`].
 pub const POOL_WEIGHT_ONE: u64 = 1_000_000;
 
-/// The usage counters that make up the usage of a credit pool. Spec: TS 29.244 §7.5.2.4,
-/// table 7.5.2.4-2.
+/// The counters that make up the usage of a credit pool. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PoolMembers {
     /// The counters, each with its weight. Unit: millionths.
     pub of: Vec<(UsageSlot, u64)>,
-    /// Octets added to the weighted ones, uplink and downlink, so that the sum does not jump when
+    /// Octets to add to the weighted sum, uplink and downlink, so that the total does not jump when
     /// members change.
     pub base_bytes: (u64, u64),
 }
 
 impl PoolMembers {
-    /// Weighted octets uplink and downlink; `volume` returns those of one member.
+    /// Returns the weighted octets, uplink and downlink; `volume` returns those of one member.
     #[must_use]
     pub fn bytes(&self, volume: impl Fn(UsageSlot) -> (u64, u64)) -> (u64, u64) {
         let mut sum = (0_u128, 0_u128);
@@ -76,7 +74,7 @@ impl PoolMembers {
     }
 }
 
-/// Counter values at which something happens. `u64::MAX` is never. Unit: octets.
+/// Counter values at which an action follows. `u64::MAX` is never. Unit: octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageLimits {
     /// Both directions together.
@@ -91,15 +89,14 @@ impl UsageLimits {
     /// No limit.
     pub const NONE: Self = Self { total_bytes: u64::MAX, ul_bytes: u64::MAX, dl_bytes: u64::MAX };
 
-    /// True without any limit.
+    /// True if there is no limit.
     #[inline]
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
 
-    /// Octets that may still be counted, of whatever direction, before one of the limits can be
-    /// reached.
+    /// Returns how many octets of any direction can be counted before a limit may be reached.
     #[inline]
     #[must_use]
     pub fn distance(&self, ul_bytes: u64, dl_bytes: u64) -> u64 {
@@ -109,7 +106,7 @@ impl UsageLimits {
         uplink.min(downlink).min(self.total_bytes.saturating_sub(total_bytes))
     }
 
-    /// True when one of the limits is reached by these counter values.
+    /// True if these counter values reach one of the limits.
     #[inline]
     #[must_use]
     pub const fn reached(&self, ul_bytes: u64, dl_bytes: u64) -> bool {
@@ -134,14 +131,14 @@ pub struct UsageCounts {
     pub dropped_dl_bytes: u64,
     /// Packets towards the UE that rules dropped; not among the above.
     pub dropped_dl_pkts: u64,
-    /// The first packet of the requested generation.
+    /// When the first packet of the requested generation was counted.
     pub first: Option<Nanos>,
-    /// The last packet.
+    /// When the last packet was counted.
     pub last: Option<Nanos>,
 }
 
 impl UsageCounts {
-    /// The sum over two workers.
+    /// Returns the sum of the counts of two workers.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -156,9 +153,9 @@ impl UsageCounts {
         }
     }
 
-    /// The part of `self` that `other` lacks: `other.plus(self.minus(other))` has the octets and
-    /// packets of `self`, and its first and last packet unless `other` has an earlier or a later
-    /// one.
+    /// Returns what to add to `other` to get `self`: `other.plus(self.minus(other))` has the octets
+    /// and packets of `self`. Its first and last packet are those of `self`, unless `other` has an
+    /// earlier first or a later last one.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
@@ -173,13 +170,13 @@ impl UsageCounts {
     }
 }
 
-/// Where the control plane reads counters. Reading has no effect.
+/// The interface by which the control plane reads counters. Reading has no effect.
 pub trait UsageSource: fmt::Debug + Send + Sync {
-    /// The counters of `slot` over all workers; `first` is that of `generation`.
+    /// Returns the counters of `slot`, summed over all workers; `first` is that of `generation`.
     fn usage(&self, slot: UsageSlot, generation: u32) -> UsageCounts;
 }
 
-/// A source without traffic.
+/// A source whose counters are all zero.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoUsage;
 

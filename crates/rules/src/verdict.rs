@@ -1,4 +1,4 @@
-//! Why a packet leaves the pipeline: one table for variants, counter names and explanations.
+//! Why a packet leaves the pipeline: one table of variants, counter names and explanations.
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident { $( $variant:ident, $counter:literal, $text:literal; )* }) => {
@@ -8,27 +8,27 @@ macro_rules! reasons {
         pub enum $name { $( #[doc = $text] $variant, )* }
 
         impl $name {
-            /// All reasons, in the order of their values.
+            /// All reasons, in the order of their indices.
             pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
 
             /// How many reasons there are.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Position in [`Self::ALL`], and in counter blocks if it is counted.
+            /// Returns the index in [`Self::ALL`], and in counter blocks if the reason is counted.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
                 self as usize
             }
 
-            /// Its name: if it is counted, that of the counter in `adit show counters` and in
-            /// metrics.
+            /// Returns the name of the reason: if it is counted, that of its counter in `adit show
+            /// counters` and in metrics.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$variant => $counter, )* }
             }
 
-            /// One sentence for the operator.
+            /// Returns one sentence for the operator.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $( Self::$variant => $text, )* }

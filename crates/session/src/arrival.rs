@@ -1,4 +1,4 @@
-//! Where packets of a new session will arrive, before its rules are checked.
+//! Estimates, before rules are checked, on which interfaces packets of a new session will arrive.
 
 use adit_rules::SourceInterface;
 use adit_types::{InterfaceId, InterfaceSet, Teid};
@@ -7,7 +7,7 @@ use crate::change::{FTeidSpec, PdiSpec, SessionChange};
 use crate::provisioning::{GtpuSide, Provisioning};
 use crate::record::LocalFTeid;
 
-/// The interfaces at which the tunnels of a new session end, those from Access first.
+/// Returns the interfaces at which the tunnels of a new session end, those from Access first.
 pub(crate) fn arrival_interfaces<'a>(
     provisioning: &'a Provisioning,
     change: &'a SessionChange,
@@ -18,8 +18,8 @@ pub(crate) fn arrival_interfaces<'a>(
     ordered.filter_map(|pdi| arrival_interface(provisioning, change, pdi))
 }
 
-/// The first interface at which a tunnel of `pdi` ends. If its F-TEID is to be chosen, that is the
-/// one whose address it gets.
+/// Returns the first interface at which the tunnel of `pdi` ends. If we are to choose the F-TEID,
+/// this is the interface whose address the F-TEID gets.
 fn arrival_interface(
     provisioning: &Provisioning,
     change: &SessionChange,

@@ -1,17 +1,17 @@
-//! Who controls a session, and where.
+//! Identifiers and addresses of the CP function that controls a session.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::Seid;
 
-/// Names the association (or any other owner) that a session belongs to; chosen by the caller.
+/// Identifies the association (or another owner) to which a session belongs; chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OwnerId(pub u32);
 
 /// The control plane's endpoint of a session. Spec: TS 29.244 §8.2.37.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpFSeid {
-    /// Identifier that our messages about the session carry in their header.
+    /// SEID in the header of the messages that we send about the session.
     pub seid: Seid,
     /// IPv4 address.
     pub v4: Option<Ipv4Addr>,
@@ -20,7 +20,7 @@ pub struct CpFSeid {
 }
 
 impl CpFSeid {
-    /// The same SEID at another address.
+    /// Returns the same SEID with another address.
     #[must_use]
     pub const fn at(self, address: IpAddr) -> Self {
         match address {
@@ -29,7 +29,7 @@ impl CpFSeid {
         }
     }
 
-    /// True when `address` is one of its addresses.
+    /// True if `address` is one of the addresses.
     #[must_use]
     pub fn is_at(self, address: IpAddr) -> bool {
         match address {

@@ -1,9 +1,9 @@
 //! The direction of the traffic that PDRs detect.
 //!
-//! Packets from data networks are downlink. The FAR decides about packets from the RAN and from the
-//! CP function: those that it sends to the RAN are downlink, as data forwarded for a handover or
-//! messages of the CP function to the UE. A tunnel has one direction, because PDRs of one direction
-//! are matched together.
+//! Packets from data networks are downlink. For packets from the RAN and from the CP function, the
+//! FAR decides: those that it sends to the RAN are downlink, for example data forwarded in a
+//! handover or messages of the CP function to the UE. All packets of a tunnel have the same
+//! direction, because the PDRs of one direction are matched together.
 //! Spec: TS 29.244 §5.3; TS 23.502 §4.9.1.3 (indirect data forwarding).
 
 use adit_rules::{DestinationInterface, SourceInterface};
@@ -11,7 +11,7 @@ use adit_types::{Direction, Teid};
 
 use crate::record::{Pdi, Pdr, Records};
 
-/// Where the FARs of a tunnel's PDRs send packets. FARs without a destination are ignored.
+/// Where the FARs of a tunnel's PDRs send packets; FARs without a destination are ignored.
 #[derive(Debug, Clone, Copy, Default)]
 struct TunnelDestinations {
     to_access: bool,
@@ -30,7 +30,7 @@ impl TunnelDestinations {
     const fn direction(self, source: SourceInterface) -> Direction {
         let is_downlink = match source {
             SourceInterface::Core | SourceInterface::SgiLanN6Lan => true,
-            // If only some of a tunnel's packets return to the RAN, the UE sent all of them.
+            // If only some PDRs return packets to the RAN, the tunnel is taken as one from the UE.
             SourceInterface::Access => self.to_access && !self.elsewhere,
             SourceInterface::CpFunction => self.to_access || !self.elsewhere,
         };
@@ -42,7 +42,7 @@ impl TunnelDestinations {
 #[derive(Debug)]
 pub(crate) struct Directions<'r> {
     records: &'r Records,
-    /// Tunnels of the RAN and of the CP function, in ascending order.
+    /// Tunnels from the RAN and from the CP function, in ascending order.
     tunnels: Vec<(Teid, TunnelDestinations)>,
 }
 
@@ -69,7 +69,7 @@ impl<'r> Directions<'r> {
         Self { records, tunnels }
     }
 
-    /// The direction of packets that match the alternative `pdi` of `pdr`.
+    /// Returns the direction of packets that match `pdi`, which belongs to `pdr`.
     pub(crate) fn of(&self, pdr: &Pdr, pdi: &Pdi) -> Direction {
         let leads = match (pdi.source, pdi.f_teid) {
             (SourceInterface::Core | SourceInterface::SgiLanN6Lan, _) => {
@@ -77,13 +77,13 @@ impl<'r> Directions<'r> {
             }
             (_, Some(f_teid)) => self.leads(f_teid.teid),
             (SourceInterface::CpFunction, None) => TunnelDestinations::of(self.records, pdr),
-            // The PDR matches packets of every tunnel from the RAN.
+            // Such a PDR matches every tunnel from the RAN, so its FAR decides about none.
             (SourceInterface::Access, None) => TunnelDestinations::default(),
         };
         leads.direction(pdi.source)
     }
 
-    /// True when packets of the tunnel go both to the RAN and elsewhere.
+    /// True if some packets of the tunnel go to the RAN and others elsewhere.
     pub(crate) fn is_mixed(&self, teid: Teid) -> bool {
         let TunnelDestinations { to_access, elsewhere } = self.leads(teid);
         to_access && elsewhere
@@ -98,8 +98,8 @@ impl<'r> Directions<'r> {
     }
 }
 
-/// True when the PDR detects packets that the UE sent: from the RAN, and its own FAR does not send
-/// them back to the RAN.
+/// True if the PDR detects packets from the UE: packets that arrive from the RAN and that the PDR's
+/// own FAR does not send back to the RAN.
 pub(crate) fn is_of_ue(records: &Records, pdr: &Pdr) -> bool {
     pdr.pdi.source == SourceInterface::Access && !TunnelDestinations::of(records, pdr).to_access
 }

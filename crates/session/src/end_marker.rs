@@ -1,7 +1,7 @@
-//! End Markers: which FARs leave a tunnel, and for which QoS flow.
+//! End Markers: which FARs leave a tunnel, and the QoS flow of each End Marker.
 //!
-//! Each FAR that requests one gets one, even if several leave the same tunnel: control planes count
-//! them. Spec: TS 29.244 §5.3.2, §8.2.40 (SNDEM); TS 23.501 §5.8.2.9.
+//! Each FAR that requests an End Marker gets one, even if several leave the same tunnel, because
+//! control planes count them. Spec: TS 29.244 §5.3.2, §8.2.40 (SNDEM); TS 23.501 §5.8.2.9.
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
 use adit_types::{FarId, InterfaceSet, Qfi};
@@ -10,18 +10,18 @@ use crate::change::{FarUpdate, SessionChange};
 use crate::provisioning::RuleCatalog;
 use crate::record::{Far, Pdr, Records};
 
-/// An End Marker to be sent.
+/// An End Marker to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndMarker {
-    /// The tunnel that packets leave.
+    /// The tunnel whose traffic ends.
     pub tunnel: GtpuTunnel,
-    /// The interfaces that lead there.
+    /// The interfaces that lead to the far end of the tunnel.
     pub interfaces: InterfaceSet,
-    /// The QoS flow of these packets; `None` if there are several.
+    /// The QoS flow of the traffic; `None` if there are several.
     pub qfi: Option<Qfi>,
 }
 
-/// The End Markers that a change requests of FARs that forward into a tunnel before the change.
+/// Returns the End Markers that a change requests from FARs that forwarded into a tunnel before.
 pub(crate) fn requested(
     known: RuleCatalog<'_>,
     before: &Records,
@@ -40,8 +40,8 @@ pub(crate) fn requested(
     change.update_fars.iter().filter(asks).filter_map(marker).collect()
 }
 
-/// The requested End Markers whose FARs have left their tunnel. A FAR that now buffers has not left
-/// it yet.
+/// Returns those End Markers of `asked` whose FARs no longer use the tunnel after the change. A FAR
+/// that now buffers may still return to the tunnel, so it does not count.
 pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> Vec<EndMarker> {
     let has_left = |(id, marker): &(FarId, EndMarker)| {
         after.iter().find(|far| far.id == *id).is_none_or(|far| {
@@ -51,7 +51,7 @@ pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> 
     asked.into_iter().filter(has_left).map(|(_, marker)| marker).collect()
 }
 
-/// The QoS flow with which all packets of a FAR are marked; `None` if there are several.
+/// Returns the QoS flow with which all packets of a FAR are marked; `None` if there are several.
 fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     let pdrs = records.pdrs.iter().filter(|pdr| pdr.far == Some(far));
     let mut qfis: Vec<Qfi> = pdrs.flat_map(|pdr| marks(known, records, pdr)).collect();
@@ -62,7 +62,7 @@ fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     }
 }
 
-/// The QoS flows that a PDR marks packets with: that of its QERs, or those of its predefined rules.
+/// Returns the QoS flows with which a PDR's QERs or predefined rules mark packets.
 fn marks(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
     let own = records.marking_qer(pdr).and_then(|qer| qer.qfi);
     match pdr.predefined.is_empty() {

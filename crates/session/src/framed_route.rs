@@ -1,6 +1,6 @@
 //! The text of a framed route: a prefix, and optionally a gateway and metrics.
 //!
-//! Gateway and metrics are checked and dropped: the UE is always the gateway, and only one session
+//! Gateway and metrics are checked but not used: the UE is always the gateway, and only one session
 //! can have a prefix. Spec: TS 29.244 §8.2.109, §8.2.111; RFC 2865 §5.22; RFC 3162 §2.5.
 
 use core::fmt;
@@ -12,13 +12,13 @@ use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, PrefixError};
 /// Why a text is not a framed route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FramedRouteError {
-    /// The first word is not a prefix of the family.
+    /// The first word is not a prefix of the right family.
     Prefix(PrefixError),
-    /// The second word is not an address of the family.
+    /// The second word is not an address of the right family.
     Gateway,
-    /// A further word is not a decimal number.
+    /// A word after the second is not a decimal number.
     Metric,
-    /// The octets are not words separated by single spaces.
+    /// The text is not UTF-8, or its words are not separated by single spaces.
     Text,
 }
 
@@ -35,11 +35,11 @@ impl fmt::Display for FramedRouteError {
 
 impl core::error::Error for FramedRouteError {}
 
-/// Reads a Framed-Route such as `192.168.1.0/24 0.0.0.0 1`. Without a prefix length, the class of
-/// the address decides.
+/// Parses a Framed-Route such as `192.168.1.0/24 0.0.0.0 1`. If there is no prefix length, the
+/// class of the address decides.
 ///
 /// # Errors
-/// [`FramedRouteError`] for any other text, and for bits set behind the prefix length.
+/// [`FramedRouteError`] for any other text, and if bits are set after the prefix length.
 pub fn parse_ipv4(octets: &[u8]) -> Result<IpPrefix, FramedRouteError> {
     let destination = words::<Ipv4Addr>(octets)?;
     let prefix = match destination.parse::<Ipv4Addr>() {
@@ -49,17 +49,17 @@ pub fn parse_ipv4(octets: &[u8]) -> Result<IpPrefix, FramedRouteError> {
     prefix.map(IpPrefix::V4).map_err(FramedRouteError::Prefix)
 }
 
-/// Reads a Framed-IPv6-Route such as `2001:db8:1::/48 :: 1`.
+/// Parses a Framed-IPv6-Route such as `2001:db8:1::/48 :: 1`.
 ///
 /// # Errors
-/// [`FramedRouteError`] for any other text, and for a missing prefix length.
+/// [`FramedRouteError`] for any other text, and if the prefix length is missing.
 pub fn parse_ipv6(octets: &[u8]) -> Result<IpPrefix, FramedRouteError> {
     let destination = words::<Ipv6Addr>(octets)?;
     let prefix: Result<Ipv6Prefix, _> = destination.parse();
     prefix.map(IpPrefix::V6).map_err(FramedRouteError::Prefix)
 }
 
-/// The first word; the others must be a gateway and metrics.
+/// Returns the first word, after checking that the others are a gateway and metrics.
 fn words<A: FromStr>(octets: &[u8]) -> Result<&str, FramedRouteError> {
     let text = core::str::from_utf8(octets).map_err(|_| FramedRouteError::Text)?;
     let mut words = text.split(' ');
@@ -74,7 +74,7 @@ fn words<A: FromStr>(octets: &[u8]) -> Result<&str, FramedRouteError> {
     Ok(destination)
 }
 
-/// The network of an address of class A, B or C.
+/// Returns the network of an address of class A, B or C.
 fn of_class(addr: Ipv4Addr) -> Result<Ipv4Prefix, PrefixError> {
     let len = match addr.octets()[0] {
         0..=127 => 8,

@@ -1,4 +1,4 @@
-//! The state of a session that a store outside of this process keeps.
+//! The state of a session as a store outside of this process keeps it.
 
 use core::net::Ipv4Addr;
 
@@ -16,11 +16,10 @@ use crate::packed_record::{
 };
 use crate::usage::UsageReport;
 
-/// All of a session that must outlive its process, as [`KeptSession::octets`]. A later process
-/// makes a [`FormerSession`] of them.
+/// All of a session that must survive the process, stored as [`KeptSession::octets`]. A later
+/// process makes a [`FormerSession`] from them.
 ///
-/// Times are readings of the clock of the node. A process that restores sessions goes on with that
-/// clock.
+/// Times are readings of the node's clock, which runs on across processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSession {
     pub(crate) names: KeptNames,
@@ -28,8 +27,8 @@ pub struct KeptSession {
     pub(crate) record: PackedRecord,
 }
 
-/// A session that a previous process kept: [`SessionStore::restore`](crate::SessionStore::restore)
-/// makes the same session of it, in a store with the same configuration or another one.
+/// A session that a previous process kept. [`SessionStore::restore`](crate::SessionStore::restore)
+/// makes the same session from it, even in a store with another configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerSession {
     pub(crate) names: KeptNames,
@@ -40,28 +39,28 @@ pub struct FormerSession {
     pub(crate) prepared: Option<Box<PreparedSession>>,
 }
 
-/// The prepared parts of a session, whose records are linked and accepted by themselves.
+/// The keys and rules of a session that passed the checks which concern no other session.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PreparedSession {
     pub keys: SessionKeys,
-    /// Without the counters of URRs.
+    /// The rules, without the usage slots and limits of URRs.
     pub rules: Box<SessionRules>,
 }
 
-/// The names of a session, its owners, and the keys that were chosen for it here.
+/// The identifiers of a session, its owners, and the TEIDs and UE addresses that we chose for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct KeptNames {
     pub up_seid: Seid,
     pub owner: OwnerId,
     pub origin: OwnerId,
     pub cp: CpFSeid,
-    /// Its TEIDs that were chosen here.
+    /// The session's TEIDs that we chose.
     pub teids: Vec<Teid>,
-    /// Its UE addresses that were chosen here.
+    /// The session's UE addresses that we chose.
     pub addresses: Vec<KeptAddress>,
 }
 
-/// A lookup key of a UE address.
+/// A UE address as a lookup key: exactly one family is set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct KeptAddress {
     domain: DomainId,
@@ -69,19 +68,19 @@ pub(crate) struct KeptAddress {
     v6: Option<u64>,
 }
 
-/// The usage of a session so far. A later one takes the place of that of a [`KeptSession`] if the
-/// session did not change in between.
+/// The usage of a session so far. It replaces the usage in a [`KeptSession`] that was kept earlier,
+/// if the session did not change in between.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeptUsage {
     /// The counts of each URR.
     pub(crate) counts: Vec<(UrrId, UsageCounts)>,
-    /// The last packet of a session with a user plane inactivity timer.
+    /// When the last packet of a session with a user plane inactivity timer arrived.
     pub(crate) last: Option<Nanos>,
     pub(crate) packet_rates: Vec<KeptPacketRate>,
 }
 
-/// The packet rate of a QER: the first of several entries has the rest of the allowance, and is all
-/// that release 0.1.0 reads. See [`KeptPacketRate::of`].
+/// A part of the packet rate of a QER, which takes several entries. The first entry has the packets
+/// left, and is the only one that release 0.1.0 reads. See [`KeptPacketRate::of`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KeptPacketRate {
     pub qer: QerId,
@@ -97,8 +96,8 @@ packed!(KeptPacketRate { qer, uplink, downlink });
 packed!(PacketsLeft { packets, additional, until });
 
 impl KeptSession {
-    /// The octets to keep. The first one is [`PackedRecord::OLDEST`], the version of all but the
-    /// record, which has its own.
+    /// Returns the octets to keep. The first octet is [`PackedRecord::OLDEST`], the version of all
+    /// parts but the record, which has its own version.
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
         let mut octets = vec![PackedRecord::OLDEST];
@@ -110,10 +109,10 @@ impl KeptSession {
 }
 
 impl FormerSession {
-    /// The session that these octets of a [`KeptSession`] are.
+    /// Parses the octets of a [`KeptSession`].
     ///
     /// # Errors
-    /// Octets of another version, or of no session.
+    /// [`PackedRecordError`] if the octets have another version or are not a session.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
         let mut rest = behind_version(octets)?;
         let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
@@ -122,19 +121,19 @@ impl FormerSession {
         Ok(Self { names, usage, parts, rules, prepared: None })
     }
 
-    /// Our identifier of the session. It contains the index.
+    /// Returns our SEID of the session, which contains the index.
     #[must_use]
     pub const fn up_seid(&self) -> Seid {
         self.names.up_seid
     }
 
-    /// Who controls the session.
+    /// Returns the owner, who controls the session.
     #[must_use]
     pub const fn owner(&self) -> OwnerId {
         self.names.owner
     }
 
-    /// Replaces the usage by a later account of it.
+    /// Replaces the usage by `later`, which was kept after it.
     pub fn set_usage(&mut self, later: KeptUsage) {
         self.usage = later;
     }
@@ -147,7 +146,7 @@ impl KeptUsage {
         self.is_absent()
     }
 
-    /// The octets to keep; see [`KeptSession::octets`].
+    /// Returns the octets to keep; see [`KeptSession::octets`].
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
         let mut octets = vec![PackedRecord::OLDEST];
@@ -155,15 +154,15 @@ impl KeptUsage {
         octets
     }
 
-    /// The usage that these octets are.
+    /// Parses the octets of a usage.
     ///
     /// # Errors
-    /// Octets of another version, or of no usage.
+    /// [`PackedRecordError`] if the octets have another version or are not a usage.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
         versioned(octets)
     }
 
-    /// Lets the packet rates of a restored session go on where they were.
+    /// Continues the packet rates of a restored session from their kept state.
     pub(crate) fn resume_packet_rates(&self, rates: &[(QerId, PacketRateMeter)]) {
         for (id, rate) in rates {
             let entries = self.packet_rates.iter().filter(|kept| kept.qer == *id);
@@ -183,11 +182,11 @@ impl KeptUsage {
 }
 
 impl KeptPacketRate {
-    /// Entries behind the first one: packets and end of the window of the plain rate, and its
-    /// length in the place of the end; the same of the additional rate.
+    /// How many entries follow the first one: for the plain rate, one with packets and end of the
+    /// window, one with its length in place of the end; then the same of the additional rate.
     const WINDOW_ENTRIES: usize = 4;
 
-    /// The entries of a QER's rate at `now`.
+    /// Makes the entries of a QER's rate at `now`.
     pub(crate) fn of(qer: QerId, rate: &PacketRateMeter, now: Nanos) -> [Self; 5] {
         let both = [Direction::Uplink, Direction::Downlink];
         let [uplink, downlink] = both.map(|of| rate.left(of, now));
@@ -209,7 +208,7 @@ impl KeptPacketRate {
         ]
     }
 
-    /// The windows of a direction, from the entries behind the first one.
+    /// Returns the windows of a direction, from the entries that follow the first one.
     fn windows(entries: &[Self], of: fn(&Self) -> Option<PacketsLeft>) -> [PacketWindow; 2] {
         let at = |position: usize| entries.get(position).and_then(of).unwrap_or_default();
         [0, 2].map(|position| {
@@ -220,7 +219,7 @@ impl KeptPacketRate {
 }
 
 impl UsageReport {
-    /// The octets to keep; see [`KeptSession::octets`].
+    /// Returns the octets to keep; see [`KeptSession::octets`].
     #[must_use]
     pub fn octets(&self) -> Vec<u8> {
         let mut octets = vec![PackedRecord::OLDEST];
@@ -228,16 +227,16 @@ impl UsageReport {
         octets
     }
 
-    /// The report that these octets are.
+    /// Parses the octets of a report.
     ///
     /// # Errors
-    /// Octets of another version, or of no report.
+    /// [`PackedRecordError`] if the octets have another version or are not a report.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
         versioned(octets)
     }
 }
 
-/// The value that is all of the octets behind the version.
+/// Parses a version and a value that takes all octets after it.
 fn versioned<T: Pack>(octets: &[u8]) -> Result<T, PackedRecordError> {
     let mut rest = behind_version(octets)?;
     let value = T::unpack(&mut rest).filter(|_| rest.is_empty());
@@ -245,7 +244,7 @@ fn versioned<T: Pack>(octets: &[u8]) -> Result<T, PackedRecordError> {
 }
 
 impl KeptAddress {
-    /// `None` for a key that is no UE address.
+    /// Returns `None` for a key that is not a UE address.
     pub(crate) fn of(key: SessionKey) -> Option<Self> {
         match key {
             SessionKey::UeIpv4(domain, addr) => Some(Self { domain, v4: Some(addr), v6: None }),

@@ -1,7 +1,7 @@
-//! Keys of a session, derived from its records.
+//! The keys of a session, derived from its records.
 //!
-//! No other session may use a session's *claims*; workers find the session by its *keys*. Every key
-//! is a claim. A UE address that only uplink PDRs name may be a claim without being a key.
+//! A session's *claims* are keys that no other session may have; by its *keys* workers find the
+//! session. Every key is a claim. A UE address that only uplink PDRs name may be only a claim.
 
 use core::net::IpAddr;
 
@@ -13,15 +13,15 @@ use crate::provisioning::Provisioning;
 use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 
 /// The routing domains of a session's rules. A rule without a network instance belongs to the
-/// domains that the session's other rules name, and to all domains if none names one.
+/// domains that the session's other rules name, or to all domains if none names one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
     own: &'a Provisioning,
-    /// Domains of rules without a network instance.
+    /// The domains of rules without a network instance.
     unnamed: DomainSet,
-    /// Domains of the downlink PDRs without a tunnel; without such PDRs, `unnamed`.
+    /// The domains of downlink PDRs without a tunnel; same as `unnamed` if there are no such PDRs.
     session: DomainSet,
-    /// Domains of the downlink PDRs that match packets of any UE.
+    /// The domains of downlink PDRs without a tunnel that match packets of any UE.
     of_any_ue: DomainSet,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Scope<'a> {
         name.map_or(self.unnamed, |name| self.own.domains_of(Some(name)))
     }
 
-    /// The domains in which the session claims the UEs of `pdi`.
+    /// Returns the domains in which the session claims the UE addresses of `pdi`.
     pub(crate) fn of_claims(&self, pdi: &Pdi) -> DomainSet {
         match is_plain_downlink(pdi) {
             true => self.of(pdi).union(self.of_any_ue),
@@ -61,29 +61,29 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The domains in which the session claims the UEs of traffic endpoints.
+    /// Returns the domains in which the session claims the UE addresses of traffic endpoints.
     pub(crate) const fn of_endpoints(&self) -> DomainSet {
         self.session
     }
 
-    /// The domains from whose pools an address for `pdi` is chosen, and in which the session then
-    /// claims it.
+    /// Returns the domains from whose pools an address for `pdi` is chosen, and in which the
+    /// session then claims the address.
     pub(crate) fn of_choice(&self, pdi: &Pdi) -> DomainSet {
         if is_plain_downlink(pdi) { self.of(pdi) } else { self.session }
     }
 
-    /// The domains in which the session may claim an address.
+    /// Returns all domains in which the session may claim an address.
     pub(crate) const fn of_all_claims(&self) -> DomainSet {
         self.session.union(self.of_any_ue)
     }
 
-    /// The domains in which packets to the UEs of `pdi` find the session.
+    /// Returns the domains in which packets to the UE addresses of `pdi` find the session.
     fn of_keys(&self, pdi: &Pdi) -> DomainSet {
         if is_plain_downlink(pdi) { self.of_claims(pdi) } else { self.of_any_ue }
     }
 
-    /// The interfaces that packets of `pdi` arrive on: the owners of its F-TEID's addresses or,
-    /// without an F-TEID, those of its network instance.
+    /// Returns the interfaces on which packets of `pdi` arrive: those with the addresses of its
+    /// F-TEID or, if it has no F-TEID, those of its network instance.
     pub(crate) fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
         match (&pdi.f_teid, pdi.network_instance.as_deref()) {
             (Some(f_teid), _) => self.own.owners(f_teid),
@@ -92,9 +92,9 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The interfaces that forwarding with `parts` uses: see
-    /// [`Provisioning::forwarding_interfaces`]. Without a network instance these are interfaces of
-    /// the session's domains only.
+    /// Returns the interfaces that forwarding with `parts` uses: see
+    /// [`Provisioning::forwarding_interfaces`]. If `parts` has no network instance, only interfaces
+    /// of the session's domains are included.
     pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
         let all = self.own.forwarding_interfaces(parts);
         match self.own.network_instance_of(parts) {
@@ -108,7 +108,7 @@ fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
     records.pdrs.iter().flat_map(|pdr| pdr.pdi.each())
 }
 
-/// All TEIDs, UE addresses and framed routes that the records name, in ascending order.
+/// Returns all TEIDs, UE addresses and framed routes that the records name, in ascending order.
 pub(crate) fn claims(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
     claims_in(Scope::new(own, records), records)
 }
@@ -119,15 +119,14 @@ fn claims_in(scope: Scope<'_>, records: &Records) -> Vec<SessionKey> {
     sorted(pdis.chain(endpoints.flat_map(|known| of_endpoint(known, scope.of_endpoints()))))
 }
 
-/// The claims and the keys of records.
+/// The claims and the keys of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SessionKeys {
-    /// [`claims`].
+    /// The keys that [`claims`] returns.
     pub claims: Vec<SessionKey>,
-    /// The lookup keys, in ascending order: all local TEIDs; UE addresses and framed routes of
-    /// downlink PDRs without a tunnel; and, when a downlink PDR names neither a UE nor a tunnel,
-    /// those that uplink PDRs name. A key has the routing domains of the network instance that its
-    /// PDR names.
+    /// The lookup keys, in ascending order: all local TEIDs; the UE addresses and framed routes of
+    /// downlink PDRs without a tunnel; and, if such a PDR names no UE, also those of uplink PDRs.
+    /// Each is a key in the routing domains of the network instance that its PDR names.
     pub keys: Vec<SessionKey>,
 }
 
@@ -142,7 +141,7 @@ impl SessionKeys {
     }
 }
 
-/// The claims of a traffic endpoint, in `domains`.
+/// Returns the claims of a traffic endpoint, in `domains`.
 pub(crate) fn of_endpoint(
     endpoint: &TrafficEndpoint,
     domains: DomainSet,
@@ -154,17 +153,17 @@ pub(crate) fn of_endpoint(
     teid.into_iter().chain(named.flat_map(move |key| within(key, domains)))
 }
 
-/// The key in each of `domains`.
+/// Returns the same key in each of `domains`.
 pub(crate) fn within(key: SessionKey, domains: DomainSet) -> impl Iterator<Item = SessionKey> {
     domains.iter().map(move |domain| key.within(domain))
 }
 
-/// The key of a prefix, in the first domain.
+/// Returns the key of a prefix, in the first domain.
 pub(crate) fn of_prefix(prefix: IpPrefix) -> SessionKey {
     SessionKey::of_prefix(DomainId(0), prefix)
 }
 
-/// Elements of `a` that are not in `b`. Both in ascending order.
+/// Returns the elements of `a` that are not in `b`. Both must be in ascending order.
 pub(crate) fn difference<'a, T: Ord + Copy>(
     a: &'a [T],
     b: &'a [T],
@@ -172,7 +171,7 @@ pub(crate) fn difference<'a, T: Ord + Copy>(
     a.iter().copied().filter(|key| b.binary_search(key).is_err())
 }
 
-/// The keys of UE addresses, in the first domain.
+/// Returns the keys of UE addresses, in the first domain.
 pub(crate) fn ue(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
     let v4 = addresses.v4.map(|addr| SessionKey::UeIpv4(DomainId(0), addr));
     let v6 = addresses.v6.map(|prefix| ue_ipv6_key(prefix.addr()));
@@ -180,7 +179,7 @@ pub(crate) fn ue(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
     v4.into_iter().chain(v6)
 }
 
-/// The address of a UE key; `None` for a TEID.
+/// Returns the address of a UE key; `None` for a TEID.
 pub(crate) fn addr(key: SessionKey) -> Option<IpAddr> {
     match key {
         SessionKey::Teid(_) => None,

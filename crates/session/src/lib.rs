@@ -1,9 +1,9 @@
-//! PFCP sessions: their rule records, the identifiers given to them, and the changes made to them.
+//! PFCP sessions: their rule records, the resources that they hold, and their changes.
 //!
-//! A change runs in numbered stages (`update`): provide and resolve may refuse, compile and commit
-//! cannot fail and end in a `rules::RuleDelta`. A refused change leaves the store as it was.
-//! Creation and deletion are changes too. No IE, no octet of wire format, no clock, no I/O here:
-//! `n4` translates messages into a [`SessionChange`] and a [`Refusal`] into a Cause.
+//! A change passes numbered stages (`update`): provide and resolve may refuse; compile and commit
+//! cannot fail, and return a `rules::RuleDelta`. A refused change leaves the store as it was.
+//! Creation and deletion are changes, too. There is no IE, no octet of wire format, no clock and no
+//! I/O here: `n4` translates messages into a [`SessionChange`] and a [`Refusal`] into a Cause.
 //! Spec: TS 29.244 §5.2, §7.5.
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! How values are packed into octets. Sessions rest in the store as a `PackedRecord`.
+//! Packs values into octets, as in the `PackedRecord` of each session in the store.
 //!
-//! The control plane changes few of millions of sessions at a time, and most parts of a rule are
-//! absent in most rules. A structure is packed as one bit per field, followed by the fields that
-//! are not *absent*: not zero, false, empty, `None` or the first alternative. Integers take seven
-//! bits an octet. Equal values have equal octets.
+//! Records stay packed because the control plane changes only few of millions of sessions at a
+//! time, and most fields of a rule are unset in most rules. A structure is packed as one bit per
+//! field, followed by the fields that are not *absent*: not zero, false, empty, `None` or the first
+//! variant. Integers take one octet per seven bits. Equal values have equal octets.
 //!
-//! The octets say neither type nor length, so a change of a structure (a field added, removed or
-//! moved) changes the format: raise `PackedRecord::VERSION` with it.
+//! The octets contain neither types nor lengths, so any change of a structure (a field added,
+//! removed or moved) changes the format and must raise `PackedRecord::VERSION`.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::cp_function::OwnerId;
 
 /// A value that can be packed.
 pub(crate) trait Pack: Sized + PartialEq {
-    /// The value that a structure leaves out.
+    /// Returns the value that is left out when a structure is packed.
     fn absent() -> Self;
 
-    /// True for [`Pack::absent`].
+    /// True if the value equals [`Pack::absent`].
     fn is_absent(&self) -> bool {
         *self == Self::absent()
     }
 
-    /// Appends the value.
+    /// Appends the packed value to `out`.
     fn pack(&self, out: &mut Vec<u8>);
 
-    /// Takes a value off the front; `None` if the octets there are not a packed value.
+    /// Removes a value from the front of `from`; `None` if the octets there are not a packed value.
     fn unpack(from: &mut &[u8]) -> Option<Self>;
 }
 
-/// Implements [`Pack`] for a structure by naming all of its fields, 64 at most, or declares packed
-/// structures.
+/// Implements [`Pack`] for a structure from the names of all of its fields (at most 64). Or
+/// declares structures and implements [`Pack`] for them.
 macro_rules! packed {
     ($(
         $(#[$meta:meta])*
@@ -81,7 +81,7 @@ macro_rules! packed {
     };
 }
 
-/// Implements [`Pack`] for an enumeration without data by naming all of its alternatives.
+/// Implements [`Pack`] for an enumeration without data, from the names of all of its variants.
 macro_rules! packed_enum {
     ($type:ty { $first:ident $(, $rest:ident)* $(,)? }) => {
         impl $crate::pack::Pack for $type {
@@ -107,7 +107,7 @@ macro_rules! packed_enum {
     };
 }
 
-/// Which fields of a structure follow: one bit each, the first one lowest.
+/// Which fields of a structure follow: one bit each, the lowest for the first field.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PresenceBits {
     bits: u64,
@@ -135,7 +135,7 @@ impl PresenceBits {
     }
 }
 
-/// Takes `N` octets.
+/// Removes `N` octets from the front of `from`.
 pub(crate) fn octets<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
     let (octets, rest) = from.split_first_chunk()?;
     *from = rest;
@@ -171,7 +171,7 @@ impl Pack for u64 {
     }
 }
 
-/// Implements [`Pack`] by way of another type.
+/// Implements [`Pack`] by conversion to and from another type.
 macro_rules! packed_as {
     ($($type:ty as $other:ty: $to:expr, $of:expr;)+) => { $(
         impl $crate::pack::Pack for $type {
@@ -228,7 +228,7 @@ impl Pack for u8 {
     }
 }
 
-/// Within a structure only: its bit is the value.
+/// Only within a structure, where the presence bit is the value.
 impl Pack for bool {
     fn absent() -> Self {
         false
@@ -241,7 +241,7 @@ impl Pack for bool {
     }
 }
 
-/// Within a structure only: its bit is set if there is a value.
+/// Only within a structure, where the presence bit is set if there is a value.
 impl<T: Pack> Pack for Option<T> {
     fn absent() -> Self {
         None
@@ -296,7 +296,7 @@ impl<T: Pack> Pack for Vec<T> {
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let len = usize::try_from(u64::unpack(from)?).ok()?;
-        // Each element takes an octet at least, so a wrong length reserves bounded memory.
+        // Each element takes at least one octet, so a wrong length cannot reserve much memory.
         let mut elements = Self::with_capacity(len.min(from.len()));
         for _ in 0..len {
             elements.push(T::unpack(from)?);
@@ -320,7 +320,7 @@ impl<A: Pack, B: Pack> Pack for (A, B) {
     }
 }
 
-/// Text in a box or shared.
+/// Implements [`Pack`] for owned text: its length, then its octets.
 macro_rules! packed_text {
     ($($type:ty),+) => { $(
         impl Pack for $type {
@@ -398,7 +398,7 @@ impl Pack for IpAddr {
     }
 }
 
-/// Prefixes of one family: the length, then the octets that it covers.
+/// Implements [`Pack`] for prefixes of one family: the length, then the octets that it covers.
 macro_rules! packed_prefix {
     ($($type:ty, $addr:ty;)+) => { $(
         impl Pack for $type {
@@ -458,7 +458,7 @@ impl Pack for IpPrefix {
     }
 }
 
-/// Packs and unpacks a value; no octet may be left over.
+/// Packs a value and returns it unpacked; panics if octets are left over.
 #[cfg(test)]
 pub(crate) fn repacked<T: Pack>(value: &T) -> T {
     let mut out = Vec::new();

@@ -6,23 +6,23 @@ use crate::pack::Pack;
 use crate::record::{Qer, Records};
 use crate::usage::SessionUsage;
 
-/// Octets that most records fit in while they are packed.
+/// Capacity that suffices to pack most records without growing. Unit: octets.
 const RECORD_BYTES_USUAL: usize = 512;
 
-/// Everything that the session store keeps of a session except its names: rules, measurements and
+/// All that the store keeps of a session except its identifiers and owners: rules, measurements and
 /// the epoch of buffered packets, packed (`pack`).
 ///
-/// The first octet is [`PackedRecord::VERSION`]. It costs one octet per session and, for a usual
-/// session (2 PDRs, 2 FARs, 2 QERs, 1 URR), no memory: its record takes 134 to 147 octets, and the
-/// allocator has blocks of 128 and of 160.
+/// The first octet is [`PackedRecord::VERSION`]. For a usual session (2 PDRs, 2 FARs, 2 QERs, 1
+/// URR) it costs no memory: the record takes 134 to 147 octets, and the allocator has blocks of 128
+/// and of 160.
 ///
-/// A store outside of this process keeps it as a part of a [`KeptSession`](crate::KeptSession). The
-/// format has no checksum. Times are readings of the clock of the node that packed them, and
-/// counters are those of its workers.
+/// A store outside of this process keeps the record as a part of a
+/// [`KeptSession`](crate::KeptSession). The format has no checksum. Times are readings of the clock
+/// of the node that packed them, and counters are those of its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedRecord(Box<[u8]>);
 
-/// The parts of a record.
+/// The parts of a record, unpacked.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct RecordParts {
     pub records: Records,
@@ -30,16 +30,16 @@ pub(crate) struct RecordParts {
     pub buffer_epoch: u32,
 }
 
-/// The octets of the rules in a record, behind its version.
+/// The octets of a record's version and rules, without its measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PackedRules(Box<[u8]>);
 
 /// Why octets are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackedRecordError {
-    /// Another version of the format.
+    /// The format has a version that this program does not read.
     UnknownVersion(u8),
-    /// No version, or not a record of the version that the first octet names.
+    /// There is no version, or the octets do not fit the version.
     Malformed,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for PackedRecordError {
 impl core::error::Error for PackedRecordError {}
 
 impl PackedRecord {
-    /// The newest version that this program packs and unpacks. Every change of the octets of a
-    /// record raises it, a field appended to a structure included: older programs would misread the
-    /// octets that follow. A record has the lowest version that has all of its fields.
+    /// The newest version that this program packs and unpacks. Every change of the octets raises
+    /// it, even an appended field: older programs would misread the octets that follow. A record
+    /// has the lowest version that has all of its fields.
     pub const VERSION: u8 = 4;
 
-    /// The oldest version that this program unpacks. Fields of later ones are absent there.
+    /// The oldest version that this program unpacks; later versions added fields.
     pub const OLDEST: u8 = 3;
 
     pub(crate) fn pack(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Self {
@@ -77,7 +77,7 @@ impl PackedRecord {
         Self(Box::from(&*octets))
     }
 
-    /// A record of the same rules as another one, with other measurements.
+    /// Packs new measurements with rules that are packed already.
     pub(crate) fn repack(rules: &PackedRules, usage: &SessionUsage, buffer_epoch: u32) -> Self {
         let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);
         octets.extend_from_slice(&rules.0);
@@ -86,38 +86,38 @@ impl PackedRecord {
         Self(Box::from(&*octets))
     }
 
-    /// The record that these octets are. Every record that this returns can be unpacked, and has a
+    /// Checks the octets of a record. A record that this returns can be unpacked, and has a
     /// measurement of each of its URRs.
     ///
     /// # Errors
-    /// [`PackedRecordError`]; the session that the octets belong to cannot be restored.
+    /// [`PackedRecordError`]; the session to which the octets belong cannot be restored then.
     pub fn from_octets(octets: Box<[u8]>) -> Result<Self, PackedRecordError> {
         RecordParts::from_octets(&octets).map(|_| Self(octets))
     }
 
-    /// The octets, the version first.
+    /// Returns the octets, the version first.
     #[must_use]
     pub const fn octets(&self) -> &[u8] {
         &self.0
     }
 
-    /// All parts.
+    /// Unpacks all parts.
     pub(crate) fn parts(&self) -> RecordParts {
         unpacked(unpack(&self.0))
     }
 
-    /// All rules. Cheaper than [`Self::parts`]: leaves the rest packed.
+    /// Unpacks only the rules, which is cheaper than [`Self::parts`].
     pub(crate) fn records(&self) -> Records {
         unpacked(self.0.split_first().and_then(|(_, mut packed)| Pack::unpack(&mut packed)))
     }
 }
 
 impl RecordParts {
-    /// The parts of the record that these octets are, and those of its rules; see
+    /// Unpacks and checks the octets of a record; also returns the octets of its rules. See
     /// [`PackedRecord::from_octets`].
     ///
     /// # Errors
-    /// [`PackedRecordError`].
+    /// [`PackedRecordError`] if the octets are not a record.
     pub(crate) fn from_octets(octets: &[u8]) -> Result<(Self, PackedRules), PackedRecordError> {
         let mut packed = behind_version(octets)?;
         let records = Records::unpack(&mut packed).ok_or(PackedRecordError::Malformed)?;
@@ -135,7 +135,7 @@ impl RecordParts {
     }
 }
 
-/// The parts that the octets of a [`PackedRecord`] yield. They always yield something.
+/// Returns the parts of a [`PackedRecord`], which can always be unpacked.
 fn unpacked<T>(parts: Option<T>) -> T {
     let Some(parts) = parts else {
         unreachable!("a record is packed here or was unpacked by from_octets")
@@ -150,7 +150,7 @@ fn unpack(octets: &[u8]) -> Option<RecordParts> {
     Some(RecordParts { records, usage, buffer_epoch })
 }
 
-/// The octets behind a version that this program reads.
+/// Returns the octets after the version. An error if this program does not read this version.
 pub(crate) fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
     let (&version, packed) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
     match (PackedRecord::OLDEST..=PackedRecord::VERSION).contains(&version) {
@@ -160,7 +160,7 @@ pub(crate) fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> 
 }
 
 impl Records {
-    /// The version of the format that has all fields of these rules.
+    /// Returns the lowest version of the format that has all fields of these rules.
     fn version(&self) -> u8 {
         let marks_flow = |qer: &Qer| qer.flow_tos.is_some() || qer.service_class.is_some();
         if self.qers.iter().any(marks_flow) { 4 } else { PackedRecord::OLDEST }

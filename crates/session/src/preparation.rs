@@ -1,4 +1,4 @@
-//! Work on a session that is to be restored, apart from the store: a thread of its own can do it.
+//! The part of restoring a session that does not need the store, so that another thread can do it.
 
 use crate::kept::{FormerSession, PreparedSession};
 use crate::packed_record::RecordParts;
@@ -7,14 +7,14 @@ use crate::record::Records;
 use crate::session::SessionIdentity;
 use crate::update::{check_former_alone, compile_alone};
 
-/// Checks and compiles sessions of a previous process, for a store with the same provisioning.
+/// Checks and compiles sessions of a previous process, for a store with an equal provisioning.
 #[derive(Debug, Clone)]
 pub struct SessionPreparer {
     provisioning: Provisioning,
 }
 
 impl SessionPreparer {
-    /// Prepares by `provisioning`.
+    /// Makes a preparer for stores with `provisioning`.
     #[must_use]
     pub const fn new(provisioning: Provisioning) -> Self {
         Self { provisioning }
@@ -24,16 +24,16 @@ impl SessionPreparer {
         &self.provisioning
     }
 
-    /// Prepares a session for [`SessionStore::restore`](crate::SessionStore::restore). One whose
-    /// rules depend on more than the provisioning stays as it is, and so does one that the store
-    /// will refuse.
+    /// Checks and compiles a session for [`SessionStore::restore`](crate::SessionStore::restore).
+    /// Does nothing if the session's rules depend on more than the provisioning, or if the store
+    /// will refuse the session; `restore` then does all the work.
     pub fn prepare(&self, former: &mut FormerSession) {
         let FormerSession { names, parts, prepared, .. } = former;
         let RecordParts { records, usage, buffer_epoch } = parts;
         if depends_on_more(records) {
             return;
         }
-        // Applications of control planes are the store's.
+        // The store has the control planes' applications; sessions with these are left out.
         let pfds = Pfds::default();
         let known = RuleCatalog { configured: &self.provisioning, pfds: &pfds };
         let Ok(keys) = check_former_alone(known, records) else { return };
@@ -48,8 +48,7 @@ impl SessionPreparer {
     }
 }
 
-/// True for rules that name applications, which may have PFDs, and for packet rates, which the
-/// store keeps.
+/// True if rules need PFDs of applications, or packet rates, which only the store has.
 fn depends_on_more(records: &Records) -> bool {
     let mut pdrs = records.pdrs.iter();
     pdrs.any(|pdr| pdr.pdi.application.is_some() || !pdr.predefined.is_empty())

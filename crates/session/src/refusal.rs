@@ -1,4 +1,4 @@
-//! Why a change was refused: which rule, which reference, which limit.
+//! Why a change was refused: the rule, reference or limit at fault.
 //!
 //! `n4` maps every refusal to a Cause, an Offending IE and a Failed Rule ID.
 //! Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
@@ -51,7 +51,7 @@ pub enum RuleId {
 }
 
 impl RuleId {
-    /// The kind of rule.
+    /// Returns the kind of rule.
     #[must_use]
     pub const fn kind(self) -> RuleKind {
         match self {
@@ -71,9 +71,9 @@ macro_rules! refusals {
         $name:ident $({ $($field:ident: $type:ty),+ })?
             => $rule:expr, $label:literal;
     )+) => {
-        /// The first reason found why a change cannot be made. The store is as it was before.
+        /// The first reason found why a change cannot be made. The store is unchanged.
         ///
-        /// Where the PDR is optional, a traffic endpoint is at fault without it.
+        /// If the PDR of a refusal is `None`, a traffic endpoint is at fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Refusal {
             $(
@@ -85,7 +85,7 @@ macro_rules! refusals {
         }
 
         impl Refusal {
-            /// The rule at fault, if there is one: the Failed Rule ID of the answer.
+            /// Returns the rule at fault, if there is one: the Failed Rule ID of the answer.
             #[must_use]
             #[allow(unused_variables, reason = "the table uses one field of a refusal at most")]
             pub const fn rule(&self) -> Option<RuleId> {
@@ -94,7 +94,7 @@ macro_rules! refusals {
                 }
             }
 
-            /// The fault, without the values: a label for counters and logs.
+            /// Describes the fault without its values: a label for counters and logs.
             #[must_use]
             pub const fn text(&self) -> &'static str {
                 match self {
@@ -115,7 +115,7 @@ const fn of_pdr(pdr: Option<PdrId>) -> Option<RuleId> {
 refusals! {
     /// No session has this identifier.
     UnknownSession { up_seid: Seid } => None, "no such session";
-    /// The configured number of sessions exists; sessions that wait for their reclaim count.
+    /// The configured number of sessions exists; sessions that wait for a reclaim count.
     SessionTableFull => None, "the session table is full";
     /// The record of the session would exceed `limits::SESSION_RECORD_BYTES_MAX`.
     RecordTooLarge => None, "the session's rules take too much room";
@@ -123,9 +123,9 @@ refusals! {
     GuaranteedRatesExhausted => None, "the guaranteed bit rates exceed the capacity for them";
     /// All sessions together would exceed `limits::correlated_rates_max` correlated rates.
     CorrelatedRatesExhausted => None, "too many different QER Correlation IDs";
-    /// It is created and exists already, or one list of the change names it twice.
+    /// The change creates a rule that exists already, or one list of the change names a rule twice.
     DuplicateRule { rule: RuleId } => Some(rule), "the rule exists already or is named twice";
-    /// It is updated or removed and does not exist.
+    /// The change updates or removes a rule that does not exist.
     UnknownRule { rule: RuleId } => Some(rule), "no such rule";
     /// The session would exceed [`RuleKind::most`] rules of one kind.
     TooManyRules { kind: RuleKind } => None, "too many rules of one kind";
@@ -174,7 +174,7 @@ refusals! {
     TimeIntervalZero { urr: UrrId } => Some(RuleId::Urr(urr)), "the base time interval is zero";
     /// The URR measures neither volume nor duration nor events.
     MeasuresNothing { urr: UrrId } => Some(RuleId::Urr(urr)), "the URR measures nothing";
-    /// The URR requests reports and lacks the values that they depend on.
+    /// The URR requests reports, but lacks the values that these depend on.
     TriggerIncomplete { urr: UrrId, trigger: UsageTriggers }
         => Some(RuleId::Urr(urr)), "a reporting trigger lacks what it depends on";
     /// All usage counters are in use.
@@ -190,7 +190,7 @@ refusals! {
     /// The FAR forwards to the LI function, which receives copies only.
     UnsupportedInterface { far: FarId }
         => Some(RuleId::Far(far)), "the LI function receives duplicates only";
-    /// The rule names a network instance, and none of its possible interfaces belongs to this.
+    /// None of the interfaces that the rule could use belongs to its network instance.
     UnknownNetworkInstance { rule: RuleId } => Some(rule), "no interface of this network instance";
     /// The rule needs a data network, and no interface is an N6 interface.
     NoDataNetwork { rule: RuleId } => Some(rule), "there is no N6 interface";
@@ -204,7 +204,7 @@ refusals! {
     /// The given F-TEID names an address that is not ours.
     ForeignAddress { pdr: PdrId, addr: IpAddr }
         => Some(RuleId::Pdr(pdr)), "the given F-TEID's address is not ours";
-    /// The given TEID belongs to another session, or waits for its reclaim.
+    /// The given TEID belongs to another session, or waits for a reclaim.
     FTeidTaken { pdr: PdrId, teid: Teid } => Some(RuleId::Pdr(pdr)), "the given TEID is taken";
     /// PDRs of different source interfaces share the TEID; a tunnel comes from one side.
     FTeidSidesDiffer { pdr: PdrId, teid: Teid }
@@ -238,7 +238,7 @@ refusals! {
     /// The framed route contains addresses that no host behind a UE can have.
     FramedRouteInvalid { pdr: PdrId, prefix: IpPrefix }
         => Some(RuleId::Pdr(pdr)), "not a network behind a UE";
-    /// The framed route belongs to another session. Network instances share one address space.
+    /// The framed route belongs to another session of the same routing domain.
     FramedRouteTaken { pdr: PdrId, prefix: IpPrefix }
         => Some(RuleId::Pdr(pdr)), "the framed route belongs to another session";
     /// The PDI names more networks than `limits::UE_NETWORKS_PER_PDI_MAX`.
@@ -250,7 +250,7 @@ refusals! {
     /// The FAR is linked to a traffic endpoint that does not exist after the change.
     UnknownLinkedEndpoint { far: FarId, id: TrafficEndpointId }
         => Some(RuleId::Far(far)), "the FAR is linked to no traffic endpoint";
-    /// It states an address and requests one of the same family.
+    /// The rule states an address and requests one of the same family.
     UeAddressStatedAndRequested { pdr: Option<PdrId> }
         => of_pdr(pdr), "a UE address is stated and another one of its family requested";
     /// No configured pool has addresses of this family for the network instance.
@@ -258,13 +258,13 @@ refusals! {
         => of_pdr(pdr), "no pool of UE addresses for this network instance";
     /// No pool that the control plane names exists for the family and the network instance.
     UnknownUePool { pdr: Option<PdrId> } => of_pdr(pdr), "no such pool of UE addresses";
-    /// Every address of the pools is in use or waits for its reclaim.
+    /// Every address of the pools is in use or waits for a reclaim.
     UePoolsExhausted { pdr: Option<PdrId> }
         => of_pdr(pdr), "all UE addresses of the pool are occupied";
-    /// It is created and exists already, or one list of the change names it twice.
+    /// The change creates a traffic endpoint that exists, or one of its lists names it twice.
     DuplicateTrafficEndpoint { id: TrafficEndpointId }
         => None, "the traffic endpoint exists already or is named twice";
-    /// It is updated or removed and does not exist.
+    /// The change updates or removes a traffic endpoint that does not exist.
     UnknownTrafficEndpoint { id: TrafficEndpointId } => None, "no such traffic endpoint";
     /// The PDR names a traffic endpoint that does not exist after the change.
     UnknownTrafficEndpointOfPdr { pdr: PdrId }
@@ -313,7 +313,7 @@ refusals! {
     /// The action sets an unsupported or unknown flag.
     UnsupportedAction { far: FarId, action: ApplyAction }
         => Some(RuleId::Far(far)), "the apply action is not supported";
-    /// The action sets not exactly one of DROP, FORW and BUFF, or flags that need another one.
+    /// The action has none or several of DROP, FORW and BUFF, or a flag that does not fit.
     ContradictoryAction { far: FarId, action: ApplyAction }
         => Some(RuleId::Far(far)), "the flags of the apply action contradict each other";
     /// The FAR forwards without forwarding parameters.
@@ -356,7 +356,7 @@ refusals! {
 }
 
 impl Refusal {
-    /// The limit that the change would exceed, if it is not one of the configuration.
+    /// Returns the limit that the change would exceed, unless the configuration sets it.
     #[must_use]
     pub const fn limit(&self) -> Option<usize> {
         Some(match self {
@@ -414,7 +414,7 @@ impl Refusal {
 }
 
 impl RuleKind {
-    /// How many rules of this kind a session may have.
+    /// Returns the maximum number of rules of this kind in a session.
     #[must_use]
     pub const fn most(self) -> usize {
         match self {

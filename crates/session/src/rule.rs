@@ -1,23 +1,23 @@
-//! One declaration per rule, from which follow its record, its packed octets, its update and how
-//! the update changes the record.
+//! Generates from one declaration per rule: its record, the packing of the record, its update, and
+//! the application of an update to a record.
 
 use adit_rules::{ApplyAction, DestinationInterface};
 use adit_types::{BarId, Precedence, QerId, UrrId};
 
-/// The effect of an update on a part of a rule. Spec: TS 29.244 §5.6.3.
+/// The change of a part of a rule by an update. Spec: TS 29.244 §5.6.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Change<T> {
-    /// Leaves it.
+    /// Leaves the part as it is.
     #[default]
     Keep,
-    /// Replaces it, or provides it.
+    /// Replaces the part, or adds it.
     Set(T),
-    /// Takes it away. A part that a rule always has becomes zero, false or its first alternative.
+    /// Removes the part. A part that a rule always has becomes zero, false or its first variant.
     Withdraw,
 }
 
 impl<T> Change<T> {
-    /// The new value.
+    /// Returns the new value, if there is one.
     #[must_use]
     pub fn set(self) -> Option<T> {
         match self {
@@ -26,7 +26,7 @@ impl<T> Change<T> {
         }
     }
 
-    /// The change whose new value `of` makes of this one.
+    /// Converts the new value, if there is one, by `of`.
     #[must_use]
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Change<U> {
         match self {
@@ -36,7 +36,7 @@ impl<T> Change<T> {
         }
     }
 
-    /// The new value by reference.
+    /// Returns a reference to the new value, if there is one.
     #[must_use]
     pub const fn as_set(&self) -> Option<&T> {
         match self {
@@ -45,20 +45,20 @@ impl<T> Change<T> {
         }
     }
 
-    /// True if the part is replaced or provided.
+    /// True if the change is [`Change::Set`].
     #[must_use]
     pub const fn is_set(&self) -> bool {
         matches!(self, Self::Set(_))
     }
 
-    /// True if the part is taken away.
+    /// True if the change is [`Change::Withdraw`].
     #[must_use]
     pub const fn is_withdrawal(&self) -> bool {
         matches!(self, Self::Withdraw)
     }
 }
 
-/// An absent value keeps the part.
+/// `None` keeps the part as it is.
 impl<T> From<Option<T>> for Change<T> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Keep, Self::Set)
@@ -71,19 +71,19 @@ impl<T> From<T> for Change<T> {
     }
 }
 
-/// A part of a rule.
+/// A part of a rule that an update may change.
 pub trait RulePart: Sized {
-    /// Its form in an update.
+    /// The type by which an update changes the part.
     type Update: Default;
 
-    /// Applies the update.
+    /// Applies an update.
     fn change(&mut self, update: Self::Update);
 
-    /// The update that provides this part as far as it is there.
+    /// Returns the update that sets the part to this value, or keeps it if this value is empty.
     fn into_update(self) -> Self::Update;
 }
 
-/// Parts that a rule may lack.
+/// Optional parts.
 impl<T> RulePart for Option<T> {
     type Update = Change<T>;
 
@@ -117,7 +117,7 @@ impl<T> RulePart for Vec<T> {
     }
 }
 
-/// Implements [`RulePart`] for types of parts that a rule always has.
+/// Implements [`RulePart`] for types of parts that every rule has.
 macro_rules! always {
     ($($type:ty),+) => { $(
         impl $crate::rule::RulePart for $type {
@@ -140,7 +140,7 @@ macro_rules! always {
 
 always!(bool, u8, ApplyAction, DestinationInterface, Precedence);
 
-/// Identifiers, which no update changes.
+/// Implements [`RulePart`] for identifiers, which no update changes.
 macro_rules! identifiers {
     ($($type:ty),+) => { $(
         impl RulePart for $type {
@@ -159,10 +159,10 @@ macro_rules! identifiers {
 
 identifiers!(BarId, QerId, UrrId);
 
-/// Declares a rule: `pub struct Record, Update { fields }`. The update has each field as its
-/// [`RulePart::Update`].
+/// Declares a rule: `pub struct Record, Update { fields }`. In the update, each field has the type
+/// [`RulePart::Update`] of the record's field.
 ///
-/// The fields are packed in their order: a new one is the last.
+/// Fields are packed in the order of declaration, so a new field must be the last.
 macro_rules! rule {
     (
         $(#[$meta:meta])*

@@ -2,7 +2,7 @@
 //!
 //! `permit out <protocol|ip> from <address> [ports] to <address> [ports]`. An address is `any`,
 //! `assigned`, or an IPv4 or IPv6 address or prefix. Ports are numbers and ranges separated by
-//! commas. Every other form of RFC 6733 is refused with an error of its own.
+//! commas. All other forms of RFC 6733 are refused, each with its own error.
 //! Spec: TS 29.244 §8.2.5; TS 29.212 §5.4.2; RFC 6733 §4.3.1.
 
 use core::fmt;
@@ -12,7 +12,7 @@ use adit_rules::PacketFilter;
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_types::{Ipv4Prefix, Ipv6Prefix};
 
-/// Port ranges in one list of a filter at most: workers compare them one by one.
+/// Maximum number of port ranges in one list of a filter: workers compare them one by one.
 pub const PORT_RANGES_MAX: usize = 16;
 
 /// Why a flow description is refused.
@@ -42,7 +42,7 @@ pub enum SdfTextError {
     TooManyPorts,
     /// The addresses are of different families.
     FamilyMismatch,
-    /// Something follows the destination, such as an option.
+    /// Text follows the destination, such as an option.
     Option,
 }
 
@@ -73,7 +73,7 @@ impl core::error::Error for SdfTextError {}
 /// Parses a flow description. The source becomes the remote side, the destination the local one.
 ///
 /// # Errors
-/// The first [`SdfTextError`].
+/// The first [`SdfTextError`] in the text.
 pub fn parse(text: &str) -> Result<PacketFilter, SdfTextError> {
     let mut words = FlowDescriptionWords { rest: text };
     words.keyword("permit", SdfTextError::Action)?;
@@ -81,11 +81,11 @@ pub fn parse(text: &str) -> Result<PacketFilter, SdfTextError> {
     parse_flow(words)
 }
 
-/// Parses a flow description of a PFD. Its direction can also be `in`, from the UE: then the source
-/// is the local side. Spec: RFC 6733 §4.3.1; TS 29.122 §5.11.2.1.
+/// Parses a flow description of a PFD. Its direction can also be `in` (from the UE): its source is
+/// then the local side. Spec: RFC 6733 §4.3.1; TS 29.122 §5.11.2.1.
 ///
 /// # Errors
-/// The first [`SdfTextError`].
+/// The first [`SdfTextError`] in the text.
 pub(crate) fn parse_pfd(text: &str) -> Result<PacketFilter, SdfTextError> {
     let mut words = FlowDescriptionWords { rest: text };
     words.keyword("permit", SdfTextError::Action)?;
@@ -131,8 +131,8 @@ fn parse_flow(mut words: FlowDescriptionWords<'_>) -> Result<PacketFilter, SdfTe
     }
 }
 
-/// Protocols by name. INTEROP: the standard requires numbers, but control planes hand on the names
-/// of their policies.
+/// Names of protocols. INTEROP: the standard requires numbers, but control planes pass on names of
+/// policies.
 const PROTOCOLS: [(&str, u8); 14] = [
     ("icmp", 1),
     ("igmp", 2),
@@ -150,13 +150,13 @@ const PROTOCOLS: [(&str, u8); 14] = [
     ("sctp", 132),
 ];
 
-/// The number of a protocol by its name, in upper or lower case.
+/// Returns the number of the protocol with this name, in upper or lower case.
 fn protocol(name: &str) -> Option<u8> {
     let found = PROTOCOLS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, number)| *number)
 }
 
-/// Words between white space; a comma is a word of its own.
+/// The words of a text, separated by white space; a comma is a word of its own.
 #[derive(Clone)]
 struct FlowDescriptionWords<'a> {
     rest: &'a str,
@@ -183,7 +183,7 @@ impl<'a> FlowDescriptionWords<'a> {
         if self.next() == Some(keyword) { Ok(()) } else { Err(error) }
     }
 
-    /// A list of ports; empty if the next word is not part of one.
+    /// Parses a list of ports; empty if the next word does not begin one.
     fn ports(&mut self, error: SdfTextError) -> Result<Vec<PortRange>, SdfTextError> {
         let mut ranges = Vec::new();
         let begins =
@@ -210,7 +210,7 @@ fn port_range(word: &str) -> Option<PortRange> {
     (range.first <= range.last).then_some(range)
 }
 
-/// Ignores bits behind the prefix length, as IPFilterRules do.
+/// Parses an address or prefix. Ignores bits after the prefix length, as IPFilterRules do.
 fn address(word: Option<&str>, error: SdfTextError) -> Result<AddrMatch, SdfTextError> {
     let word = word.ok_or(error)?;
     if word == "any" || word == "assigned" {
@@ -230,7 +230,7 @@ fn address(word: Option<&str>, error: SdfTextError) -> Result<AddrMatch, SdfText
     prefix.ok_or(error)
 }
 
-/// A decimal number without a sign.
+/// Parses a decimal number without a sign.
 fn number<N: core::str::FromStr>(word: &str) -> Option<N> {
     if word.starts_with(|c: char| c.is_ascii_digit()) { word.parse().ok() } else { None }
 }

@@ -15,17 +15,17 @@ use crate::usage::SessionUsage;
 /// A PFCP session in the store, with packed rule records. Spec: TS 29.244 §5.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Contains the index.
+    /// Contains the session's index.
     pub(crate) up_seid: Seid,
     pub(crate) owner: OwnerId,
-    /// Who established the session.
+    /// The owner that established the session.
     origin: OwnerId,
     cp_seid: Seid,
     cp_addresses: CpAddresses,
     record: PackedRecord,
 }
 
-/// The addresses of a [`CpFSeid`]: compact for the usual case, one IPv4 address.
+/// The addresses of a [`CpFSeid`], compact for the usual case of one IPv4 address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CpAddresses {
     /// One IPv4 address.
@@ -43,14 +43,14 @@ impl CpAddresses {
     }
 }
 
-/// Parts that the rules of a session contain in addition to its records.
+/// Values that are compiled into the rules of a session in addition to its records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionIdentity<'a> {
     pub up_seid: Seid,
     /// The owner that established the session; QER correlation IDs are unique per owner.
     pub origin: OwnerId,
     pub buffer_epoch: u32,
-    /// The packet rates of its QERs.
+    /// The packet rates of the session's QERs.
     pub packet_rates: &'a [(QerId, PacketRateMeter)],
 }
 
@@ -70,13 +70,13 @@ pub(crate) struct OpenSession {
 }
 
 impl OpenSession {
-    /// The identity with which its rules are compiled.
+    /// Returns the values that are compiled into the session's rules.
     pub(crate) fn identity<'a>(&self, packet_rates: &'a PacketRates) -> SessionIdentity<'a> {
         let &Self { up_seid, index, origin, buffer_epoch, .. } = self;
         SessionIdentity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
     }
 
-    /// The session as it rests in the store, with `record` as all else.
+    /// Packs the session for the store, with `record` as its packed contents.
     pub(crate) fn close(&self, record: PackedRecord) -> Session {
         let &Self { up_seid, index, owner, origin, cp, .. } = self;
         debug_assert_eq!(seid_index(up_seid), index, "a SEID names its session's index");
@@ -92,7 +92,7 @@ impl OpenSession {
 }
 
 impl Session {
-    /// The session, to read, or to change and [`OpenSession::close`].
+    /// Unpacks the session, to read it, or to change and [`OpenSession::close`] it.
     pub(crate) fn open(&self) -> OpenSession {
         let &Self { up_seid, owner, origin, .. } = self;
         let (index, cp) = (self.index(), self.cp_f_seid());
@@ -100,7 +100,7 @@ impl Session {
         OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage }
     }
 
-    /// Replaces records and measurements. Pass the session's own `buffer_epoch`.
+    /// Replaces records and measurements. Pass the session's unchanged `buffer_epoch`.
     pub(crate) fn write_back(
         &mut self,
         records: &Records,
@@ -110,45 +110,45 @@ impl Session {
         self.record = PackedRecord::pack(records, usage, buffer_epoch);
     }
 
-    /// The record, as it rests in the store and as a store outside of this process keeps it.
+    /// Returns the packed record, as this store and stores outside of this process keep it.
     #[must_use]
     pub const fn packed_record(&self) -> &PackedRecord {
         &self.record
     }
 
-    /// All rules, each kind in the order of creation.
+    /// Returns all rules, each kind in the order of creation.
     ///
-    /// Cost: unpacks them, like the accessors of each kind below.
+    /// Cost: unpacks all rules, as do the accessors of each kind below.
     #[must_use]
     pub fn records(&self) -> Records {
         self.record.records()
     }
 
-    /// Our identifier of the session.
+    /// Returns our SEID of the session.
     #[must_use]
     pub const fn up_seid(&self) -> Seid {
         self.up_seid
     }
 
-    /// Dense index by which workers identify the session.
+    /// Returns the dense index by which workers identify the session.
     #[must_use]
     pub const fn index(&self) -> SessionIndex {
         seid_index(self.up_seid)
     }
 
-    /// The association that the session belongs to.
+    /// Returns the association to which the session belongs.
     #[must_use]
     pub const fn owner(&self) -> OwnerId {
         self.owner
     }
 
-    /// The association that established the session. Its QER correlation IDs are this one's.
+    /// Returns the association that established the session and chose its QER Correlation IDs.
     #[must_use]
     pub const fn origin(&self) -> OwnerId {
         self.origin
     }
 
-    /// The control plane's endpoint.
+    /// Returns the control plane's endpoint of the session.
     #[must_use]
     pub fn cp_f_seid(&self) -> CpFSeid {
         let (v4, v6) = match &self.cp_addresses {
@@ -163,50 +163,50 @@ impl Session {
         self.cp_addresses = CpAddresses::of(cp);
     }
 
-    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their
-    /// first address.
+    /// Returns the UE addresses that the session's rules name: IPv4 addresses, and the first
+    /// address of each IPv6 prefix.
     #[must_use]
     pub fn ue_addresses(&self) -> Vec<IpAddr> {
         self.records().ue_addresses()
     }
 
-    /// PDRs in the order of creation.
+    /// Returns the PDRs in the order of creation.
     #[must_use]
     pub fn pdrs(&self) -> Vec<Pdr> {
         self.records().pdrs
     }
 
-    /// Traffic endpoints in the order of creation.
+    /// Returns the traffic endpoints in the order of creation.
     #[must_use]
     pub fn traffic_endpoints(&self) -> Vec<TrafficEndpoint> {
         self.records().traffic_endpoints
     }
 
-    /// FARs in the order of creation.
+    /// Returns the FARs in the order of creation.
     #[must_use]
     pub fn fars(&self) -> Vec<Far> {
         self.records().fars
     }
 
-    /// BARs in the order of creation.
+    /// Returns the BARs in the order of creation.
     #[must_use]
     pub fn bars(&self) -> Vec<Bar> {
         self.records().bars
     }
 
-    /// QERs in the order of creation.
+    /// Returns the QERs in the order of creation.
     #[must_use]
     pub fn qers(&self) -> Vec<Qer> {
         self.records().qers
     }
 
-    /// URRs in the order of creation.
+    /// Returns the URRs in the order of creation.
     #[must_use]
     pub fn urrs(&self) -> Vec<Urr> {
         self.records().urrs
     }
 
-    /// Time without packets after which the session reports inactivity.
+    /// Returns the time without packets after which the session reports inactivity, if it does.
     #[must_use]
     pub fn inactivity_timer(&self) -> Option<Nanos> {
         self.records().inactivity_timer

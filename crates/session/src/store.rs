@@ -1,4 +1,4 @@
-//! The session store: all sessions, and which session holds which key.
+//! The session store: all sessions, and the indices and allocators over them.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -27,19 +27,19 @@ use crate::usage::{EndedMeasurement, UsageHandle};
 /// The capacity of a store and the objects that rules may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Sessions at most, including those that wait for their reclaim. Capped to
+    /// Maximum number of sessions, including those that wait for a reclaim. Capped to
     /// `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
     /// The objects that rules may name.
     pub provisioning: Provisioning,
-    /// Seed of the random SEIDs and TEID tags. Anyone who has it can guess TEIDs, so in operation
-    /// it comes from the operating system's random source.
+    /// Seed of the random SEIDs and TEID tags. It reveals TEIDs, so in operation it comes from the
+    /// operating system's random source.
     pub seed: u64,
-    /// The nodes of workers and ports: a new session gets an index whose owner is near its port.
+    /// NUMA nodes of workers and ports: a new session gets an index whose owner is near its port.
     pub owner_nodes: OwnerNodes,
 }
 
-/// All that was chosen for one change.
+/// All F-TEIDs and UE addresses that we chose for one change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Created {
     pub pdrs: Vec<CreatedPdr>,
@@ -47,52 +47,51 @@ pub(crate) struct Created {
     pub endpoints: Vec<CreatedTrafficEndpoint>,
 }
 
-/// UE addresses that were chosen here. Spec: TS 29.244 §7.5.3.2.
+/// UE addresses that we chose for a PDR. Spec: TS 29.244 §7.5.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreatedUe {
     /// The PDR.
     pub pdr: PdrId,
-    /// The addresses that were chosen; given ones are left out.
+    /// The addresses that we chose, without those that the control plane gave.
     pub addresses: UeAddresses,
-    /// Which address of packets is the UE's, as in the request.
+    /// Whether the source or the destination of packets is the UE, as in the request.
     pub side: UeSide,
 }
 
-/// The F-TEID and UE addresses that were chosen here for a traffic endpoint. Spec: TS 29.244
-/// §7.5.3.5.
+/// The F-TEID and UE addresses that we chose for a traffic endpoint. Spec: TS 29.244 §7.5.3.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreatedTrafficEndpoint {
     /// The traffic endpoint.
     pub id: TrafficEndpointId,
-    /// Its local tunnel endpoint, if it was chosen.
+    /// The F-TEID, if we chose it.
     pub f_teid: Option<LocalFTeid>,
-    /// Its UE addresses, if they were chosen.
+    /// The UE addresses, if we chose them.
     pub ue: Option<UeAddresses>,
 }
 
-/// An F-TEID that was chosen here. Spec: TS 29.244 §7.5.3.2.
+/// An F-TEID that we chose for a PDR. Spec: TS 29.244 §7.5.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreatedPdr {
     /// The PDR.
     pub pdr: PdrId,
-    /// Its local tunnel endpoint.
+    /// The F-TEID.
     pub f_teid: LocalFTeid,
 }
 
 /// All PFCP sessions of the node.
 ///
-/// Once all workers run a delta, the caller calls [`SessionStore::reclaim`] for its session, once
-/// per delta and in the order of the deltas. Until then the store does not reuse chosen TEIDs that
-/// the delta removes, nor the index and SEID of a deleted session. UE addresses and TEIDs given by
-/// the control plane are free at once: deltas are applied in order, so a key leads either to its
-/// old or to its new session.
+/// For each delta, in the order of the deltas, the caller must call [`SessionStore::reclaim`] for
+/// its session once all workers run the delta. Until then the store does not reuse TEIDs that we
+/// chose and that the delta removes, nor the index and SEID of a deleted session. UE addresses and
+/// TEIDs that the control plane chose are free at once: deltas are applied in order, so a key leads
+/// either to its old or to its new session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
     pub(crate) provisioning: Provisioning,
-    /// Sessions of the previous process were prepared by this provisioning.
+    /// True if the provisioning is that by which sessions of the previous process were prepared.
     pub(crate) accepts_prepared: bool,
     pub(crate) pfds: Pfds,
-    /// Keys of one kind in all sessions together at most; lookup tables have this size.
+    /// Maximum number of keys of one kind in all sessions together; lookup tables have this size.
     pub(crate) keys_max: usize,
     pub(crate) sessions: Vec<Option<Session>>,
     pub(crate) len: usize,
@@ -107,31 +106,31 @@ pub struct SessionStore {
     pub(crate) indices: SessionIndexAllocator,
     pub(crate) usage: UsageHandle,
     pub(crate) usage_slots: UsageSlotAllocator,
-    /// The latest generation of an entry of a URR.
+    /// The newest generation that an entry of a URR has got.
     pub(crate) generation: u32,
     pub(crate) deadlines: Deadlines,
     pub(crate) retired: HashMap<SessionIndex, VecDeque<RetiredResources>>,
     pub(crate) owned: BTreeMap<OwnerId, BTreeSet<SessionIndex>>,
-    /// Number of commits begun.
+    /// How many commits have begun.
     pub(crate) commits: u64,
     /// The session of the last commit.
     pub(crate) last_commit: Option<Seid>,
-    /// The commit under way. Between calls only a commit that unwound is left here.
+    /// The commit under way. Between calls it is set only if a commit panicked.
     pub(crate) open_commit: Option<OpenCommit>,
-    /// The next commit panics half way, for tests of its containment.
+    /// True to make the next commit panic half way, for tests of recovery.
     pub(crate) fault_in_commit: bool,
 }
 
-/// The resources that one delta removes and its reclaim frees.
+/// The resources that one delta removes, and that its reclaim frees.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RetiredResources {
     /// TEIDs and UE addresses that we chose.
     pub keys: Vec<SessionKey>,
-    /// The delta removes the session, so its index and SEID also wait for the reclaim.
+    /// True if the delta removes the session, so that its index and SEID also wait for the reclaim.
     pub is_last: bool,
-    /// Removed URRs, whose last usage is to be read.
+    /// Removed URRs whose last usage is still to be read.
     pub usage: Vec<EndedMeasurement>,
-    /// Their usage counters.
+    /// The usage counters of the removed URRs.
     pub usage_slots: Vec<UsageSlot>,
     /// Rates that the session no longer shares.
     pub correlated_rates: Vec<CorrelatedRateId>,
@@ -141,16 +140,16 @@ pub(crate) struct RetiredResources {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenCommit {
     pub index: SessionIndex,
-    /// Every claim and key of the session, before or after.
+    /// All claims and keys of the session, before and after the commit.
     pub keys: Vec<SessionKey>,
-    /// Usage counters of the session, before or after.
+    /// All usage counters of the session, before and after the commit.
     pub usage_slots: Vec<UsageSlot>,
-    /// Correlated rates of the session, before or after.
+    /// All correlated rates of the session, before and after the commit.
     pub correlated_rates: Vec<CorrelatedRateId>,
 }
 
 impl SessionStore {
-    /// An empty store.
+    /// Makes an empty store.
     #[must_use]
     pub fn new(config: StoreConfig) -> Self {
         let sessions_max = config.sessions_max.min(adit_types::limits::SESSIONS_MAX);
@@ -165,8 +164,8 @@ impl SessionStore {
             accepts_prepared: false,
             pfds: Pfds::default(),
             keys_max: sessions_max,
-            // Reserves all memory at once and leaves it untouched: growth would stop N4 to move all
-            // sessions.
+            // Reserves all memory at once, without touching it: growth would move all sessions
+            // while N4 waits.
             sessions: Vec::with_capacity(sessions_max),
             len: 0,
             ues: UeClaims::with_capacity(sessions_max),
@@ -188,7 +187,7 @@ impl SessionStore {
     }
 
     /// Frees the resources that the oldest unreclaimed delta of `session` removed. Call it once per
-    /// delta, when all workers run the delta. Does nothing without such a delta.
+    /// delta, when all workers run the delta. Does nothing if there is no such delta.
     pub fn reclaim(&mut self, session: SessionIndex) {
         let Some(queue) = self.retired.get_mut(&session) else { return };
         let retired = queue.pop_front().unwrap_or_default();
@@ -211,32 +210,32 @@ impl SessionStore {
         }
     }
 
-    /// The session with our SEID `up_seid`.
+    /// Returns the session with our SEID `up_seid`.
     #[must_use]
     pub fn session(&self, up_seid: Seid) -> Option<&Session> {
         self.session_at(seid_index(up_seid)).filter(|session| session.up_seid == up_seid)
     }
 
-    /// The session of the UE with this address, or for IPv6 with its /64, in the first routing
-    /// domain that has one.
+    /// Returns the session of the UE with this IPv4 address, or with the /64 of this IPv6 address,
+    /// in the first routing domain that has one.
     #[must_use]
     pub fn session_of_ue(&self, addr: IpAddr) -> Option<&Session> {
         self.session_at(self.ues.session_of_ue(addr)?)
     }
 
-    /// The session of index `index`.
+    /// Returns the session with this index.
     #[must_use]
     pub fn session_at(&self, index: SessionIndex) -> Option<&Session> {
         self.sessions.get(position(index))?.as_ref()
     }
 
-    /// All sessions, by ascending index.
+    /// Returns all sessions, by ascending index.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         self.sessions.iter().flatten()
     }
 
-    /// The sessions of at most `count` indices from `first` on, and the index after these; `None`
-    /// when no session has a higher one.
+    /// Returns the sessions among `count` indices from `first` on, and the index to continue with;
+    /// `None` if no session has a higher index.
     pub fn sessions_from(
         &self,
         first: SessionIndex,
@@ -249,13 +248,13 @@ impl SessionStore {
         (found.iter().flatten(), next.map(SessionIndex))
     }
 
-    /// How many sessions `owner` has.
+    /// Returns how many sessions `owner` has.
     #[must_use]
     pub fn owned_count(&self, owner: OwnerId) -> usize {
         self.owned.get(&owner).map_or(0, BTreeSet::len)
     }
 
-    /// How many sessions there are.
+    /// Returns how many sessions there are.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -267,12 +266,12 @@ impl SessionStore {
         self.len == 0
     }
 
-    /// The sessions that have a FAR into `tunnel`, by ascending index.
+    /// Returns the sessions with a FAR that sends into `tunnel`, by ascending index.
     pub fn tunnel_users(&self, tunnel: GtpuTunnel) -> impl Iterator<Item = &Session> {
         self.tunnel_users_from(tunnel, SessionIndex(0))
     }
 
-    /// The sessions of [`Self::tunnel_users`] from index `first` on.
+    /// Returns the sessions of [`Self::tunnel_users`] from index `first` on.
     pub fn tunnel_users_from(
         &self,
         tunnel: GtpuTunnel,
@@ -281,8 +280,8 @@ impl SessionStore {
         self.tunnel_index.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
-    /// The GTP-U peers to which FARs send, with their reference points, in ascending order: those
-    /// after `peer`, or all.
+    /// Returns the GTP-U peers to which FARs send, with their reference points, in ascending order:
+    /// those after `peer`, or all if it is `None`.
     pub fn peers_after(
         &self,
         peer: Option<IpAddr>,
@@ -290,37 +289,37 @@ impl SessionStore {
         self.tunnel_index.peers_after(peer, self.provisioning.n9_interfaces())
     }
 
-    /// The reference points of a GTP-U peer; none for an address to which no FAR sends.
+    /// Returns the reference points of a GTP-U peer; none for an address to which no FAR sends.
     #[must_use]
     pub fn peer_sides(&self, addr: IpAddr) -> PeerSides {
         self.tunnel_index.sides(addr, self.provisioning.n9_interfaces())
     }
 
-    /// Takes a GTP-U peer that appeared or disappeared on a side since it was last taken.
+    /// Returns a GTP-U peer that appeared or disappeared on a side since it was last returned here.
     pub fn take_changed_peer(&mut self) -> Option<IpAddr> {
         self.tunnel_index.take_changed()
     }
 
-    /// True when [`SessionStore::take_changed_peer`] returns one.
+    /// True if [`SessionStore::take_changed_peer`] would return a peer.
     #[must_use]
     pub fn has_changed_peer(&self) -> bool {
         self.tunnel_index.has_changed()
     }
 
-    /// The interfaces of the FARs that send to a GTP-U peer.
+    /// Returns the interfaces of the FARs that send to a GTP-U peer.
     #[must_use]
     pub fn peer_interfaces(&self, addr: IpAddr) -> InterfaceSet {
         self.tunnel_index.interfaces(addr)
     }
 
-    /// How many low bits of a TEID are its position, if it was chosen here. Positions are dense. At
-    /// most one of the chosen TEIDs with the same position is in use or waits for its reclaim.
+    /// Returns how many low bits of a TEID that we chose are its position. Positions are dense. For
+    /// each position, at most one TEID is in use or waits for a reclaim.
     #[must_use]
     pub const fn slot_bits(&self) -> u32 {
         self.teids.slot_bits()
     }
 
-    /// Identifiers in use or waiting for their reclaim.
+    /// Returns how many identifiers are in use or wait for a reclaim.
     #[must_use]
     pub fn reserved(&self) -> ReservedCounts {
         ReservedCounts {
@@ -333,26 +332,26 @@ impl SessionStore {
         }
     }
 
-    /// Sessions, those that wait for their reclaim included, by group of owners
-    /// ([`adit_types::Owners`]).
+    /// Returns how many sessions there are in each owner group ([`adit_types::Owners`]), including
+    /// those that wait for a reclaim.
     #[must_use]
     pub const fn sessions_by_group(&self) -> &[u32; OWNER_GROUPS as usize] {
         self.indices.used_by_group()
     }
 
-    /// The configuration that rules may refer to.
+    /// Returns the objects that rules may name.
     #[must_use]
     pub const fn provisioning(&self) -> &Provisioning {
         &self.provisioning
     }
 
-    /// Replaces the objects that rules may name, except the conditions of slices, which stay.
-    /// Sessions that exist have the previous rules until [`SessionStore::recompile`]; addresses
-    /// that they have stay theirs. Forwarding policies that FARs name must keep their network
-    /// instance: keys of sessions depend on it.
+    /// Replaces the objects that rules may name. The conditions of slices must stay the same.
+    /// Sessions keep their previous rules until [`SessionStore::recompile`], and keep their
+    /// addresses. Forwarding policies that FARs name must keep their network instance, because keys
+    /// of sessions depend on it.
     ///
-    /// The interfaces are the previous ones, and may be followed by further ones. Only rules that
-    /// name its network instance use a routing domain that these add: rules without a name keep the
+    /// The interfaces must begin with the previous ones; more may follow. If these add a routing
+    /// domain, only rules that name its network instance use it: rules without a name keep the
     /// domains in which their sessions have keys.
     pub fn set_provisioning(&mut self, mut provisioning: Provisioning) {
         let former = &self.provisioning.interfaces;
@@ -372,30 +371,30 @@ impl SessionStore {
         self.guaranteed.set_capacity(&known.qos);
     }
 
-    /// Guaranteed bit rates of all sessions together, and the capacity for them.
+    /// Returns the sum of the guaranteed bit rates of all sessions, and the capacity for them.
     #[must_use]
     pub fn guaranteed(&self) -> (Rates, Rates) {
         self.guaranteed.all()
     }
 
-    /// Sessions at most.
+    /// Returns the maximum number of sessions.
     #[must_use]
     pub fn sessions_max(&self) -> usize {
         self.indices.max_count()
     }
 
-    /// The objects that rules may name.
+    /// Returns the objects that rules may name, including applications of control planes.
     pub(crate) const fn catalog(&self) -> RuleCatalog<'_> {
         RuleCatalog { configured: &self.provisioning, pfds: &self.pfds }
     }
 
-    /// For each pool of UE addresses, in the order of the configuration: the addresses in use or
-    /// waiting for their reclaim, and all addresses.
+    /// Returns for each pool of UE addresses, in the order of the configuration, how many addresses
+    /// are in use or wait for a reclaim, and how many there are.
     pub fn ue_pool_usage(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ue_pools.usage()
     }
 
-    /// Puts a session into its place.
+    /// Stores a session at its index.
     pub(crate) fn insert_session(&mut self, session: Session) {
         let position = position(session.index());
         if position >= self.sessions.len() {
@@ -425,12 +424,12 @@ impl SessionStore {
     }
 }
 
-/// How many identifiers are in use or wait for their reclaim.
+/// How many identifiers are in use or wait for a reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReservedCounts {
     /// Session indices.
     pub sessions: usize,
-    /// TEIDs, chosen here or given.
+    /// TEIDs, whether we or the control plane chose them.
     pub teids: usize,
     /// UE addresses from our pools.
     pub ues: usize,

@@ -1,20 +1,20 @@
-//! Checksums of records, and reports of those that do not match.
+//! Checksums of records, and reports of records whose checksums do not match.
 
 use adit_store::{RecordId, RecordKey, StoreError};
 
 use crate::keys::{KINDS, read_name};
 use crate::printable::printable;
 
-/// Damaged records that are named; all are counted.
+/// How many damaged records a report names at most; it counts all.
 const NAMED_MAX: usize = 16;
 
-/// CRC-32C of the parts of a name and of its value in a group, which begins with `=`; a removal has
-/// none.
+/// Returns the CRC-32C of `parts` one after the other: a record's name, then its value in a group,
+/// which begins with `=`; a removal has no value.
 pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 4] {
     parts.iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part)).to_be_bytes()
 }
 
-/// Records that a server has lost, or gives back differently.
+/// Records that a server has lost or returns with other content.
 #[derive(Debug, Default)]
 pub(crate) struct RecordDamage {
     named: Vec<String>,
@@ -22,12 +22,12 @@ pub(crate) struct RecordDamage {
 }
 
 impl RecordDamage {
-    /// So many records are missing, named ones among them.
+    /// Notes that `count` records are missing, the named ones included.
     pub(crate) fn set_missing(&mut self, count: u64) {
         self.count = self.count.max(count);
     }
 
-    /// The record of this name `is_what`: missing, or different from what was written.
+    /// Counts the record of this name, with the fault `is_what`: "is missing" or "is damaged".
     pub(crate) fn note(&mut self, name: &[u8], is_what: &str) {
         self.count += 1;
         if self.named.len() < NAMED_MAX {
@@ -39,7 +39,7 @@ impl RecordDamage {
         self.count == 0
     }
 
-    /// In one sentence each.
+    /// Returns one sentence for each named record, and one for the others.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let mut all = self.named.clone();
         let rest = self.count.saturating_sub(u64::try_from(all.len()).unwrap_or(u64::MAX));
@@ -57,7 +57,7 @@ impl RecordDamage {
     }
 }
 
-/// The name of a record in an operator's words: SEIDs in hexadecimal.
+/// Returns the name of a record for operators: SEIDs in hexadecimal.
 fn shown(name: &[u8]) -> String {
     let Some(RecordKey { kind, id }) = read_name(name) else {
         return format!("the record \"{}\"", printable(name));

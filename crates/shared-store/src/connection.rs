@@ -1,4 +1,4 @@
-//! One connection to a server: commands in a pipeline, and replies as they arrive.
+//! A connection to a server: queues commands in a pipeline, and passes on replies when they arrive.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -9,28 +9,28 @@ use adit_transport::{StreamId, StreamState, Transport, TransportError};
 
 use crate::printable::printable;
 
-/// Replies at most: a part of a scan with the largest records.
+/// Maximum size of replies: one part of a scan with the largest records.
 const LIMITS: RespLimits = RespLimits { value_bytes_max: 256 << 20, elements_max: 1 << 22 };
-/// Commands without reply.
+/// Maximum of commands that await a reply.
 const IN_FLIGHT_MAX: usize = 1024;
-/// Octets of commands that wait to be sent.
+/// Maximum of octets of commands that wait to be sent.
 const OUTPUT_BYTES_MAX: usize = 32 << 20;
-/// Push messages between two replies.
+/// Maximum of push messages between two replies.
 const PUSHES_MAX: u32 = 1000;
-/// Parts that one call receives, so that a server which never stops sending does not keep the
-/// caller.
+/// Maximum of receive calls that one call makes, so that a server which never stops sending does
+/// not hold up the caller.
 const PARTS_MAX: u32 = 64;
 
-/// Why a server cannot be used. The connection is closed.
+/// The reason why a server cannot be used. The caller closes the connection.
 #[derive(Debug)]
 pub(crate) enum LinkError {
-    /// The connection is over, or the server cannot serve: another one may.
+    /// The connection failed, or this server cannot serve; another server may.
     Lost(String),
-    /// The records are at this server of the Cluster.
+    /// The records are on another server of the Cluster, the one at this address.
     Moved(SocketAddr),
-    /// The server refuses a command.
+    /// The server refused a command.
     Refused(String),
-    /// No server can help.
+    /// No server can help: trying another one is pointless.
     Final(StoreError),
 }
 
@@ -40,39 +40,39 @@ impl From<TransportError> for LinkError {
     }
 }
 
-/// The words of a command.
+/// The words of a command: its name and its arguments.
 pub(crate) type CommandWords<'a> = Vec<&'a [u8]>;
 
-/// Identifies the command of a reply.
+/// The tag of a queued command, which its reply is returned with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PipelineTag {
-    /// One of the commands of a call, by its place.
+    /// A command of a blocking call; its index among the commands of the call.
     Call(usize),
-    /// A group, or with number 0 only the lease, queued at this time.
+    /// The write script: a group, or only the lease if the number is 0; queued at this time.
     Write { at: Instant },
-    /// The role of the server.
+    /// `ROLE`: the role of the server and its replicas.
     Role,
-    /// The server's own figures, which it may refuse.
+    /// `INFO`: the server's figures and settings. A server may refuse the command.
     Info,
-    /// Replicas must have all commands queued up to this time.
+    /// `WAIT`: how many replicas have all commands queued up to this time.
     Wait { at: Instant },
 }
 
-/// A stream to a server, and the commands without reply.
+/// A stream to a server, and the commands that await a reply.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     pub(crate) server: SocketAddr,
     stream: StreamId,
     resp: RespClient<PipelineTag>,
-    /// When the last reply came, or the first command was queued after it.
+    /// When the last reply arrived, or the first command after it was queued.
     replied: Instant,
-    /// When octets came last, or the first command was queued after them.
+    /// When octets last arrived, or the first command after them was queued.
     heard: Instant,
     pushes: u32,
 }
 
 impl ServerConnection {
-    /// Begins a stream to `server`.
+    /// Begins to connect to `server`.
     pub(crate) fn begin(
         transport: &mut impl Transport,
         server: SocketAddr,
@@ -83,12 +83,12 @@ impl ServerConnection {
         Ok(Self { server, stream, resp, replied: now, heard: now, pushes: 0 })
     }
 
-    /// Ends the stream.
+    /// Closes the stream.
     pub(crate) fn end(self, transport: &mut impl Transport) {
         transport.close(self.stream);
     }
 
-    /// Appends a command to the output. False if there is no room now.
+    /// Appends a command to the output. False if the output has no room now.
     pub(crate) fn command(&mut self, tag: PipelineTag, words: &[&[u8]], now: Instant) -> bool {
         if self.resp.in_flight() == 0 {
             (self.replied, self.heard) = (now, now);
@@ -96,17 +96,17 @@ impl ServerConnection {
         self.resp.command(tag, words).is_ok()
     }
 
-    /// Commands without reply.
+    /// Returns how many commands await a reply.
     pub(crate) fn in_flight(&self) -> usize {
         self.resp.in_flight()
     }
 
-    /// For how long a reply has been awaited.
+    /// Returns how long a reply has been awaited; zero if no command awaits one.
     pub(crate) fn reply_awaited(&self, now: Instant) -> Duration {
         self.awaited(self.replied, now)
     }
 
-    /// For how long octets have been awaited.
+    /// Returns how long octets have been awaited; zero if no command awaits a reply.
     pub(crate) fn octets_awaited(&self, now: Instant) -> Duration {
         self.awaited(self.heard, now)
     }
@@ -116,8 +116,8 @@ impl ServerConnection {
         if is_waiting { now.saturating_duration_since(since) } else { Duration::ZERO }
     }
 
-    /// Makes progress without waiting: sends and receives, and hands over each reply. True if
-    /// octets arrived.
+    /// Sends and receives as far as possible without waiting, and calls `each` for each reply. True
+    /// if octets arrived.
     pub(crate) fn advance(
         &mut self,
         transport: &mut impl Transport,
@@ -142,7 +142,7 @@ impl ServerConnection {
             let unreadable = |error: RespError| LinkError::Lost(error.to_string());
             while let Some(reply) = self.resp.next_reply().map_err(unreadable)? {
                 let Some(tag) = reply.tag else {
-                    // Push messages answer nothing.
+                    // Push messages are not replies to commands.
                     self.pushes += 1;
                     if self.pushes > PUSHES_MAX {
                         return Err(LinkError::Lost(
@@ -163,7 +163,7 @@ impl ServerConnection {
         Ok(has_arrived)
     }
 
-    /// Sends as many octets as the transport takes.
+    /// Sends as many octets of the output as the transport takes.
     pub(crate) fn flush(&mut self, transport: &mut impl Transport) -> Result<(), LinkError> {
         while !self.resp.output().is_empty() {
             match transport.send(self.stream, self.resp.output())? {
@@ -175,7 +175,7 @@ impl ServerConnection {
     }
 }
 
-/// The meaning of a server's error.
+/// Converts an error that a server returned into what it means for the connection.
 fn refusal(text: &[u8], server: SocketAddr) -> LinkError {
     let text = printable(text);
     let mut words = text.split(' ');
@@ -197,7 +197,8 @@ fn refusal(text: &[u8], server: SocketAddr) -> LinkError {
     }
 }
 
-/// The address in a redirection; without a host it is that of the server which sent it.
+/// Parses the address in a redirection. If the host is missing, it is that of `server`, which sent
+/// the redirection.
 fn moved_to(address: &str, server: SocketAddr) -> Option<SocketAddr> {
     let (host, port) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,18 +1,18 @@
-//! Figures of a shared store for operators.
+//! Figures of a shared store, for operators.
 
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use adit_store::GroupPosition;
 
-/// The state of the client.
+/// The state of the client of a shared store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SharedStoreFigures {
-    /// The server in use; `None` while none can be.
+    /// The server in use; `None` while no server can be used.
     pub server: Option<SocketAddr>,
-    /// Replicas that are connected to it, by the latest `INFO`.
+    /// How many replicas are connected to the server, according to its latest reply.
     pub replicas: u32,
-    /// The holder of the lease, or its last one, as last read.
+    /// The present or last holder of the lease, as last read.
     pub holder: String,
     /// The epoch of this process; 0 unless it holds the lease.
     pub epoch: u64,
@@ -20,17 +20,17 @@ pub struct SharedStoreFigures {
     pub lease_valid_until: Option<Instant>,
     /// The last group that the server has, as last read.
     pub last: GroupPosition,
-    /// Connections that failed or were lost, each server counted.
+    /// How often a connection failed or was lost; if all servers fail, each counts.
     pub connection_failures: u64,
-    /// Groups that were written.
+    /// How many groups were written.
     pub groups: u64,
-    /// Groups that were sent again after a loss of the connection.
+    /// How many groups were sent again after the connection was lost.
     pub groups_resent: u64,
-    /// An adit that wrote all records again, because servers had lost them, ended before it was
-    /// done.
+    /// True if servers lost records, and the adit process that wrote all records again ended before
+    /// it was done.
     pub is_incomplete: bool,
     /// Advice to operators about the server in use.
     pub warnings: Vec<String>,
-    /// Octets of groups that are not durable.
+    /// Octets of groups that are not durable yet.
     pub pending_octets: usize,
 }

@@ -1,4 +1,4 @@
-//! A standby's view: all records, and then all changes in their order.
+//! Following the store as a standby: reads all records, and then all changes in order.
 
 use std::time::{Duration, Instant};
 
@@ -17,76 +17,79 @@ use crate::scan_findings::{GatheredGroups, ScanFindings};
 use crate::scripts::{number, octets, replicas};
 use crate::shared_store::SharedStore;
 
-/// Change groups that a server is to return at once.
+/// How many groups a server returns at once, at most.
 const GROUPS_PER_READ: &[u8] = b"64";
 
-/// The name of the checksums of a group among its changes.
+/// The field of a group's entry in the stream that has the checksums of its changes.
 const CHECKSUMS: &[u8] = b"8=checksums";
 
-/// Nobody has all records.
+/// Error: neither this process nor the server has all records.
 const UNFINISHED: &str = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
 
-/// The news that a follower receives.
+/// An event that a follower receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowedChange<'a> {
-    /// All that was yielded before is void: all records follow, in the order of
+    /// All records of earlier events are void. All records of the store follow, in the order of
     /// [`RecordKind::ALL`], and then the groups that were written meanwhile.
     Reset,
-    /// A record has this value, or is removed.
+    /// A record got this value, or was removed.
     Change(StoreChange<'a>),
 }
 
-/// The groups behind a position up to another one, if the caller has all of them already.
+/// Returns the groups after the first position up to the second one, if the caller has all of them
+/// already.
 pub type KnownGroups<'a> = &'a dyn Fn(GroupPosition, GroupPosition) -> Option<Vec<QueuedGroup>>;
 
-/// How far a follower is.
+/// How far a follower has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowProgress {
-    /// The last group that was yielded.
+    /// The last group that was passed to the visitor.
     pub reached: GroupPosition,
     /// The last group that the server had.
     pub last: GroupPosition,
-    /// The follower has everything that the server had when the call began, or when it ended after
-    /// a reset. Before that it may have values older than those that it had already.
+    /// True if the follower has everything that the server had when the call began, or, after a
+    /// reset, when the call ended. Until then a reset may have set records back to older values.
     pub is_caught_up: bool,
-    /// Who held the lease when the call began; `None` if nobody did, or its holder had not
-    /// prolonged it for its whole length.
+    /// The lease when the call began; `None` if nobody held it, or its holder had not prolonged it
+    /// for its whole length.
     pub lease: Option<LeaseView>,
 }
 
-/// The state of a server apart from the records.
+/// The position and the lease that a server shows, without the records.
 struct StoreView {
     last: GroupPosition,
     lease: Option<LeaseView>,
-    /// The records are not complete.
+    /// True while a process writes all records again, so that the server has only some.
     is_filling: bool,
 }
 
-/// The fate of the yielded records when the server does not have the changes that follow them.
+/// Which records count if the server does not have the changes that follow the followed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeptRecords {
-    /// The records of the server are valid.
+    /// Those of the server: the followed records are dropped.
     None,
-    /// The yielded records are incomplete, and so are those of the server.
+    /// Neither: the followed records are incomplete, and so are those of the server.
     Unusable,
-    /// The holder of the lease may still write the missing ones.
+    /// The followed records, for now: the holder of the lease may still write the groups that the
+    /// server lacks.
     Waiting,
-    /// Nobody has more.
+    /// The followed records: nobody has more.
     Best,
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// Yields news. The first call yields a reset and all records, and so does one whose changes
-    /// the server does not have any more. Otherwise it yields the changes of the groups that were
-    /// written, in order, and waits for the next one for at most `limit` if there is none. Groups
-    /// that are `known` are not read again. The lease is not needed.
+    /// Passes what is new to `visitor`. The first call passes a reset and all records, as does a
+    /// call that finds the server without the changes that it needs next. Other calls pass the
+    /// changes of the groups that were written, in order; without a new group they wait for one for
+    /// at most `limit`. Groups that `known` returns are not read from the server. The follower
+    /// needs no lease.
     ///
-    /// After [`SharedStore::acquire`] call it until it has caught up: then nothing of the previous
-    /// holder can follow.
+    /// After [`SharedStore::acquire`], call this until it has caught up: then it has all groups of
+    /// the previous holder.
     ///
     /// # Errors
-    /// No server can be used, or a newer program wrote the records. The next call goes on, if need
-    /// be with a reset.
+    /// No server can be used, or a newer program wrote the records. The next call continues, with a
+    /// reset if it must.
     pub fn follow(
         &mut self,
         limit: Duration,
@@ -96,7 +99,7 @@ impl<T: Transport> SharedStore<T> {
         self.on_primary(&mut |store| {
             let view = store.view()?;
             store.figures.last = view.last;
-            // A primary with less than the follower has lost groups.
+            // A primary that has fewer groups than the follower has lost some.
             let followed = store.followed.filter(|reached| *reached <= view.last);
             if let Some(mut reached) = followed
                 && match known(reached, view.last) {
@@ -123,14 +126,15 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// Whether the yielded records count more than those of the server, which has fewer if `lacks`.
+    /// Decides whose records count: the followed ones or those of the server. `lacks`: the server
+    /// has fewer groups than this process has followed.
     fn weigh(&mut self, view: &StoreView, lacks: bool) -> KeptRecords {
         let (is_held, is_whole) = (view.lease.is_some(), self.is_followed_whole);
         if self.epoch.is_some() {
             return KeptRecords::None;
         }
         if view.is_filling {
-            // Its holder has all records, and writes them again.
+            // The holder of the lease, if there is one, is writing all records again.
             return match (is_held, is_whole) {
                 (true, _) => KeptRecords::Waiting,
                 (false, true) => KeptRecords::Best,
@@ -140,8 +144,8 @@ impl<T: Transport> SharedStore<T> {
         if !lacks || !is_whole || self.followed == Some(GroupPosition::default()) {
             return KeptRecords::None;
         }
-        // The holder has the groups that the server lost, and reaches it within two lengths of the
-        // lease if it lives.
+        // If the holder of the lease is alive, it writes the groups that the server lost within two
+        // lengths of the lease.
         let since = *self.lacking_since.get_or_insert_with(Instant::now);
         match (since.elapsed() < self.options.lease * 2, is_held) {
             (true, _) => KeptRecords::Waiting,
@@ -150,7 +154,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Keeps the yielded records.
+    /// Keeps the followed records, and waits for `limit`.
     fn keep_followed(
         &self,
         view: StoreView,
@@ -162,7 +166,7 @@ impl<T: Transport> SharedStore<T> {
         FollowProgress { reached, last: view.last, is_caught_up, lease: view.lease }
     }
 
-    /// Yields all records.
+    /// Passes a reset and all records to `visitor`.
     fn read_all(
         &mut self,
         before: StoreView,
@@ -193,7 +197,8 @@ impl<T: Transport> SharedStore<T> {
         Ok(FollowProgress { reached, last, is_caught_up, lease })
     }
 
-    /// Takes groups that are written during a scan, before the server trims them.
+    /// Reads the groups that were written since the last call, before the server trims them from
+    /// its stream.
     pub(crate) fn gather(&mut self, gathered: &mut GatheredGroups) -> Result<(), LinkError> {
         loop {
             let (before, mut reached) = (gathered.reached, gathered.reached);
@@ -209,13 +214,15 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Has the holder of the lease write all records again.
+    /// Sets the mark of damaged records, upon which the holder of the lease writes all records
+    /// again.
     fn tell_of_damage(&mut self) -> Result<(), LinkError> {
         let command = vec![&b"HSET"[..], self.keys.state(), b"damaged", b"1"];
         self.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
     }
 
-    /// Yields known groups, which end with `last`, or waits for `limit` if there are none.
+    /// Passes known groups, the last of which is `last`, to `visitor`; waits for `limit` if there
+    /// are none.
     fn take_known(
         &mut self,
         groups: &[QueuedGroup],
@@ -232,8 +239,8 @@ impl<T: Transport> SharedStore<T> {
         self.followed = Some(last);
     }
 
-    /// Yields the groups behind `reached`, and notes which ones those were. False if groups are
-    /// missing.
+    /// Reads the groups after `reached`, and notes how far it has read. False if the server lacks
+    /// some of them.
     fn read_followed(
         &mut self,
         reached: &mut GroupPosition,
@@ -246,8 +253,8 @@ impl<T: Transport> SharedStore<T> {
         read
     }
 
-    /// Hands over the groups behind `reached`, which becomes the last one. False if groups are
-    /// missing.
+    /// Passes the groups after `reached` to `visitor`, and moves `reached` to the last one. False
+    /// if the server lacks some of them.
     fn read_groups(
         &mut self,
         reached: &mut GroupPosition,
@@ -259,7 +266,7 @@ impl<T: Transport> SharedStore<T> {
             let (position, limit_ms) = (reached.to_string(), limit.as_millis().to_string());
             let (is_behind, before) = (*reached < last, *reached);
             let mut command = vec![&b"XREAD"[..], b"COUNT", GROUPS_PER_READ];
-            // Zero would wait forever.
+            // A `BLOCK` of zero would wait forever.
             if !is_behind && limit.as_millis() > 0 {
                 command.extend([&b"BLOCK"[..], limit_ms.as_bytes()]);
             }
@@ -282,7 +289,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// The last group and the lease.
+    /// Reads the last group and the lease.
     fn view(&mut self) -> Result<StoreView, LinkError> {
         let (state, lease) = (self.keys.state(), self.keys.lease());
         let commands = [
@@ -320,14 +327,14 @@ impl<T: Transport> SharedStore<T> {
             return Err(LinkError::Final(self.newer(version)));
         }
         let (last, is_filling) = (seen.last, seen.is_filling);
-        // Without a holder there is nothing to measure.
+        // If nobody holds the lease, there is nothing to measure.
         let lease = seen.sight().map(|sight| self.measure(sight));
         let lease = lease.filter(|lease| !lease.left.is_zero());
         Ok(StoreView { last, lease, is_filling })
     }
 }
 
-/// The state of the records as a server shows it.
+/// The fields of the state hash and of the lease key, as a server returned them.
 #[derive(Default)]
 struct SeenState {
     format: u64,
@@ -337,9 +344,9 @@ struct SeenState {
     is_held: bool,
     holder: Option<String>,
     lease_ms: Option<u64>,
-    /// Its holder writes all records again.
+    /// True while the holder writes all records again.
     is_filling: bool,
-    /// The key of the lease, and its time to live.
+    /// The value of the lease key; its remaining time to live is `former_left_ms`.
     leased: Option<String>,
     former_left_ms: u64,
 }
@@ -357,10 +364,10 @@ impl SeenState {
         self.is_filling = next().is_some();
     }
 
-    /// The lease; `None` if nobody holds it.
+    /// Returns the lease; `None` if nobody holds it.
     fn sight(self) -> Option<LeaseSight> {
         let Self { epoch, beat, lease_ms, .. } = self;
-        // An adit of release 0.1.0 holds it by the key alone.
+        // A holder of release 0.1.0 sets the lease key only, without the suffix.
         let former = self.leased.filter(|holder| !holder.ends_with(";beat"));
         let former_left_ms = former.is_some().then_some(self.former_left_ms);
         let lease_ms = if former.is_some() { None } else { lease_ms };
@@ -369,16 +376,16 @@ impl SeenState {
     }
 }
 
-/// The entries of a stream as they are read.
+/// Parses the entries of the stream of groups.
 struct GroupsRead {
     reached: GroupPosition,
-    /// Each group so far followed the one before it.
+    /// True while each entry has directly followed the group before it.
     is_gapless: bool,
     is_sound: bool,
 }
 
 impl GroupsRead {
-    /// Reads a reply to `XREAD`, which is null if there are no groups.
+    /// Parses a reply to `XREAD`, which is null if there are no groups.
     fn take(&mut self, value: RespValue<'_>, visitor: &mut dyn FnMut(FollowedChange<'_>)) {
         let RespValue::Array(mut streams) = value else { return };
         let Some(RespValue::Array(mut stream)) = streams.next() else { return };
@@ -417,7 +424,8 @@ impl GroupsRead {
             if let Some(known) = &mut checksums
                 && known.next() != Some(&checksum(&[name, value]))
             {
-                // The hashes have the record.
+                // The entry is damaged. The hashes have its records too, so all of them are read
+                // again.
                 self.is_gapless = false;
                 return Some(());
             }

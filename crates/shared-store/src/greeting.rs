@@ -1,4 +1,4 @@
-//! How a server introduces itself.
+//! The greeting: the first commands on a connection to a server, and the server's answers.
 
 use std::time::Instant;
 
@@ -12,23 +12,23 @@ use crate::options::StoreLogin;
 use crate::scripts::{SCRIPT_TEXTS, ScriptDigests, number, octets, replicas};
 use crate::server_info::ServerInfo;
 
-/// How much a primary is worth: the greatest is used.
+/// The rank of a usable primary. The one with the greatest rank is used.
 pub(crate) type GreetingRank = (bool, bool, GroupPosition, u64, u32);
 
-/// A server's answers to the first commands.
+/// The answers of a server to the commands of a greeting.
 #[derive(Debug, Default)]
 pub(crate) struct Greeting {
-    /// The last group that it has.
+    /// The last group that the server has.
     pub(crate) last: GroupPosition,
     pub(crate) epoch: u64,
-    /// Its replicas; `None` if it is no primary.
+    /// How many replicas the server has; `None` if it is no primary.
     pub(crate) replicas: Option<u32>,
     pub(crate) scripts: ScriptDigests,
     pub(crate) info: ServerInfo,
 }
 
 impl Greeting {
-    /// Takes the reply to the command at `place`.
+    /// Stores the reply to the command at index `place`.
     pub(crate) fn take(&mut self, place: usize, value: RespValue<'_>) {
         match place {
             0 => {
@@ -44,15 +44,15 @@ impl Greeting {
     }
 }
 
-/// The place of the login among the commands of a greeting. The state of the records, which a
-/// Cluster redirects, has place 0, the role 1, and the scripts follow.
+/// The index of the login among the commands of a greeting. Index 0 is the state of the records,
+/// which a Cluster redirects; 1 is the role; the scripts follow.
 const LOGIN: usize = usize::MAX;
 
-/// The words of a greeting's commands.
+/// Builds the commands of a greeting.
 #[derive(Debug)]
 pub(crate) struct GreetingCommands {
     login: Option<StoreLogin>,
-    /// The key of the state of the records.
+    /// The key of the hash with the state of the records.
     state: Vec<u8>,
 }
 
@@ -61,9 +61,9 @@ impl GreetingCommands {
         Self { login: login.cloned(), state: keys.state().to_vec() }
     }
 
-    /// Queues them.
+    /// Queues the commands of a greeting.
     pub(crate) fn send(&self, connection: &mut ServerConnection, now: Instant) {
-        // A new connection has room.
+        // The output of a new connection has room for all of them.
         let mut queue = |tag, words: &[&[u8]]| connection.command(tag, words, now);
         if let Some(StoreLogin { username, password }) = &self.login {
             let (user, password) = (username.as_bytes(), password.as_bytes());

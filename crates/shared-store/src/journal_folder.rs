@@ -1,4 +1,4 @@
-//! The folder of the journal on a file system.
+//! The folder of the journal in a file system.
 
 use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io;
@@ -9,31 +9,31 @@ use std::thread::{self, JoinHandle};
 use adit_store::Files;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-/// The file that a process has a lock on while it uses the folder.
+/// Name of the file that a process locks while it uses the folder.
 const LOCK_NAME: &str = "lock";
 
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// A folder with the files of a journal. It is locked until it is dropped or the process ends,
-/// however it ends.
+/// A folder with the files of a journal. The lock ends when the value is dropped or the process
+/// ends in any way.
 #[derive(Debug)]
 pub struct JournalFolder {
     path: PathBuf,
-    /// The folder, whatever its name leads to.
+    /// The open folder, even if its path leads to another one by now.
     folder: File,
     lock: Option<File>,
-    /// Syncs in parallel to the caller.
+    /// The thread that syncs while the caller goes on.
     syncing: Option<JoinHandle<io::Result<()>>>,
     narrowed: Vec<PathBuf>,
 }
 
 impl JournalFolder {
-    /// The folder at `path`, which is made unless it exists, with its parents. Nobody but its owner
-    /// may use it or its files: they say who uses which address.
+    /// Opens the folder at `path`; makes it, and its parents, if it does not exist. Restricts the
+    /// folder and its files to their owner, since they show which user has which address.
     ///
     /// # Errors
-    /// There is no such folder, and it cannot be made, or its permissions cannot be changed.
+    /// The folder does not exist and cannot be made, or its permissions cannot be changed.
     pub fn new(path: PathBuf) -> io::Result<Self> {
         make(&path)?;
         let folder = File::open(&path)?;
@@ -48,14 +48,15 @@ impl JournalFolder {
         Ok(Self { path, folder, lock: None, syncing: None, narrowed })
     }
 
-    /// Files and folders whose permissions were narrowed to the owner.
+    /// Returns the files and folders whose permissions [`JournalFolder::new`] restricted to the
+    /// owner.
     #[must_use]
     pub fn narrowed(&self) -> &[PathBuf] {
         &self.narrowed
     }
 }
 
-/// Makes a folder, and those above it that are missing. Each name is durable.
+/// Makes a folder and its missing parents. Syncs each parent, so that the new names are durable.
 fn make(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     match DirBuilder::new().mode(FOLDER_MODE).create(path) {
@@ -69,7 +70,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes permissions away that the mode does not have.
+/// Removes the permissions that `mode` lacks, and adds the path to `narrowed` if there were any.
 fn narrow(path: &Path, file: &File, mode: u32, narrowed: &mut Vec<PathBuf>) -> io::Result<()> {
     let former = file.metadata()?.permissions().mode() & 0o777;
     if former & !mode != 0 {
@@ -79,7 +80,7 @@ fn narrow(path: &Path, file: &File, mode: u32, narrowed: &mut Vec<PathBuf>) -> i
     Ok(())
 }
 
-/// Opens a file of the folder, also if another one has its name by now.
+/// Opens a file relative to the open folder, even if its path leads to another folder by now.
 fn open(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(FILE_MODE);
@@ -92,7 +93,7 @@ fn lock(folder: &File) -> io::Result<File> {
     Ok(file)
 }
 
-/// True if both are the same file.
+/// True if both describe the same file.
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
@@ -161,7 +162,7 @@ impl Files for JournalFolder {
         file.write_all_at(from, offset)
     }
 
-    /// `fdatasync`: segments never grow, so it writes no metadata.
+    /// Uses `fdatasync`, which writes no metadata here: segments never grow.
     fn sync_data(&mut self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
@@ -170,8 +171,8 @@ impl Files for JournalFolder {
         self.folder.sync_all()
     }
 
-    /// On a thread of its own: names and new files become durable with the file system's own log,
-    /// which may take long when other processes write.
+    /// Syncs on a thread of its own: new names and new files become durable with the file system's
+    /// own log, which may take long while other processes write.
     fn begin_sync(&mut self, file: Option<&File>) -> io::Result<()> {
         let file = file.unwrap_or(&self.folder).try_clone()?;
         let thread = thread::Builder::new().name("journal-sync".into());

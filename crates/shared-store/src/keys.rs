@@ -1,27 +1,28 @@
-//! The keys of a name, and how records are called in them.
+//! The keys of a shared store, and the names of records in its hashes and groups.
 
 use adit_store::{RecordId, RecordKey, RecordKind};
 
-/// The version of the keys' contents.
+/// The version of the format of records and keys.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The hash with `format`, `epoch`, `holder` and `last`, the lease, the wish to take over, the
-/// stream of groups, one hash per kind of records, by the octet of the kind, and the hash of their
-/// checksums. All share a hash tag, so a Cluster has them in one place.
+/// All keys of the records of one name: the hash of the state (`format`, `epoch`, `holder`, `last`
+/// …), the lease, the request for a handover, the stream of groups, one hash per kind of records,
+/// ordered by the octet of the kind, and the hash of the records' checksums. All keys have the same
+/// hash tag, so that a Cluster keeps them on one server.
 #[derive(Debug)]
 pub(crate) struct StoreKeys {
-    /// In the order of the scripts.
+    /// In the order in which scripts get them as `KEYS`.
     all: Vec<Vec<u8>>,
 }
 
-/// Keys in front of the hashes of records.
+/// The keys that precede the hashes of records.
 const FIXED: [&str; 4] = ["state", "lease", "handover", "groups"];
-/// Names of the hashes, by the octet of the kind from 1 on.
+/// Names of the hashes of records: index 0 is the kind with octet 1.
 pub(crate) const KINDS: [&str; 8] =
     ["node", "association", "pfds", "session", "usage", "report", "answer", "standby"];
-/// The hash of the checksums of records, by their names.
+/// Name of the hash that has the checksum of each record.
 const CHECKSUMS: &str = "checksums";
-/// How many keys there are, as scripts get it.
+/// The number of keys, as the argument of a script.
 pub(crate) const KEY_COUNT: &[u8] = b"13";
 
 impl StoreKeys {
@@ -30,7 +31,7 @@ impl StoreKeys {
         Self { all: FIXED.iter().chain(&KINDS).chain([&CHECKSUMS]).map(key).collect() }
     }
 
-    /// All keys, for a script.
+    /// Returns all keys, for a script.
     pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
         self.all.iter().map(Vec::as_slice)
     }
@@ -56,8 +57,8 @@ impl StoreKeys {
     }
 }
 
-/// Appends the name of a record: a digit for its kind, and its field, which is `#` and a
-/// hexadecimal number, or `=` and octets.
+/// Appends the name of a record: a digit for the kind, and the field in the hash of its kind, which
+/// is `#` and a hexadecimal number, or `=` and octets.
 pub(crate) fn write_name(out: &mut Vec<u8>, key: RecordKey<'_>) {
     out.push(b'0' + key.kind as u8);
     match key.id {
@@ -69,14 +70,15 @@ pub(crate) fn write_name(out: &mut Vec<u8>, key: RecordKey<'_>) {
     }
 }
 
-/// The record that has this name.
+/// Parses the name of a record. `None` if it is malformed.
 pub(crate) fn read_name(name: &[u8]) -> Option<RecordKey<'_>> {
     let (&digit, field) = name.split_first()?;
     let kind = RecordKind::ALL.into_iter().find(|kind| b'0' + *kind as u8 == digit)?;
     Some(RecordKey { kind, id: read_field(field)? })
 }
 
-/// Which record of its kind has this field.
+/// Parses a field name of a hash of records: the identifier of the record within its kind. `None`
+/// if it is malformed.
 pub(crate) fn read_field(field: &[u8]) -> Option<RecordId<'_>> {
     match field.split_first()? {
         (b'#', digits) if digits.len() == 16 => {
@@ -113,7 +115,7 @@ mod tests {
         let keys = StoreKeys::new("upf-1");
         assert!(keys.all().all(|key| key.starts_with(b"adit:{upf-1}:")));
         assert_eq!(KEY_COUNT, keys.all().count().to_string().as_bytes());
-        // Scripts count from one, and behind the fixed keys by the octet of the kind.
+        // Index 4 on: the hashes of records, ordered by the octet of the kind.
         let of_kind = |kind: RecordKind| keys.at(FIXED.len() + usize::from(kind as u8) - 1);
         assert_eq!(of_kind(RecordKind::Node), b"adit:{upf-1}:node");
         assert_eq!(of_kind(RecordKind::Answer), b"adit:{upf-1}:answer");

@@ -1,4 +1,4 @@
-//! The lease: taking it, giving it back, and requesting it from its holder.
+//! The lease: taking it, releasing it, and requesting it from its holder.
 
 use std::time::{Duration, Instant};
 
@@ -13,44 +13,44 @@ use crate::scripts::{Script, ScriptAnswer, octets};
 use crate::shared_store::SharedStore;
 use crate::standby_name::StandbyName;
 
-/// How long a wish to take over lasts. Unit: ms.
+/// How long a request for a handover lasts. Unit: ms.
 const HANDOVER_MS: &[u8] = b"10000";
 
 /// The result of an attempt to take the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseAnswer {
-    /// This process holds it.
+    /// This process holds the lease now.
     Taken {
-        /// The fencing token.
+        /// The fencing token of this process.
         epoch: u64,
     },
     /// Another process has the lease.
     Held(LeaseView),
-    /// Nobody does, and only this standby may take it: it may have groups that were acknowledged
-    /// and the server lacks.
+    /// Nobody holds the lease, and only this standby may take it: it may have acknowledged groups
+    /// that the server lacks.
     Named(Incarnation),
 }
 
-/// A lease as a server shows it.
+/// A lease as a server shows it, and for how long it lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Who holds it.
+    /// Name of the process that holds the lease.
     pub holder: String,
-    /// The fencing token of its holder.
+    /// The fencing token of the holder.
     pub epoch: u64,
-    /// How long it lasts unless it is prolonged, as this process has measured it: its whole length
-    /// at the first look, and at the first one on another connection.
+    /// How long the lease lasts unless it is prolonged, by this process's own clock: its whole
+    /// length when it is first read, and when it is first read on another connection.
     pub left: Duration,
-    /// How often this process has seen it prolonged, or begun anew to measure it on the same
+    /// How often this process has seen the lease prolonged, or has restarted its clock on the same
     /// connection.
     pub renewals: u64,
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// Takes the lease if nobody holds it, a previous process of the same instance does, or its
-    /// holder has not prolonged it for its whole length while this process looked. From then on the
+    /// Takes the lease if it is free, a previous process of this instance holds it, or its holder
+    /// has not prolonged it for its whole length while this process watched. From then on the
     /// server refuses writes of previous holders, and this process may append. If the server names
-    /// a standby, only that one gets the lease: see [`SharedStore::set_incarnation`].
+    /// a standby, only that standby gets the lease: see [`SharedStore::set_incarnation`].
     ///
     /// # Errors
     /// No server can be used, the server evicts records, or a newer program wrote the records.
@@ -63,8 +63,8 @@ impl<T: Transport> SharedStore<T> {
             let began = Instant::now();
             match store.ask_for_lease()? {
                 ScriptAnswer::Taken { epoch, last, before, are_checked, standby } => {
-                    // Without it a replica that becomes the primary might give the same epoch to
-                    // another process.
+                    // If replicas did not have it, one that becomes the primary might give the same
+                    // epoch to another process.
                     store.wait_for_replicas(began)?;
                     let is_incomplete = store.read_mark()?;
                     if is_incomplete && store.refill.marked_until.is_none() {
@@ -94,8 +94,8 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// Prefers the followed records to a server that has groups up to `last` only, or not all
-    /// records.
+    /// Keeps the followed records, to write them again, if they are whole and the server has only
+    /// groups up to `last`, before the last followed one, or does not have all records.
     fn keep_what_was_followed(&mut self, last: GroupPosition, is_incomplete: bool) {
         let lacks = self.followed.is_some_and(|reached| reached > last) || is_incomplete;
         if lacks && self.is_followed_whole {
@@ -104,25 +104,26 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// The standby that the server named when this process took the lease: the server may lack
-    /// groups that this standby acknowledged.
+    /// Returns the standby that the server named when this process took the lease: the server may
+    /// lack groups that this standby acknowledged.
     #[must_use]
     pub const fn former_standby(&self) -> Option<Incarnation> {
         self.former_standby
     }
 
-    /// This process is a standby, of this incarnation.
+    /// Sets the incarnation that this process has as a standby.
     pub const fn set_incarnation(&mut self, own: Incarnation) {
         self.incarnation = Some(own);
     }
 
-    /// Accepts that the standby which the server names is lost, with the groups that only it had:
-    /// from now on this process takes the lease in spite of it.
+    /// Accepts that the standby which the server names is lost, together with the groups that only
+    /// this standby had: from now on this process takes the lease in spite of the name.
     pub const fn accept_loss_of_standby(&mut self) {
         self.gives_up_standby = true;
     }
 
-    /// True if an adit writes all records again, or did not end it.
+    /// True if the server has the mark that a process is writing all records again, or ended before
+    /// it was done.
     fn read_mark(&mut self) -> Result<bool, LinkError> {
         let mut is_marked = false;
         let command = vec![&b"HGET"[..], self.keys.state(), b"filling"];
@@ -132,11 +133,11 @@ impl<T: Transport> SharedStore<T> {
         Ok(is_marked)
     }
 
-    /// Returns the state of another holder's lease after a look at it.
+    /// Updates the clock of another holder's lease with what was just read, and returns its state.
     pub(crate) fn measure(&mut self, sight: LeaseSight) -> LeaseView {
         self.figures.holder.clone_from(&sight.holder);
         if self.figures.replicas < self.options.acknowledge_replicas {
-            // The holder may be at another primary.
+            // The holder may be connected to another primary, which this server knows nothing of.
             self.lease_clock.reset();
         }
         let (holder, epoch) = (sight.holder.clone(), sight.epoch);
@@ -168,17 +169,17 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// The error for records of a newer program.
+    /// Returns the error for records that a newer program wrote.
     pub(crate) fn newer(&self, version: u32) -> StoreError {
         let file = format!("the shared store of \"{}\"", self.options.name);
         StoreError::Newer { file, version, newest: FORMAT_VERSION }
     }
 
-    /// Gives the lease back, so that another process need not wait for its end. Groups that are not
+    /// Releases the lease, so that another process need not wait until it ends. Groups that are not
     /// durable stay appended.
     ///
     /// # Errors
-    /// No server can be used: the lease ends by itself.
+    /// No server can be used; the lease ends by itself.
     pub fn release(&mut self) -> Result<(), StoreError> {
         if self.epoch.take().is_none() {
             return Ok(());
@@ -193,8 +194,8 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// Requests the lease from its holder. It learns it when it writes or prolongs the lease next;
-    /// the wish lasts 10 seconds.
+    /// Requests the lease from its holder, which sees the request the next time it writes or
+    /// prolongs the lease. The request lasts 10 seconds.
     ///
     /// # Errors
     /// No server can be used.
@@ -208,8 +209,8 @@ impl<T: Transport> SharedStore<T> {
         })
     }
 
-    /// True if another process requested the lease from this holder, when it last wrote or
-    /// prolonged the lease.
+    /// True if, when this holder last wrote or prolonged the lease, another process was requesting
+    /// it.
     #[must_use]
     pub const fn is_handover_requested(&self) -> bool {
         self.is_handover_requested

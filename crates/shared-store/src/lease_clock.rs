@@ -1,42 +1,43 @@
-//! How long a lease has not been prolonged, by the clock of the process that looks at it.
+//! Measures how long a lease has not been prolonged, by the clock of the process that watches it.
 
 use std::time::{Duration, Instant};
 
-/// A lease as a server shows it at one moment.
+/// A lease as a server shows it at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeaseSight {
-    /// Who holds it.
+    /// Name of the process that holds the lease.
     pub(crate) holder: String,
-    /// How long it is, as its holder wrote.
+    /// The length of the lease, as its holder wrote it. `None` for a holder of release 0.1.0.
     pub(crate) lease_ms: Option<u64>,
     pub(crate) epoch: u64,
-    /// Grows whenever the holder writes or prolongs the lease.
+    /// A counter that the server increments when the holder writes or prolongs the lease.
     pub(crate) beat: u64,
-    /// For a holder of release 0.1.0: the time to live of its key, which grows when it prolongs the
-    /// lease.
+    /// For a holder of release 0.1.0: the time to live of its lease key, which grows when the
+    /// holder prolongs the lease.
     pub(crate) former_left_ms: Option<u64>,
 }
 
-/// Measures on one connection for how long a lease stays as it is.
+/// Measures, on one connection, for how long a lease remains unchanged.
 ///
-/// No clock of a server or of another host counts: a lease is over when its holder did not prolong
-/// it for its whole length.
+/// It uses no clock of a server or of another host: a lease is over once it has been unchanged for
+/// its whole length.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseClock {
-    /// The last look, and when that lease is over unless it changes.
+    /// The lease as last read, and when it is over unless it changes.
     seen: Option<(LeaseSight, Instant)>,
-    /// How often the holder was seen to prolong it.
+    /// How often the lease was seen to be prolonged.
     renewals: u64,
 }
 
 impl LeaseClock {
-    /// Begins anew: on another connection, or while too few replicas follow the server, the state
-    /// of the holder is unknown.
+    /// Forgets the lease: on another connection, or while too few replicas follow the server, the
+    /// server may not show what the holder does.
     pub(crate) fn reset(&mut self) {
         self.seen = None;
     }
 
-    /// Notes a look that has ended now, and returns how much of the lease is left at least.
+    /// Takes in what the server showed just now, and returns the least time that the lease still
+    /// runs. `own_lease`: the length to assume if the holder wrote none.
     pub(crate) fn note(
         &mut self,
         sight: LeaseSight,
@@ -57,7 +58,8 @@ impl LeaseClock {
         over_at.saturating_duration_since(now)
     }
 
-    /// Epoch and beat of a lease that has not been prolonged for its whole length.
+    /// Returns the epoch and the beat of the lease if it has not been prolonged for its whole
+    /// length.
     pub(crate) fn ended(&self, now: Instant) -> Option<(u64, u64)> {
         let (sight, over_at) = self.seen.as_ref()?;
         (now >= *over_at).then_some((sight.epoch, sight.beat))
@@ -68,7 +70,7 @@ impl LeaseClock {
     }
 }
 
-/// The holder has not prolonged the lease between two looks.
+/// True if the holder has not prolonged the lease between two readings.
 fn is_unchanged(before: &LeaseSight, after: &LeaseSight) -> bool {
     let is_prolonged = match (before.former_left_ms, after.former_left_ms) {
         (Some(before), Some(after)) => after > before,
@@ -101,11 +103,11 @@ mod tests {
         assert_eq!(clock.note(sight(1), at(0), LEASE), Duration::from_millis(1000));
         assert_eq!(clock.note(sight(1), at(400), LEASE), Duration::from_millis(600));
         assert_eq!(clock.ended(at(999)), None);
-        // Each sign of life begins it anew.
+        // Each prolongation restarts the clock.
         assert_eq!(clock.note(sight(2), at(999), LEASE), Duration::from_millis(1000));
         assert_eq!((clock.ended(at(1500)), clock.renewals()), (None, 1));
         assert_eq!(clock.ended(at(1999)), Some((3, 2)));
-        // Nothing has been read on another connection.
+        // After a reset no lease is known.
         clock.reset();
         assert_eq!(clock.ended(at(5000)), None);
         assert_eq!(clock.note(sight(2), at(5000), LEASE), Duration::from_millis(1000));
@@ -115,7 +117,7 @@ mod tests {
     fn holder_of_the_former_release_is_alive_while_its_time_to_live_grows() {
         let (mut clock, zero) = (LeaseClock::default(), Instant::now());
         let look = |left| LeaseSight { lease_ms: None, former_left_ms: Some(left), ..sight(0) };
-        // Whatever the server's clock says, it ends after a lease of the reader's.
+        // The time to live is not used as a length: the lease ends after this process's own length.
         assert_eq!(clock.note(look(120_000), zero, LEASE), LEASE);
         let later = zero + Duration::from_millis(500);
         assert_eq!(clock.note(look(119_500), later, LEASE), Duration::from_millis(1500));

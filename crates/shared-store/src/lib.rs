@@ -1,21 +1,21 @@
 //! Records in a shared store: any server of the Redis protocol, single, replicated or a Cluster.
 //!
-//! One process at a time holds the *lease* of the records of a name. A process that takes it gets
-//! an *epoch*, the fencing token: the server compares it with each write and refuses those of
+//! One process at a time holds the *lease* of the records of a name. A process that takes the lease
+//! gets an *epoch*, its fencing token: the server compares it with each write and refuses writes of
 //! previous holders with [`StoreError::Fenced`](adit_store::StoreError). [`SharedStore`] is the
-//! holder's [`RecordStore`](adit_store::RecordStore), and a standby's view: [`SharedStore::follow`]
-//! yields all records, and then all changes in their order.
+//! [`RecordStore`](adit_store::RecordStore) of the holder. A standby reads it with
+//! [`SharedStore::follow`], which returns all records, and then all changes in order.
 //!
-//! A change group is durable once the primary has it, and as many replicas as configured. After a
-//! loss of the connection the client finds the primary again and sends the groups that the server
-//! does not have. The keys, the scripts and the guarantees stand in
+//! A group of changes is durable once the primary has it, and as many replicas as configured. When
+//! the connection is lost, the client searches for the primary again and sends the groups that the
+//! server does not have. The keys, the scripts and the guarantees are described in
 //! `docs/internals/shared-store.md`.
 //!
-//! [`replication`] sends groups of records to a standby as well.
+//! [`replication`] sends groups of changes to a standby as well.
 //!
 //! [`RecordStore::poll`](adit_store::RecordStore::poll) never blocks. All other calls wait for a
-//! primary, for about [`SharedStoreOptions::patience`] at most, and for its replies; they belong on
-//! a thread of their own.
+//! primary, for about [`SharedStoreOptions::patience`] at most, and for its replies; so they belong
+//! on a thread of their own.
 #![forbid(unsafe_code)]
 
 mod checksum;

@@ -1,4 +1,4 @@
-//! The servers: finding the primary among them, and the connection to it.
+//! The connection to the primary, and the search for the primary among the servers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use crate::connection::{CommandWords, LinkError, PipelineTag, ServerConnection};
 use crate::greeting::{Greeting, GreetingCommands, GreetingRank};
 use crate::scripts::{PipelineReply, ScriptAnswer};
 
-/// Servers at most, with those that a Cluster names.
+/// Maximum of known servers, including those to which a Cluster redirects.
 const SERVERS_MAX: usize = 96;
 
-/// Pause before a server is tried again, and one that refuses.
+/// Pauses before a server is tried again: after a failure, and after it refused a command.
 const RETRY: Duration = Duration::from_millis(50);
 const RETRY_REFUSED: Duration = Duration::from_millis(500);
 
-/// How long a call may last while octets keep arriving.
+/// Maximum time of a call while octets keep arriving.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
-/// Longest sleep before deadlines are looked at again.
+/// Longest sleep before deadlines are checked again.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// How long servers may be silent.
+/// For how long servers may be silent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkTimes {
-    /// A connection that leaves a command without reply for so long is closed.
+    /// A connection on which a command awaits its reply for this long is closed.
     pub silence: Duration,
-    /// How long the first usable primary waits for others that may have more.
+    /// How long the search waits, once one primary is usable, for others that may have more groups.
     pub grace: Duration,
 }
 
@@ -38,35 +38,35 @@ pub(crate) struct LinkTimes {
 struct ServerCandidate {
     server: SocketAddr,
     stage: CandidateStage,
-    /// Why it could not be used last.
+    /// Why the server could not be used the last time.
     reason: Option<String>,
 }
 
 #[derive(Debug)]
 enum CandidateStage {
-    /// The server is tried at this time.
+    /// Not connected; tried again at this time.
     Idle { retry_at: Instant },
-    /// The server introduces itself.
+    /// Connected or connecting; not all commands of the greeting are answered.
     Greeting { connection: Box<ServerConnection>, began: Instant, greeting: Box<Greeting> },
-    /// The server is a primary.
+    /// The greeting is complete, and the server is a primary.
     Usable { connection: Box<ServerConnection>, greeting: Box<Greeting> },
 }
 
-/// The connection to the primary, or the search for it.
+/// The connection to the primary, or the search for the primary.
 ///
-/// All servers are greeted at once, so those that are silent cost the others nothing.
+/// The search greets all servers at once, so a silent server does not delay the others.
 pub(crate) struct ServerLink<T> {
     transport: T,
     times: LinkTimes,
     commands: GreetingCommands,
     candidates: Vec<ServerCandidate>,
     connection: Option<ServerConnection>,
-    /// Replies to commands of the pipeline.
+    /// Replies to commands of the pipeline that were not fetched yet.
     replies: Vec<(PipelineTag, PipelineReply)>,
-    /// When the first usable primary of this search was found.
+    /// When the first usable primary was found in this search.
     found_at: Option<Instant>,
     began: Instant,
-    /// Connections that failed or were lost.
+    /// How often a connection failed or was lost.
     pub(crate) failures: u64,
 }
 
@@ -93,41 +93,42 @@ impl<T: Transport> ServerLink<T> {
         link
     }
 
-    /// The server in use.
+    /// Returns the server in use.
     pub(crate) fn server(&self) -> Option<SocketAddr> {
         self.connection.as_ref().map(|connection| connection.server)
     }
 
-    /// Commands without reply; `None` without a connection.
+    /// Returns how many commands await a reply; `None` without a connection.
     pub(crate) fn in_flight(&self) -> Option<usize> {
         self.connection.as_ref().map(ServerConnection::in_flight)
     }
 
-    /// Queues a command of the pipeline. False if there is no connection, or no room now.
+    /// Queues a command in the pipeline. False without a connection, or if the output has no room
+    /// now.
     pub(crate) fn command(&mut self, tag: PipelineTag, words: &[&[u8]], now: Instant) -> bool {
         self.connection.as_mut().is_some_and(|connection| connection.command(tag, words, now))
     }
 
-    /// The replies to commands of the pipeline since the last call.
+    /// Returns the replies to commands of the pipeline since the last call.
     pub(crate) fn take_replies(&mut self) -> Vec<(PipelineTag, PipelineReply)> {
         std::mem::take(&mut self.replies)
     }
 
-    /// Moves what the transport can move.
+    /// Lets the transport send and receive what it can without waiting.
     pub(crate) fn poll_transport(&mut self) {
-        // Sockets that block show only here that they are ready.
+        // Transports over blocking sockets notice only in `wait` which sockets are ready.
         self.transport.wait(Duration::ZERO);
         let nanos = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.transport.poll(Nanos(nanos));
     }
 
-    /// Blocks until a server may have said something, for at most `limit`.
+    /// Blocks until octets of a server may have arrived, for at most `limit`.
     pub(crate) fn wait(&mut self, limit: Duration) {
         self.transport.wait(limit.min(WAIT_MAX));
     }
 
-    /// One step of the search, if there is no connection. Returns how the primary introduced itself
-    /// once it is found: of several that answer in time the one that `rank` prefers.
+    /// Does one step of the search, if there is no connection. Once a primary is found, returns its
+    /// greeting; `rank` chooses among several that answer in time.
     pub(crate) fn search(
         &mut self,
         now: Instant,
@@ -137,7 +138,7 @@ impl<T: Transport> ServerLink<T> {
             return None;
         }
         let mut place = 0;
-        // The list grows by redirections.
+        // Redirections append candidates during the loop.
         while place < self.candidates.len() {
             self.greet(place, now);
             place += 1;
@@ -156,7 +157,7 @@ impl<T: Transport> ServerLink<T> {
         self.choose(now, rank)
     }
 
-    /// Takes the best of the usable primaries, and closes all other connections.
+    /// Uses the primary with the greatest rank, and closes all other connections.
     fn choose(
         &mut self,
         now: Instant,
@@ -167,7 +168,7 @@ impl<T: Transport> ServerLink<T> {
                 CandidateStage::Usable { greeting, .. } => Some((rank(greeting), place)),
                 _ => None,
             });
-        // Among equal ones the first in the order of the configuration.
+        // If ranks are equal, the first server in the order of the configuration wins.
         let best = ranks.max_by_key(|(rank, place)| (*rank, std::cmp::Reverse(*place)))?.1;
         let mut chosen = None;
         for (place, one) in self.candidates.iter_mut().enumerate() {
@@ -186,7 +187,7 @@ impl<T: Transport> ServerLink<T> {
         Some(*greeting)
     }
 
-    /// One step of the greeting of a server.
+    /// Does one step of the greeting of a server.
     fn greet(&mut self, place: usize, now: Instant) {
         let Self { transport, candidates, commands, times, .. } = self;
         let Some(one) = candidates.get_mut(place) else { return };
@@ -230,7 +231,7 @@ impl<T: Transport> ServerLink<T> {
         self.reject(place, failed, now);
     }
 
-    /// Gives a server up for a while.
+    /// Closes the connection to a server, and does not try it again before a pause.
     fn reject(&mut self, place: usize, why: LinkError, now: Instant) {
         let Some(one) = self.candidates.get_mut(place) else { return };
         let pause = if let LinkError::Refused(_) = why { RETRY_REFUSED } else { RETRY };
@@ -250,7 +251,7 @@ impl<T: Transport> ServerLink<T> {
         }
     }
 
-    /// Remembers a server.
+    /// Adds a server to the candidates, unless it is one already or there are too many.
     fn add(&mut self, server: SocketAddr) {
         let is_known = self.candidates.iter().any(|one| one.server == server);
         if !is_known && self.candidates.len() < SERVERS_MAX {
@@ -259,7 +260,7 @@ impl<T: Transport> ServerLink<T> {
         }
     }
 
-    /// Why no server can be used, each of them named.
+    /// Returns the reasons why servers cannot be used, one for each server.
     pub(crate) fn reasons(&self) -> String {
         let all = self.candidates.iter().map(|one| {
             let reason = one.reason.as_deref().unwrap_or("it has not answered yet");
@@ -268,7 +269,7 @@ impl<T: Transport> ServerLink<T> {
         all.collect::<Vec<_>>().join("; ")
     }
 
-    /// Ends the connection, and looks for another one.
+    /// Closes the connection, and begins to search for the primary again.
     pub(crate) fn lose(&mut self, why: LinkError) {
         let Some(connection) = self.connection.take() else { return };
         let (server, now) = (connection.server, Instant::now());
@@ -293,13 +294,13 @@ impl<T: Transport> ServerLink<T> {
         }
     }
 
-    /// Sends as many octets as the transport takes.
+    /// Sends as many octets of the output as the transport takes.
     pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         let Self { connection, transport, .. } = self;
         connection.as_mut().map_or(Ok(()), |connection| connection.flush(transport))
     }
 
-    /// Runs a script and waits for its answer; `None` if it cannot be read.
+    /// Runs a script and waits for its answer; `None` if the answer is malformed.
     pub(crate) fn run_script(
         &mut self,
         command: CommandWords<'_>,
@@ -311,8 +312,8 @@ impl<T: Transport> ServerLink<T> {
         Ok(answer)
     }
 
-    /// Sends commands and waits for their replies, which `each` gets with the places of the
-    /// commands. The server may be silent for `limit` longer than usual.
+    /// Sends commands and waits for their replies; calls `each` with the index of the command and
+    /// its reply. `limit`: how much longer than usual the server may be silent.
     pub(crate) fn exchange(
         &mut self,
         commands: &[CommandWords<'_>],

@@ -4,66 +4,67 @@ use core::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Where the records are, and how they are kept.
+/// Options of a client: where the records are, and how they are kept.
 #[derive(Debug, Clone)]
 pub struct SharedStoreOptions {
-    /// All servers of a replicated store, or some of a Cluster. At least one.
+    /// All servers of a replicated store, or some servers of a Cluster; at least one.
     pub servers: Vec<SocketAddr>,
-    /// The name of the records: adits that take over from each other have the same one. No braces.
+    /// The name of the records. Adits that take over from each other use the same name. No braces.
     pub name: String,
-    /// The name of this adit, the same after a restart on this host and different on each other
-    /// one. A previous process of this instance loses its lease to this one at once.
+    /// The name of this adit: the same after a restart on this host, and different on each host. A
+    /// new process of an instance takes the lease from a previous one at once.
     pub instance: String,
-    /// Unpredictable: distinguishes the processes of an instance.
+    /// A random number that distinguishes the processes of an instance.
     pub process: u64,
-    /// How to log in, if servers require it.
+    /// The login, if the servers require one.
     pub login: Option<StoreLogin>,
-    /// Replicas that must have a group before it is durable.
+    /// How many replicas must have a group before it is durable.
     pub acknowledge_replicas: u32,
-    /// How long the lease lasts without being prolonged. It is prolonged three times as often.
+    /// How long the lease lasts after it was last prolonged. The holder prolongs it three times in
+    /// that time.
     pub lease: Duration,
-    /// How long a call waits for a primary.
+    /// How long a call waits for a primary, at most.
     pub patience: Duration,
 }
 
 impl SharedStoreOptions {
-    /// The name of this process in the lease.
+    /// Returns the name of this process in the lease.
     pub(crate) fn holder(&self) -> String {
         format!("{}{:016x}", self.instance_prefix(), self.process)
     }
 
-    /// The prefix of the names of all processes of this instance.
+    /// Returns the prefix that the names of all processes of this instance have.
     pub(crate) fn instance_prefix(&self) -> String {
         format!("{}/", self.instance)
     }
 
-    /// How long a connected server may leave a command without reply: so that the lease is not over
-    /// before another server is found.
+    /// Returns how long a connected server may leave a command without reply: short enough that
+    /// another server can be found before the lease is over.
     pub(crate) fn silence(&self) -> Duration {
         (self.lease / 2).clamp(Duration::from_millis(150), Duration::from_secs(1))
     }
 
-    /// How long the first primary that answers waits for others.
+    /// Returns how long the search waits for other primaries once one is usable.
     pub(crate) fn grace(&self) -> Duration {
         (self.lease / 4).min(Duration::from_millis(250))
     }
 
-    /// Milliseconds of the lease.
+    /// Returns the length of the lease in milliseconds, as an argument of scripts.
     pub(crate) fn lease_ms(&self) -> String {
         self.lease.as_millis().max(1).to_string()
     }
 }
 
-/// A password, and the user whose it is.
+/// A user and the password.
 #[derive(Clone)]
 pub struct StoreLogin {
-    /// The user; empty for the default one.
+    /// The user; empty for the default user.
     pub username: String,
     /// The password.
     pub password: String,
 }
 
-/// Without the password.
+/// Shows no password.
 impl fmt::Debug for StoreLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreLogin").field("username", &self.username).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Writing without waiting: change groups, the lease and replicas' acknowledgments in one pipeline.
+//! Writes without waiting: groups, the lease, and acknowledgments of replicas in one pipeline.
 
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,24 @@ use crate::shared_store::SharedStore;
 use crate::standby_name::NameEntry;
 use crate::tail::GroupWords;
 
-/// Octets of groups that are sent without waiting for an answer, and groups.
+/// Maximum of octets and of groups that are sent without waiting for an answer.
 const BATCH_OCTETS_MAX: usize = 8 << 20;
 const BATCH_GROUPS_MAX: usize = 256;
 
-/// Longest pause between two renewals: they also show when a full server has room again.
+/// Longest pause between two renewals of the lease, which also show when a full server has room
+/// again.
 const RENEWAL_MAX: Duration = Duration::from_millis(500);
 
-/// Pause between two looks at all that a server says of itself.
+/// Pause between two `INFO` commands, which ask a server for its figures and settings.
 const INFO_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The caller looks at the lease about as often.
+/// The pause between two calls of [`SharedStore::drive`], about; renewals are due that much
+/// earlier.
 const TICK: Duration = Duration::from_millis(100);
 
 impl<T: Transport> SharedStore<T> {
-    /// Makes progress without waiting: searches for the primary, prolongs the lease, sends groups
-    /// and records which have become durable.
+    /// Makes progress without waiting: searches for the primary, prolongs the lease, sends groups,
+    /// and notes which groups have become durable.
     ///
     /// # Errors
     /// The lease is lost, or a newer program wrote the records.
@@ -40,8 +42,9 @@ impl<T: Transport> SharedStore<T> {
         let (epoch, wanted) = (self.epoch.unwrap_or(u64::MAX), self.options.acknowledge_replicas);
         let found = self.link.search(now, |greeting| {
             let replicas = greeting.replicas.unwrap_or(0);
-            // A holder may prefer a primary with replicas, since it has the groups of the other
-            // one. A holder goes first of all to one that names a later epoch.
+            // A holder first prefers a primary that names a later epoch; that primary ends its
+            // lease. Then it prefers one with enough replicas, since it can send the groups that
+            // this primary lacks.
             let is_enough = epoch != u64::MAX && replicas >= wanted;
             (greeting.epoch > epoch, is_enough, greeting.last, greeting.epoch, replicas)
         });
@@ -54,7 +57,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Begins to use a connection.
+    /// Begins to use the connection on which this greeting arrived.
     fn begin(&mut self, greeting: Greeting) {
         self.figures.replicas = greeting.replicas.unwrap_or(0);
         self.lease_clock.reset();
@@ -62,17 +65,17 @@ impl<T: Transport> SharedStore<T> {
         self.info = greeting.info;
         self.informed_at = Some(Instant::now());
         self.standby.forget();
-        // The holder learns first which groups the server has.
+        // The holder writes nothing before it knows which groups the server has.
         self.is_ready = self.epoch.is_none();
         if self.is_ready {
             self.lost_at = None;
         }
     }
 
-    /// Forgets the connection.
+    /// Notes that the connection is lost, and drops what was sent on it.
     ///
     /// # Errors
-    /// No other server can help.
+    /// [`LinkError::Final`]: no other server can help.
     pub(crate) fn note_loss(&mut self, error: LinkError) -> Result<(), StoreError> {
         self.is_ready = false;
         self.lost_at.get_or_insert_with(Instant::now);
@@ -95,7 +98,7 @@ impl<T: Transport> SharedStore<T> {
         self.refusal = Some(why);
     }
 
-    /// Why groups do not become durable, if that lasts.
+    /// Returns why groups do not become durable, if that has lasted for some time.
     pub(crate) fn trouble(&self) -> Option<String> {
         let is_away = self.lost_at.is_some_and(|at| at.elapsed() >= self.options.patience);
         match &self.refusal {
@@ -107,7 +110,7 @@ impl<T: Transport> SharedStore<T> {
     /// Sends and receives on the connection.
     fn advance(&mut self, now: Instant) -> Result<(), LinkError> {
         let advanced = self.link.advance(now);
-        // Replies that the server sent before it went count.
+        // Replies that arrived before the connection was lost still count.
         for (tag, reply) in self.link.take_replies() {
             self.take_reply(tag, reply)?;
         }
@@ -140,7 +143,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// So many replicas have all commands queued up to `at`.
+    /// Notes that `replicas` replicas have all commands queued up to `at`.
     pub(crate) fn take_replicas(&mut self, replicas: i64, at: Instant) {
         let wanted = self.options.acknowledge_replicas;
         if replicas < i64::from(wanted) {
@@ -152,7 +155,7 @@ impl<T: Transport> SharedStore<T> {
         self.confirm(at);
     }
 
-    /// Commands queued up to `at` are durable.
+    /// Notes that the writes queued up to `at` are durable.
     fn confirm(&mut self, at: Instant) {
         self.confirmed = Some(at);
         self.refusal = None;
@@ -160,7 +163,7 @@ impl<T: Transport> SharedStore<T> {
         self.standby.note_durable();
     }
 
-    /// Takes the answer to a write that was queued at `at`.
+    /// Processes the answer to a write that was queued at `at`.
     fn take_answer(&mut self, answer: ScriptAnswer, at: Instant) -> Result<(), LinkError> {
         let (last, handover, is_damaged) = match answer {
             ScriptAnswer::Written { last, handover, is_damaged } => (last, handover, is_damaged),
@@ -190,7 +193,7 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// Queues the commands for the server, once it has answered everything before.
+    /// Queues the next commands, once the server has answered all earlier ones.
     fn send(&mut self, now: Instant) {
         if self.epoch.is_none() || self.link.in_flight() != Some(0) {
             return;
@@ -204,7 +207,7 @@ impl<T: Transport> SharedStore<T> {
         if self.is_ready && !self.queue_standby(now) {
             self.queue_groups(now);
         }
-        // Also alone, if too few replicas had everything written.
+        // Also without new writes, if too few replicas had the earlier ones.
         if self.link.in_flight() != Some(0) || self.written_at > self.confirmed {
             self.queue_wait(now);
         }
@@ -259,8 +262,8 @@ impl<T: Transport> SharedStore<T> {
         self.figures.groups_resent += again;
     }
 
-    /// Queues the name of the standby if the server does not have it, and answers nothing else
-    /// meanwhile. True if it did.
+    /// Queues the name of the standby if the server does not have it; true if it did. Nothing else
+    /// is in flight then, so that the next answer belongs to the name.
     fn queue_standby(&mut self, now: Instant) -> bool {
         let is_answered = self.link.in_flight() == Some(0);
         let Some(entry) = self.standby.unwritten().filter(|_| is_answered) else { return false };
@@ -280,7 +283,7 @@ impl<T: Transport> SharedStore<T> {
         true
     }
 
-    /// Queues the question how many replicas have everything before it.
+    /// Queues `WAIT`, which returns how many replicas have everything that was sent before.
     fn queue_wait(&mut self, now: Instant) {
         let wanted = self.options.acknowledge_replicas;
         if wanted == 0 {
@@ -292,18 +295,19 @@ impl<T: Transport> SharedStore<T> {
         self.link.command(PipelineTag::Wait { at: at.unwrap_or(now) }, &words, now);
     }
 
-    /// How long a server waits for its replicas: less than it may be silent.
+    /// Returns how long a server waits for its replicas: shorter than the silence that closes a
+    /// connection.
     pub(crate) fn wait_limit(&self) -> String {
         (self.options.silence() / 2).as_millis().max(1).to_string()
     }
 }
 
-/// The server's answer does not fit the command.
+/// Returns the error for an answer that does not fit the command.
 pub(crate) fn unreadable() -> LinkError {
     LinkError::Lost("its answer cannot be read".to_owned())
 }
 
-/// The arguments of the write script, without the changes.
+/// The arguments of the write script that precede the changes.
 struct WriteWords {
     epoch: String,
     holder: String,

@@ -1,14 +1,14 @@
-//! Text of servers, for operators.
+//! Makes text of servers printable, for operators.
 
-/// Octets of a server's text that are shown.
+/// Maximum of octets of a text that are shown.
 const OCTETS_MAX: usize = 300;
 
-/// Text of a server, without control characters and of bounded length: it goes to logs and
+/// Escapes control characters in a text of a server and limits its length: it goes to logs and
 /// terminals.
 pub(crate) fn printable(octets: &[u8]) -> String {
     let shown = octets.get(..OCTETS_MAX).unwrap_or(octets);
     let text = shown.escape_ascii().to_string();
-    // Quotes need no escape here.
+    // `escape_ascii` also escapes quotes, which are harmless here.
     let text = text.replace("\\'", "'").replace("\\\"", "\"");
     if shown.len() < octets.len() { text + " …" } else { text }
 }

@@ -1,8 +1,9 @@
-//! Records that a server lost, while their holder has all of them in memory.
+//! Refill: the holder of the lease writes all records again after a server has lost some of them.
 //!
-//! The holder waits for the length of a lease whether another server has more. Then the server
-//! begins anew behind the last durable group, with a mark; the owner of the records appends all of
-//! them again; and the mark goes with the last one.
+//! The holder first waits for the length of the lease, as another server may have more groups. Then
+//! it makes the server start anew after the last durable group, with a mark that records are
+//! incomplete. The owner of the records appends all of them again, and the mark is removed once the
+//! last one is durable.
 
 use std::time::Instant;
 
@@ -16,14 +17,14 @@ use crate::scripts::Script;
 use crate::shared_store::SharedStore;
 
 impl<T: Transport> SharedStore<T> {
-    /// The server has groups up to `last`, without some that were durable.
+    /// Notes that the server has only groups up to `last`, and so lacks some that were durable.
     pub(crate) fn note_lost_records(&mut self, last: GroupPosition) -> Result<(), LinkError> {
         let epoch = self.epoch.unwrap_or(0);
         let durable = self.tail.durable();
         let lost =
             format!("it lost records: it has changes up to {last}, and {durable} was durable");
         if last.epoch != epoch && last.epoch > self.before.0 {
-            // Those groups cannot be joined with the records of this process.
+            // Those groups cannot be merged with the records of this process.
             return Err(LinkError::Lost(format!(
                 "{lost}; another adit has written to it: let another server become the primary"
             )));
@@ -42,8 +43,8 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// The server has no more and no less groups than it should. Some of the records may be
-    /// `damaged` nevertheless.
+    /// Notes that the server has exactly the groups that it should have. `is_damaged`: some records
+    /// are damaged or missing nevertheless.
     pub(crate) fn note_known_records(&mut self, is_damaged: bool) {
         self.refill.seen_at = None;
         self.refill.is_wanted |= is_damaged;
@@ -52,8 +53,8 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Queues the command that begins or ends it. True if it is to begin: nothing else is of use
-    /// before.
+    /// Queues the command that begins or ends the refill. True if it begins: then no other command
+    /// is of use before.
     pub(crate) fn queue_refill(&mut self, now: Instant) -> bool {
         let durable = self.tail.durable();
         let is_complete = self.refill.marked_until.is_some_and(|until| durable.number >= until);
@@ -71,7 +72,7 @@ impl<T: Transport> SharedStore<T> {
         self.refill.begins
     }
 
-    /// The server has answered. True if it has begun anew.
+    /// Processes the server's answer. True if the server has started anew.
     pub(crate) fn take_refill(&mut self, last: GroupPosition) -> bool {
         if self.refill.ends {
             (self.refill.ends, self.refill.marked_until) = (false, None);
@@ -89,7 +90,7 @@ impl<T: Transport> SharedStore<T> {
         true
     }
 
-    /// The connection is lost: commands that were sent may not have arrived.
+    /// Notes that the connection is lost: the command that was sent may not have arrived.
     pub(crate) fn forget_refill(&mut self) {
         (self.refill.begins, self.refill.ends) = (false, false);
     }

@@ -1,24 +1,25 @@
-//! How far a holder is with records that a server lost.
+//! The progress of a refill.
 
 use std::time::Instant;
 
 use adit_store::RecordNumber;
 
-/// How far a holder is with writing all records again.
+/// How far a holder has come with writing all records again.
 #[derive(Debug, Default)]
 pub(crate) struct RefillProgress {
-    /// When it saw first that records are lost.
+    /// When the holder first saw that the server lacks durable groups.
     pub(crate) seen_at: Option<Instant>,
-    /// A process that appends records has all of them.
+    /// True once the owner of the records has all of them in memory.
     pub(crate) is_possible: bool,
-    /// The server lacks records, or has damaged ones.
+    /// True if the server lacks records, or has damaged ones.
     pub(crate) is_wanted: bool,
-    /// The server is to begin anew.
+    /// True if the command that begins the refill is to be sent, or awaits its answer.
     pub(crate) begins: bool,
-    /// How often servers began anew.
+    /// How often servers have started anew.
     pub(crate) losses: u64,
-    /// The mark is there until this group is durable; `u64::MAX` before that one is known.
+    /// The mark stays until this group is durable; `u64::MAX` until the group is known. `None`
+    /// without a mark.
     pub(crate) marked_until: Option<RecordNumber>,
-    /// The end of it was sent.
+    /// True if the command that removes the mark was sent.
     pub(crate) ends: bool,
 }

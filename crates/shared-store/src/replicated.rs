@@ -1,4 +1,4 @@
-//! A replicated store as the store of a thread.
+//! A replicated store as a store that a thread can own.
 
 use crate::replication::{ReplicatedStore, StandbyProgress};
 use adit_store::{RecordStore, StoreError};
@@ -12,20 +12,20 @@ use crate::store_thread::ThreadStore;
 pub struct ReplicatedFigures<G> {
     /// Figures of the shared store.
     pub store: G,
-    /// How far the standby is; `None` while it is away.
+    /// How far the standby is; `None` while there is no connection to it.
     pub standby: Option<StandbyProgress>,
-    /// The standby's acknowledgment makes a group durable.
+    /// True while the standby's acknowledgment suffices to make a group durable.
     pub standby_is_enough: bool,
-    /// Why there is no connection to the standby, or why the last one ended.
+    /// Why there is no connection to the standby, or why the last connection ended.
     pub standby_error: String,
-    /// Connections to the standby so far.
+    /// How many connections to the standby there have been.
     pub connections: u64,
-    /// Groups that the shared store lacks.
+    /// How many groups the shared store lacks.
     pub waiting: usize,
 }
 
 impl<G> ReplicatedFigures<G> {
-    /// The figures of `replicated`, whose shared store has the figures `store`.
+    /// Collects the figures of `replicated`; `store` has those of its shared store.
     pub fn new<S, T, C>(replicated: &ReplicatedStore<S, T, C>, store: G) -> Self
     where
         S: RecordStore,
@@ -68,10 +68,10 @@ where
         self.options().polls
     }
 
-    /// Gives the shared store everything, so that the next process needs no tail. Groups that it
-    /// does not take in time are in the standby's tail.
+    /// Writes all groups to the shared store, so that the next process needs no tail. Groups that
+    /// the store does not take in time are in the standby's tail.
     fn close(&mut self) {
-        // The next process learns from the store that it needs the tail.
+        // If this fails, the store still names the standby, so the next process reads the tail.
         let _ = self.finish();
         self.store_mut().close();
     }

@@ -1,4 +1,4 @@
-//! Reading all records of a kind, and comparing them with their checksums.
+//! Reads all records of a kind, and compares them with their checksums.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::scan_findings::ScanFindings;
 use crate::scripts::{Script, ScriptAnswer, number, octets};
 use crate::shared_store::SharedStore;
 
-/// Records that a server is to return at once.
+/// About how many records a server returns at once.
 const SCAN_COUNT: &[u8] = b"256";
-/// Parts of a scan at most: enough for 16 million records in a table that is nearly empty.
+/// Maximum of parts of a scan: enough for 16 million records in a nearly empty hash table.
 const PARTS_MAX: usize = 1 << 20;
 
 /// A record as a server returns it.
 struct ScannedRecord<'a> {
     key: RecordKey<'a>,
-    /// The octet of its kind, and its field.
+    /// The octet of the record's kind, and its field in the hash.
     name: Vec<u8>,
     value: &'a [u8],
-    /// The checksum that it should have.
+    /// The checksum of the name and the value as they were returned.
     checksum: [u8; 4],
-    /// The record has another checksum, or none although all records have one. Not all have one
-    /// while release 0.1.0 has written some.
+    /// True if the server has another checksum for the record, or none although all records have
+    /// one. Records that release 0.1.0 has written have none; then checksums are not compared.
     is_damaged: bool,
 }
 
-/// Where a scan goes on.
+/// The position of a scan.
 #[derive(Debug, Default)]
 struct ScanCursor {
     at: u64,
@@ -41,7 +41,7 @@ struct ScanCursor {
 }
 
 impl ScanCursor {
-    /// Goes on at `next`. False at the end.
+    /// Continues at `next`. False if the scan is complete.
     fn advance(&mut self, next: Option<u64>) -> Result<bool, LinkError> {
         self.at = next.ok_or_else(unreadable)?;
         if self.at == 0 {
@@ -55,8 +55,8 @@ impl ScanCursor {
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// Reads all records of a kind. Servers may return a record more than once; the visitor gets it
-    /// once, and none that is damaged.
+    /// Reads all records of a kind. A server may return a record more than once; the visitor gets
+    /// each once, and no damaged ones.
     pub(crate) fn scan(
         &mut self,
         kind: RecordKind,
@@ -84,7 +84,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Gives all records a checksum, after an adit of release 0.1.0 has written some without one.
+    /// Adds checksums to all records, after an adit of release 0.1.0 has written some without.
     pub(crate) fn add_checksums(&mut self) -> Result<(), LinkError> {
         for kind in RecordKind::ALL {
             let mut cursor = ScanCursor::default();
@@ -116,7 +116,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Looks for records that are missing.
+    /// Searches for records that are missing: those that have a checksum only.
     pub(crate) fn missing_records(&mut self) -> Result<RecordDamage, LinkError> {
         let (mut missing, mut cursor) = (RecordDamage::default(), ScanCursor::default());
         loop {
@@ -138,14 +138,15 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Hands over a part of the records of a kind, and returns where the next part begins.
+    /// Calls `each` for the next part of the records of a kind, and returns where the following
+    /// part begins.
     fn scan_part(
         &mut self,
         kind: RecordKind,
         at: u64,
         each: &mut dyn FnMut(ScannedRecord<'_>),
     ) -> Result<Option<u64>, LinkError> {
-        // The lease goes on during a long read.
+        // Keeps the lease alive during a long read.
         self.drive().map_err(LinkError::Final)?;
         let (digit, at) = ([b'0' + kind as u8], at.to_string());
         let mut command = self.scripts.command(Script::Scan, &self.keys);
@@ -158,7 +159,7 @@ impl<T: Transport> SharedStore<T> {
     }
 }
 
-/// Hands over the records of a part. Returns where the next part begins.
+/// Parses a part of a scan, and calls `each` for its records. Returns where the next part begins.
 fn read_part(
     kind: RecordKind,
     value: RespValue<'_>,
@@ -172,7 +173,7 @@ fn read_part(
     while let Some(field) = fields.next() {
         let (field, value) = (octets(field)?, octets(fields.next()?)?);
         let found = if are_known { Some(octets(checksums.next()?)) } else { None };
-        // A field that is not ours was put there by another program.
+        // A malformed field was written by another program: ignored.
         let Some(id) = read_field(field) else { continue };
         let name = [&[b'0' + kind as u8], field].concat();
         let checksum = checksum(&[&name, b"=", value]);

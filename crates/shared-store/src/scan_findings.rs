@@ -1,21 +1,21 @@
-//! Findings of scans in addition to the records.
+//! Findings of a scan besides the records.
 
 use adit_store::{GroupPosition, RecordChange, RecordName, StoreChange};
 
 use crate::checksum::RecordDamage;
 
-/// Change groups kept during a scan, at most, in octets. With more, all records are scanned again.
+/// Maximum of octets of changes gathered during a scan. Beyond it all records are scanned again.
 const OCTETS_MAX: usize = 512 << 20;
 
-/// Findings of scans in addition to the records.
+/// Findings of a scan besides the records.
 #[derive(Debug, Default)]
 pub(crate) struct ScanFindings {
     pub(crate) damage: RecordDamage,
-    /// Groups that are written meanwhile, for a follower.
+    /// The groups written during the scan, for a follower; `None` if they are not wanted.
     pub(crate) gathered: Option<GatheredGroups>,
 }
 
-/// The changes taken from the order meanwhile.
+/// The changes of groups that were written during a scan.
 #[derive(Debug, Default)]
 pub(crate) struct GatheredGroups {
     pub(crate) reached: GroupPosition,
@@ -24,7 +24,7 @@ pub(crate) struct GatheredGroups {
 }
 
 impl GatheredGroups {
-    /// No changes yet; the first one follows `reached`.
+    /// Creates an empty collection; the first group to be gathered follows `reached`.
     pub(crate) fn after(reached: GroupPosition) -> Self {
         Self { reached, ..Self::default() }
     }

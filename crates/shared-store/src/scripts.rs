@@ -1,4 +1,4 @@
-//! The scripts that servers run, and how replies are read.
+//! The scripts that servers run, and the parsing of replies.
 
 use adit_store::{GroupPosition, Incarnation};
 use adit_transport::resp::RespValue;
@@ -8,7 +8,7 @@ use crate::keys::{KEY_COUNT, StoreKeys};
 use crate::lease_clock::LeaseSight;
 use crate::printable::printable;
 
-/// A script, known to a server by its digest once it was loaded.
+/// A script that a greeting loads; a command names it by its digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Script {
     Acquire,
@@ -21,7 +21,7 @@ pub(crate) enum Script {
     Name,
 }
 
-/// Their texts, in the order of [`Script`].
+/// The texts of the scripts, in the order of [`Script`].
 pub(crate) const SCRIPT_TEXTS: [&[u8]; 8] = [
     include_bytes!("scripts/acquire.lua"),
     include_bytes!("scripts/write.lua"),
@@ -33,7 +33,7 @@ pub(crate) const SCRIPT_TEXTS: [&[u8]; 8] = [
     include_bytes!("scripts/name.lua"),
 ];
 
-/// The digests by which a server identifies the scripts.
+/// The digests by which a server identifies the scripts; indexed by [`Script`].
 #[derive(Debug, Default)]
 pub(crate) struct ScriptDigests([Vec<u8>; SCRIPT_TEXTS.len()]);
 
@@ -44,7 +44,7 @@ impl ScriptDigests {
         }
     }
 
-    /// The start of a command that runs a script on the keys of a name.
+    /// Returns the start of a command that runs a script: `EVALSHA`, the digest and all keys.
     pub(crate) fn command<'a>(&'a self, script: Script, keys: &'a StoreKeys) -> Vec<&'a [u8]> {
         let digest = self.0.get(script as usize).map_or(&[][..], Vec::as_slice);
         let mut words: Vec<&[u8]> = vec![b"EVALSHA", digest, KEY_COUNT];
@@ -56,19 +56,19 @@ impl ScriptDigests {
 /// An answer of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ScriptAnswer {
-    /// The lease is the caller's.
+    /// The caller has taken the lease.
     Taken {
         epoch: u64,
         last: GroupPosition,
-        /// The epoch before, and its holder.
+        /// The previous epoch, and its holder.
         before: (u64, String),
-        /// All records there have checksums.
+        /// True if all records of the server have checksums.
         are_checked: bool,
-        /// The standby that the server names.
+        /// The standby that the server names, if any.
         standby: Option<Incarnation>,
     },
-    /// The lease is free, and not the caller's: the server names this standby, which may have
-    /// groups that it lacks.
+    /// The lease is free, but the caller may not take it: the server names this standby, which may
+    /// have groups that the server lacks.
     Named(Incarnation),
     /// Another holder has the lease.
     Held(LeaseSight),
@@ -76,18 +76,18 @@ pub(crate) enum ScriptAnswer {
     Newer {
         format: u32,
     },
-    /// The server has the groups up to this one, and the lease goes on.
+    /// The server has the groups up to `last`, and the lease is prolonged.
     Written {
         last: GroupPosition,
         handover: bool,
-        /// Records are missing or damaged.
+        /// True if records are missing or damaged.
         is_damaged: bool,
     },
     /// The group does not follow the last one that the server has.
     Gap {
         last: GroupPosition,
     },
-    /// The caller's token is not the newest.
+    /// The caller's epoch is not the newest one.
     Fenced {
         holder: String,
     },
@@ -130,16 +130,16 @@ impl ScriptAnswer {
     }
 }
 
-/// A reply to a command of the pipeline.
+/// A reply to a command of the pipeline, parsed.
 #[derive(Debug)]
 pub(crate) enum PipelineReply {
-    /// The answer of a script; `None` if it cannot be read.
+    /// The answer of a script; `None` if it is malformed.
     Script(Option<ScriptAnswer>),
-    /// Replicas of the server; `None` if it is no primary.
+    /// How many replicas the server has; `None` if it is no primary.
     Role(Option<u32>),
-    /// Replicas that have everything written so far.
+    /// How many replicas have everything that was written so far.
     Waited(i64),
-    /// The server's own figures, as text.
+    /// The figures and settings of the server, as text.
     Info(Vec<u8>),
 }
 
@@ -154,7 +154,8 @@ impl PipelineReply {
     }
 }
 
-/// The replicas of a primary; `None` if the server is no primary. The reply to `ROLE`.
+/// Parses the reply to `ROLE`: how many replicas the primary has. `None` if the server is no
+/// primary.
 pub(crate) fn replicas(value: RespValue<'_>) -> Option<u32> {
     let RespValue::Array(mut parts) = value else { return None };
     if octets(parts.next()?)? != b"master" {
@@ -166,7 +167,7 @@ pub(crate) fn replicas(value: RespValue<'_>) -> Option<u32> {
     }
 }
 
-/// The octets of a string.
+/// Returns the octets of a string; `None` for other types.
 pub(crate) fn octets(value: RespValue<'_>) -> Option<&[u8]> {
     match value {
         RespValue::Bulk(octets) | RespValue::Simple(octets) => Some(octets),
@@ -174,14 +175,14 @@ pub(crate) fn octets(value: RespValue<'_>) -> Option<&[u8]> {
     }
 }
 
-/// The standby that a server names, if any. Invalid octets yield an incarnation that does not
-/// exist, so that the standby's absence is noticed.
+/// Parses the entry for the standby; `None` if it is empty. Invalid octets yield an incarnation
+/// that does not exist, so that the caller reports the standby as missing.
 fn incarnation(octets: &[u8]) -> Option<Incarnation> {
     let number = octets.try_into().map_or(0, u64::from_be_bytes);
     (!octets.is_empty()).then_some(Incarnation(number))
 }
 
-/// A number in decimal digits.
+/// Parses a number in decimal digits.
 pub(crate) fn number(octets: &[u8]) -> Option<u64> {
     core::str::from_utf8(octets).ok()?.parse().ok()
 }

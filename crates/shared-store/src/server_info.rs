@@ -1,20 +1,21 @@
-//! The reports of a server on its memory, its files and its replicas.
+//! The reports of a server on its memory, its files and its replicas (`INFO`).
 
 use adit_transport::resp::RespValue;
 
 use crate::scripts::{number, octets};
 
-/// Memory that is reserved for changes that relieve the store, and its bound.
+/// The reserve of memory, kept for changes that free memory: one part in this many of the limit;
+/// and the maximum of the reserve.
 const RESERVE_PART: u64 = 8;
 const RESERVE_OCTETS_MAX: u64 = 64 << 20;
 
-/// The values from replies to `INFO`. A server may refuse it.
+/// Values from replies to `INFO`, a command that a server may refuse.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerInfo {
-    /// Octets that the server uses and may use, if there is a limit.
+    /// Octets that the server uses; and may use, zero without a limit.
     used: u64,
     most: u64,
-    /// Octets of `used` that the limit leaves out.
+    /// Octets of `used` that do not count towards the limit.
     not_counted: u64,
     policy: String,
     has_append_only_file: Option<bool>,
@@ -22,7 +23,7 @@ pub(crate) struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Adds a reply to `INFO`, of whatever sections.
+    /// Takes in a reply to `INFO`, whichever sections it has.
     pub(crate) fn take(&mut self, value: RespValue<'_>) {
         let text = octets(value).map(String::from_utf8_lossy).unwrap_or_default();
         for line in text.lines() {
@@ -40,14 +41,14 @@ impl ServerInfo {
         }
     }
 
-    /// Only a reserve of memory is left.
+    /// True if only the reserve of memory is left.
     pub(crate) fn is_full(&self) -> bool {
         let reserve = (self.most / RESERVE_PART).min(RESERVE_OCTETS_MAX);
         let counted = self.used.saturating_sub(self.not_counted);
         self.most > 0 && counted.saturating_add(reserve) > self.most
     }
 
-    /// Why records would be lost while the server works.
+    /// Returns a text if the server is set to evict records when its memory is full.
     pub(crate) fn eviction(&self) -> Option<String> {
         let evicts = self.most > 0 && self.policy.starts_with("allkeys-");
         evicts.then(|| {
@@ -58,7 +59,7 @@ impl ServerInfo {
         })
     }
 
-    /// Advice to operators about the server's settings.
+    /// Returns advice to operators about the server's settings.
     pub(crate) fn warnings(&self, wanted_replicas: u32) -> Vec<String> {
         let is_volatile = self.has_append_only_file == Some(false) && self.replicas == Some(0);
         let volatile = is_volatile.then(|| {

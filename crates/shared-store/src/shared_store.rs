@@ -1,4 +1,5 @@
-//! The client: calls that wait for the primary, and the contract of a store.
+//! The client of a shared store: calls that wait for the primary, and its side as a
+//! [`RecordStore`].
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -26,14 +27,15 @@ use crate::server_info::ServerInfo;
 use crate::standby_name::StandbyName;
 use crate::tail::GroupTail;
 
-/// Changes of a group: a script cannot pass on more.
+/// Maximum of changes in a group: the arguments that a script can pass on are limited.
 const GROUP_CHANGES_MAX: usize = 3900;
-/// Connections that one call uses up.
+/// Maximum of connections that one call tries.
 const ROUNDS_MAX: usize = 4;
-/// How long upkeep waits for a primary, so that a caller which pauses afterwards finds it soon.
+/// How long upkeep waits for a primary, so that one is found soon though the caller pauses between
+/// calls.
 const UPKEEP_WAIT: Duration = Duration::from_millis(100);
 
-/// The records of a name in a shared store.
+/// The records of one name in a shared store.
 ///
 /// Threads: used by one thread at a time.
 pub struct SharedStore<T: Transport> {
@@ -42,47 +44,48 @@ pub struct SharedStore<T: Transport> {
     pub(crate) scripts: ScriptDigests,
     pub(crate) options: SharedStoreOptions,
     pub(crate) holder: String,
-    /// The token, while this process holds the lease.
+    /// The fencing token; `None` while this process does not hold the lease.
     pub(crate) epoch: Option<u64>,
     pub(crate) tail: GroupTail,
     pub(crate) standby: StandbyName,
     pub(crate) former_standby: Option<Incarnation>,
-    /// The incarnation of this process as a standby.
+    /// The incarnation of this process, if it is a standby.
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) gives_up_standby: bool,
-    /// The connection can be used: a holder has read which groups its server has.
+    /// True if the connection can be used: for a holder, once it has read which groups the server
+    /// has.
     pub(crate) is_ready: bool,
-    /// Since when there is no such connection.
+    /// Since when there has been no usable connection.
     pub(crate) lost_at: Option<Instant>,
-    /// Why a server refused the last write, or too few replicas have it; and how often that
+    /// Why a server refused the last write, or that too few replicas have it; and how often that
     /// happened.
     pub(crate) refusal: Option<String>,
     pub(crate) refusals: u64,
-    /// When the lease was queued last, when the last one that the server has was, and when the last
-    /// one that counts was.
+    /// When the last renewal of the lease was queued; when the last one was that the server has;
+    /// when the last one was that enough replicas have as well.
     pub(crate) queued_at: Option<Instant>,
     pub(crate) written_at: Option<Instant>,
     pub(crate) confirmed: Option<Instant>,
-    /// Who took the lease from this process.
+    /// The process that took the lease from this one.
     fenced_by: Option<String>,
-    /// The epoch before this holder's, and its holder.
+    /// The epoch before that of this holder, and the holder of that epoch.
     pub(crate) before: (u64, String),
     pub(crate) lease_clock: LeaseClock,
-    /// The server's replies to `INFO`, and the time of the last of them.
+    /// Values of the server's replies to `INFO`, and the time of the last reply.
     pub(crate) info: ServerInfo,
     pub(crate) informed_at: Option<Instant>,
     pub(crate) refill: RefillProgress,
     accepts_loss: bool,
     losses_accepted: Vec<String>,
     pub(crate) is_handover_requested: bool,
-    /// The last group that [`SharedStore::follow`] has yielded.
+    /// The last group that [`SharedStore::follow`] has passed to its visitor.
     pub(crate) followed: Option<GroupPosition>,
-    /// It has yielded all records up to there.
+    /// True if the visitor has got all records up to that group.
     pub(crate) is_followed_whole: bool,
-    /// The last yielded group, when this process took the lease of a server that lacks some of the
-    /// yielded groups.
+    /// The last followed group, if the server lacked some of the followed groups when this process
+    /// took the lease.
     pub(crate) kept: Option<GroupPosition>,
-    /// When the server was first seen to lack some of them.
+    /// When the server was first seen to lack some of the followed groups.
     pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
     /// The last group that was sent to any server.
@@ -97,7 +100,7 @@ impl<T: Transport> fmt::Debug for SharedStore<T> {
 }
 
 impl<T: Transport> SharedStore<T> {
-    /// A client without a connection; the first call makes one.
+    /// Creates a client without a connection; the first call connects.
     #[must_use]
     pub fn new(transport: T, options: SharedStoreOptions) -> Self {
         let keys = StoreKeys::new(&options.name);
@@ -140,7 +143,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Figures for operators.
+    /// Returns the figures, for operators.
     #[must_use]
     pub fn figures(&self) -> SharedStoreFigures {
         SharedStoreFigures {
@@ -154,17 +157,16 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Goes on without records that the store has lost or that are damaged, from the next look at
-    /// them on.
+    /// Goes on without records that the store has lost or that are damaged, from the next check on.
     pub fn accept_loss(&mut self) {
         self.accepts_loss = true;
     }
 
-    /// Looks for records that are missing, and for a mark of a process that did not end to write
-    /// them again. The lease must be held.
+    /// Checks whether records are missing, and whether a process ended before it had written all
+    /// records again. The lease must be held.
     ///
     /// # Errors
-    /// Records are lost, and that is not accepted; or the store cannot be read.
+    /// Records are lost, and the loss is not accepted; or the store cannot be read.
     pub fn check_records(&mut self) -> Result<(), StoreError> {
         if self.figures.is_incomplete {
             if !self.accepts_loss {
@@ -177,20 +179,20 @@ impl<T: Transport> SharedStore<T> {
         self.judge(&missing)
     }
 
-    /// The last group that was followed, if the server lacked some of it when this process took the
-    /// lease: the followed records count, and are written again.
+    /// Returns the last followed group, if the server lacked some followed groups when this process
+    /// took the lease: then the followed records count, and are written again.
     #[must_use]
     pub const fn kept(&self) -> Option<GroupPosition> {
         self.kept
     }
 
-    /// Losses that were accepted since the last call, in sentences.
+    /// Returns the losses that were accepted since the last call, as sentences.
     pub fn take_accepted_losses(&mut self) -> Vec<String> {
         std::mem::take(&mut self.losses_accepted)
     }
 
-    /// Refuses damage, or accepts it: then all records are written again as soon as that is
-    /// possible.
+    /// Returns an error for damage, unless losses are accepted: then all records are written again
+    /// as soon as possible.
     pub(crate) fn judge(&mut self, damage: &RecordDamage) -> Result<(), StoreError> {
         if damage.is_empty() {
             return Ok(());
@@ -203,7 +205,7 @@ impl<T: Transport> SharedStore<T> {
         Ok(())
     }
 
-    /// Removes the mark once all groups so far are durable.
+    /// Removes the mark of incomplete records once all groups so far are durable.
     fn end_mark(&mut self) {
         if self.refill.marked_until.is_some() {
             self.refill.marked_until = Some(self.tail.groups().last());
@@ -219,16 +221,16 @@ impl<T: Transport> SharedStore<T> {
         refill.into_iter().chain(of_server).collect()
     }
 
-    /// The time until which no other process can hold the lease: its whole length after the last
-    /// prolongation that counts was sent. One counts when the primary has it, and as many replicas
-    /// as configured. `None` without the lease.
+    /// Returns the time until which no other process can hold the lease: its length after the last
+    /// prolongation that counts was sent. A prolongation counts once the primary and as many
+    /// replicas as configured have it. `None` without the lease.
     #[must_use]
     pub fn lease_valid_until(&self) -> Option<Instant> {
         self.epoch?;
         Some(self.confirmed? + self.options.lease)
     }
 
-    /// Does a piece of work on the primary, and again if the connection is lost meanwhile.
+    /// Runs `work` on the primary, and again if the connection is lost meanwhile.
     pub(crate) fn on_primary<R>(
         &mut self,
         work: &mut dyn FnMut(&mut Self) -> Result<R, LinkError>,
@@ -252,7 +254,7 @@ impl<T: Transport> SharedStore<T> {
         Err(StoreError::Unavailable(self.link.reasons()))
     }
 
-    /// Waits for a connection that can be used.
+    /// Waits for a usable connection.
     fn await_primary(&mut self, deadline: Instant) -> Result<(), StoreError> {
         loop {
             self.drive()?;
@@ -267,7 +269,8 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// Replicas must have all that this connection wrote, the lease at `at` last.
+    /// Waits until the replicas have all that was written on this connection; the last of it is the
+    /// lease, queued at `at`.
     pub(crate) fn wait_for_replicas(&mut self, at: Instant) -> Result<(), LinkError> {
         let wanted = self.options.acknowledge_replicas;
         let mut have = 0;
@@ -289,7 +292,7 @@ impl<T: Transport> SharedStore<T> {
         Err(LinkError::Refused(why))
     }
 
-    /// Notes that the lease is lost, for good.
+    /// Notes that the lease is lost for good, and returns the error.
     pub(crate) fn fence(&mut self, holder: String) -> StoreError {
         self.epoch = None;
         self.figures.holder.clone_from(&holder);
@@ -297,12 +300,12 @@ impl<T: Transport> SharedStore<T> {
         StoreError::Fenced { holder }
     }
 
-    /// True while something is not durable.
+    /// True while a group or the standby's name is not durable.
     fn is_waiting(&self) -> bool {
         self.tail.groups().is_waiting() || self.standby.is_waiting()
     }
 
-    /// Only the holder of the lease writes.
+    /// Returns an error unless this process holds the lease: only the holder may write.
     fn check_lease(&self) -> Result<(), StoreError> {
         match (&self.fenced_by, self.epoch) {
             (Some(holder), _) => Err(StoreError::Fenced { holder: holder.clone() }),
@@ -311,7 +314,7 @@ impl<T: Transport> SharedStore<T> {
         }
     }
 
-    /// The state of the lease and of the connection.
+    /// Returns an error if the lease is lost or groups do not become durable.
     fn check(&self) -> Result<(), StoreError> {
         if let Some(holder) = &self.fenced_by {
             return Err(StoreError::Fenced { holder: holder.clone() });
@@ -372,7 +375,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
         self.end_mark();
     }
 
-    /// Prolongs the lease in good time, and looks for a primary if there is none.
+    /// Prolongs the lease when due, and searches for a primary if there is none.
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
         let deadline = Instant::now() + UPKEEP_WAIT;
         loop {
@@ -412,7 +415,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
         self.judge(&findings.damage)
     }
 
-    /// Makes progress without waiting.
+    /// Makes progress without waiting, and ignores the time.
     fn poll(&mut self, _now: Nanos) -> Result<(), StoreError> {
         self.drive()?;
         self.check()

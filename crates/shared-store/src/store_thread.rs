@@ -1,5 +1,5 @@
-//! The thread that owns a store of records: it appends change groups, makes them durable together,
-//! and keeps the store in shape.
+//! The thread that owns a record store: it appends groups, makes them durable together, and does
+//! the store's upkeep.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,11 +25,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Pause between attempts to write to a store that fails.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How long the store counts as being in its place without another look.
+/// How long the thread relies on the last check that the store's files are in place.
 const PLACE_INTERVAL: Duration = Duration::from_millis(400);
 
-/// How long the store may be away from its place before it begins again there: somebody may put it
-/// back.
+/// How long the files may be missing before the store makes them again: somebody may put them back.
 const AWAY_MAX: Duration = Duration::from_secs(2);
 
 /// How long the thread waits for groups when the store needs no upkeep.
@@ -38,26 +37,26 @@ const IDLE: Duration = Duration::from_millis(100);
 /// How long the thread waits for groups while a sync is under way.
 const SYNCING: Duration = Duration::from_millis(1);
 
-/// How long [`StoreLink::wait_for`] waits at most.
+/// Maximum time that [`StoreLink::wait_for`] waits.
 const MOMENT: Duration = Duration::from_micros(100);
 
-/// Pause between attempts to hand over a batch of records.
+/// Pause between attempts to pass on a batch of records.
 const HAND_OVER: Duration = Duration::from_millis(1);
 
-/// Records that are handed over at once when the records of a previous process are read. A power of
-/// two.
+/// How many records of a previous process a batch has. A power of two.
 const RECORDS_PER_BATCH: usize = 64;
 
-/// Batches of them that wait at most: they stay in the caches between the two threads.
+/// Maximum of batches that wait: few enough to stay in the caches between the two threads.
 const BATCHES_MAX: usize = 8;
 
-/// Records of one kind that are read before the first of them are handed over, by ascending index.
+/// How many records of one kind are read and sorted by index before the first of them are passed
+/// on.
 const RECORDS_PER_WINDOW: usize = 4096;
 
-/// Makes the receiver's form of a record that a previous process left.
+/// Converts a record that a previous process left into the receiver's form.
 pub type ReadRecord<R> = Box<dyn FnMut(RecordKind, RecordName, Vec<u8>) -> R + Send>;
 
-/// A batch, or why there are no further ones.
+/// A batch of records, or the error that ends the reading.
 type BatchResult<R> = Result<Vec<R>, StoreError>;
 
 /// A record store that a thread can own.
@@ -65,30 +64,30 @@ pub trait ThreadStore: RecordStore + Send + 'static {
     /// Figures for operators.
     type Figures: fmt::Debug + Clone + Send + 'static;
 
-    /// The figures for operators now.
+    /// Returns the present figures, for operators.
     fn figures(&self) -> Self::Figures;
 
-    /// Keeps this process's hold of the store, while it reads records and does not maintain the
-    /// store.
+    /// Keeps this process's hold of the store (a lease) while it reads records, when
+    /// [`RecordStore::maintain`] is not called.
     ///
     /// # Errors
-    /// The store is lost, or cannot be used now.
+    /// The hold is lost, or the store cannot be used now.
     fn keep_hold(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Checks whether the written records are where a later process finds them.
+    /// Checks that the written records are where a later process finds them.
     ///
     /// # Errors
-    /// It is not; nothing counts as durable meanwhile.
+    /// They are not; no group becomes durable meanwhile.
     fn check_place(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Continues in the place of a removed journal; see [`ThreadStore::check_place`].
+    /// Makes a removed journal again in its place; see [`ThreadStore::check_place`].
     ///
     /// # Errors
-    /// It cannot, now or until somebody makes room for it there.
+    /// That failed, for now or until somebody clears the place.
     fn begin_again(&mut self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -98,13 +97,13 @@ pub trait ThreadStore: RecordStore + Send + 'static {
         false
     }
 
-    /// True if the thread is to poll the store and its groups instead of sleeping, because the
+    /// True if the thread should poll the store and its groups instead of sleeping, because the
     /// store answers within microseconds.
     fn polls(&self) -> bool {
         false
     }
 
-    /// Gives back this process's hold of the store, which it uses no more.
+    /// Releases this process's hold of the store, which it does not use any more.
     fn close(&mut self) {}
 }
 
@@ -127,48 +126,48 @@ where
     }
 }
 
-/// The state of the store for operators.
+/// The state of a store, for operators.
 #[derive(Debug, Clone)]
 pub struct StoreReport<G> {
     /// Figures of the store itself.
     pub figures: G,
-    /// Which changes it accepts.
+    /// Which changes the store accepts.
     pub state: StoreState,
-    /// Why it cannot write now.
+    /// Why the store cannot write now.
     pub failure: Option<String>,
-    /// How often it could not write.
+    /// How often the store could not write.
     pub failures: u64,
-    /// Why its upkeep fails, while commits go on.
+    /// Why the store's upkeep fails; commits go on.
     pub upkeep_failure: Option<String>,
-    /// Records that were not kept, because they are larger than the store takes.
+    /// Records that were not stored, because they are larger than the store takes.
     pub too_large: u64,
     /// Duration of the last commit.
     pub commit: Duration,
-    /// The longest one so far.
+    /// The longest commit so far.
     pub commit_max: Duration,
 }
 
-/// All records are handed over again.
+/// The answer of the records' owner to a loss: it has sent all records again.
 #[derive(Debug, Clone, Copy)]
 struct RewrittenRecords {
-    /// The loss that it answers.
+    /// The value of [`StoreLink::losses`] that this answers.
     losses: u64,
-    /// The last group of it.
+    /// The last group with records that were sent again.
     through: RecordNumber,
 }
 
-/// State and events that the thread reports.
+/// State and events that the thread publishes.
 #[derive(Debug)]
 struct StoreSignals<G> {
     durable: AtomicU64,
-    /// A [`StoreState`].
+    /// A [`StoreState`] as a number.
     condition: AtomicU8,
     is_lost: AtomicBool,
-    /// How often the store lost its records; and the answer to the last loss.
+    /// How often the store lost records; and the owner's answer to the last loss.
     losses: AtomicU64,
     rewritten: Mutex<Option<RewrittenRecords>>,
     is_handover_requested: AtomicBool,
-    /// The node's side is gone.
+    /// True once the node's side is dropped.
     is_ending: AtomicBool,
     event: OwnedFd,
     report: Mutex<StoreReport<G>>,
@@ -182,10 +181,10 @@ pub struct FormerRecords<R> {
 }
 
 impl<R> FormerRecords<R> {
-    /// The next records; `None` if none have been read yet, an empty batch at the end.
+    /// Returns the next records; `None` if none have been read yet, an empty batch at the end.
     ///
     /// # Errors
-    /// The store cannot be read; there is no further batch.
+    /// The store cannot be read; no further batch follows.
     pub fn poll(&self) -> Result<Option<Vec<R>>, StoreError> {
         match self.batches.try_recv() {
             Ok(batch) => batch.map(Some),
@@ -194,21 +193,20 @@ impl<R> FormerRecords<R> {
         }
     }
 
-    /// Gives a batch back that is of no further use: the thread that read it frees its memory for
-    /// less.
+    /// Returns a used batch to the thread that read it, where freeing its memory costs less.
     pub fn give_back(&self, batch: Vec<R>) {
-        // Without the thread it is dropped here.
+        // If the thread has ended, the batch is dropped here.
         let _ = self.used.send(batch);
     }
 }
 
-/// The node's side of the thread. `G`: the figures of the store.
+/// The node's side of the thread; dropping it ends the thread. `G`: the figures of the store.
 #[derive(Debug)]
 pub struct StoreLink<G> {
-    /// `None` once the thread has been requested to end.
+    /// `None` once the thread is to end.
     groups: Option<Sender<RecordGroup>>,
     state: Arc<StoreSignals<G>>,
-    /// The thread answers within microseconds.
+    /// True if the thread answers within microseconds.
     polls: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -225,9 +223,9 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         Self::spawn(store, |_| {})
     }
 
-    /// Starts the thread, which first reads the records of these kinds: one kind after the other,
-    /// sessions about by their indices. It makes an `R` of each. Until it has read all of them it
-    /// may run on `cpus`, and afterwards on those of the caller.
+    /// Starts the thread, which first reads the records of these kinds and converts each with
+    /// `read`: one kind after the other, sessions roughly in the order of their indices. Until all
+    /// are read the thread may run on `cpus`, and afterwards on the caller's CPUs.
     ///
     /// # Errors
     /// As for [`StoreLink::start`].
@@ -245,7 +243,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         let (used, back) = channel();
         let link = Self::spawn(store, move |owner| {
             let own = sched_getaffinity(None);
-            // Best effort: on the caller's CPUs the reading only takes longer.
+            // Best effort: if it fails, reading takes longer on the caller's CPUs.
             let _ = sched_setaffinity(None, &cpus);
             owner.read(&kinds, RecordReading::new(read, to, back));
             let _ = own.map(|own| sched_setaffinity(None, &own));
@@ -295,30 +293,30 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         Ok(Self { groups: Some(groups), state, polls, thread: Some(thread) })
     }
 
-    /// Hands a group over. The first one of this process has the number behind
-    /// [`StoreLink::durable`], and each further one that behind the one before.
+    /// Sends a group to the thread. The first group of this process has the number after
+    /// [`StoreLink::durable`], and the numbers of the next ones have no gaps.
     pub fn send(&self, group: RecordGroup) {
-        // The thread ends only after this sender.
+        // Cannot fail: the thread ends only after this sender is dropped.
         let _ = self.groups.as_ref().map(|groups| groups.send(group));
     }
 
-    /// The last durable group, at first that of a previous process.
+    /// Returns the last durable group; at first the last one of the previous process.
     #[must_use]
     pub fn durable(&self) -> RecordNumber {
         RecordNumber(self.state.durable.load(Ordering::Acquire))
     }
 
-    /// Waits for a moment until group `number` is durable, if the thread polls: its caller need not
-    /// sleep in between.
+    /// Waits a moment for group `number` to become durable if the thread polls, so that the caller
+    /// need not sleep meanwhile.
     pub fn wait_for(&self, number: RecordNumber) {
         let began = Instant::now();
         while self.polls && self.durable() < number && began.elapsed() < MOMENT {
-            // The thread may share the core.
+            // The thread may run on this core.
             std::thread::yield_now();
         }
     }
 
-    /// Which changes the store accepts.
+    /// Returns which changes the store accepts.
     #[must_use]
     pub fn state(&self) -> StoreState {
         let condition = self.state.condition.load(Ordering::Acquire);
@@ -326,32 +324,34 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
         states.into_iter().find(|state| *state as u8 == condition).unwrap_or(StoreState::Failing)
     }
 
-    /// True once another process goes on with the records. Nothing becomes durable any more, the
-    /// report says why, and this process must end without another answer.
+    /// True once another process has taken the records over: no further group becomes durable, the
+    /// report gives the reason, and this process must end without sending another answer.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.state.is_lost.load(Ordering::Acquire)
     }
 
-    /// True if another process requests a handover of the records: this one should end.
+    /// True if another process requests a handover of the records; this process should then end.
     #[must_use]
     pub fn is_handover_requested(&self) -> bool {
         self.state.is_handover_requested.load(Ordering::Acquire)
     }
 
-    /// How often the store has lost its records. Each time all of them are to be handed over again.
+    /// Returns how often the store has lost records. After each loss the owner sends all records
+    /// again.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.state.losses.load(Ordering::Acquire)
     }
 
-    /// All records are handed over again after this loss, with the groups up to `through`.
+    /// Notes that the owner has answered loss `losses`: the groups up to `through` have all
+    /// records.
     pub fn set_rewritten(&self, losses: u64, through: RecordNumber) {
         let mut rewritten = self.state.rewritten.lock().unwrap_or_else(PoisonError::into_inner);
         *rewritten = Some(RewrittenRecords { losses, through });
     }
 
-    /// The report for operators.
+    /// Returns the report for operators.
     #[must_use]
     pub fn report(&self) -> StoreReport<G> {
         self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -369,7 +369,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
     }
 }
 
-/// Readable when the state changed.
+/// The descriptor is readable once the state has changed.
 impl<G> AsFd for StoreLink<G> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.state.event.as_fd()
@@ -388,15 +388,15 @@ impl<G> Drop for StoreLink<G> {
 struct StoreThread<S: ThreadStore> {
     store: S,
     state: Arc<StoreSignals<S::Figures>>,
-    /// The next group, which the store has not taken.
+    /// The next group, which the store has not taken yet.
     next: Option<RecordGroup>,
-    /// When the store was found in its place.
+    /// When the store's files were last found in place.
     place_seen: Instant,
 }
 
 impl<S: ThreadStore> StoreThread<S> {
-    /// Hands over the records of a previous process. Those of a window go while the store is read,
-    /// as far as the node takes them; the others wait as octets.
+    /// Passes on the records of a previous process. While the store is read, it passes on sorted
+    /// records as far as the node takes them; the others wait as octets.
     fn read<R>(&mut self, kinds: &[RecordKind], mut reading: RecordReading<R>) {
         for &kind in kinds {
             let Self { store, state, .. } = self;
@@ -411,13 +411,13 @@ impl<S: ThreadStore> StoreThread<S> {
                 }
             });
             if let Err(error) = visited {
-                // If the receiver is gone, it has ended.
+                // If this fails, the receiver has ended and needs no error.
                 let _ = reading.to.send(Err(error));
                 return self.wake();
             }
             reading.sort_all();
             while reading.is_pending() {
-                // A failed upkeep is tried again soon.
+                // Other errors may be temporary: the next round tries again.
                 if let Err(StoreError::Fenced { .. }) = self.store.keep_hold() {
                     return;
                 }
@@ -434,7 +434,7 @@ impl<S: ThreadStore> StoreThread<S> {
         self.wake();
     }
 
-    /// Takes groups until their sender is gone, or the store is lost.
+    /// Processes groups until their sender is dropped or the store is lost.
     fn run(&mut self, groups: &Receiver<RecordGroup>) {
         let mut pause = IDLE;
         loop {
@@ -446,8 +446,8 @@ impl<S: ThreadStore> StoreThread<S> {
                 return self.lose(failure);
             }
             pause = RETRY;
-            // A store that was just unreachable is not tried again at once. After other failures
-            // upkeep may make room.
+            // A store that was just found unreachable is not tried again at once. After other
+            // failures upkeep may make room.
             let is_away = matches!(failure, Some(StoreError::Unavailable(_)));
             if !ended && is_in_place && !is_away {
                 match self.store.maintain() {
@@ -472,8 +472,8 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Looks now and then whether the store is in its place; all the time once it is not, until it
-    /// begins again there.
+    /// Checks from time to time that the store's files are in place. If they are missing it checks
+    /// each time, until they are back or the store makes them again.
     fn find_place(&mut self) -> Result<(), StoreError> {
         if self.place_seen.elapsed() < PLACE_INTERVAL {
             return Ok(());
@@ -488,7 +488,7 @@ impl<S: ThreadStore> StoreThread<S> {
         Ok(())
     }
 
-    /// How long the thread waits for groups after its upkeep.
+    /// Returns how long the thread waits for groups after an upkeep with this result.
     fn pause_after(&self, upkeep: Upkeep) -> Duration {
         self.note_upkeep(None);
         match upkeep {
@@ -498,7 +498,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Publishes why upkeep failed. Commits go on.
+    /// Publishes why upkeep failed, or that it works. Commits go on.
     fn note_upkeep(&self, error: Option<&StoreError>) {
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
         match error {
@@ -508,7 +508,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Waits for a group for at most `pause`. True if there are no further ones.
+    /// Waits for a group for at most `pause`. True if no further group can come.
     fn await_group(&mut self, groups: &Receiver<RecordGroup>, pause: Duration) -> bool {
         if self.next.is_some() {
             std::thread::sleep(pause);
@@ -522,7 +522,7 @@ impl<S: ThreadStore> StoreThread<S> {
         false
     }
 
-    /// The next group, for which it waits as long as it may.
+    /// Returns the next group, or waits for it for at most `pause`.
     fn next_group(
         &mut self,
         groups: &Receiver<RecordGroup>,
@@ -539,13 +539,13 @@ impl<S: ThreadStore> StoreThread<S> {
                 Err(TryRecvError::Empty) if began.elapsed() >= pause => {
                     return Err(RecvTimeoutError::Timeout);
                 }
-                // The control thread may share the core.
+                // The control thread may run on this core.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
             }
         }
     }
 
-    /// Appends waiting groups, as far as the queue has room, and commits.
+    /// Appends the groups that wait, as far as the queue has room, and commits.
     fn write(&mut self, groups: &Receiver<RecordGroup>) -> Result<(), StoreError> {
         let mut appended = Ok(());
         while appended.is_ok()
@@ -553,7 +553,7 @@ impl<S: ThreadStore> StoreThread<S> {
         {
             appended = self.append(group);
         }
-        // Upkeep may have made groups durable since.
+        // Upkeep may have made groups durable since the last commit.
         let told = RecordNumber(self.state.durable.load(Ordering::Relaxed));
         if self.store.groups().last() > told {
             let began = Instant::now();
@@ -569,7 +569,7 @@ impl<S: ThreadStore> StoreThread<S> {
         appended
     }
 
-    /// Appends a group. A record that no store takes leaves it.
+    /// Appends a group, without the records that are too large for any store.
     fn append(&mut self, mut group: RecordGroup) -> Result<(), StoreError> {
         let is_too_large = |change: &RecordChange| {
             change.value.as_ref().is_some_and(|v| v.len() > STORE_VALUE_BYTES_MAX)
@@ -592,7 +592,7 @@ impl<S: ThreadStore> StoreThread<S> {
         }
     }
 
-    /// Publishes records that the store lost, and notifies the store when it has all of them again.
+    /// Publishes losses of the store, and notifies the store once it has all records again.
     fn note_losses(&mut self) {
         let losses = self.store.losses();
         if self.state.losses.swap(losses, Ordering::AcqRel) != losses {
@@ -614,7 +614,7 @@ impl<S: ThreadStore> StoreThread<S> {
         report.commit_max = report.commit_max.max(took);
     }
 
-    /// Publishes the state of the store. True if it can take more or less than before.
+    /// Publishes the state of the store. True if the node has to see a change of it.
     fn note(&self, failure: Option<StoreError>) -> bool {
         let state = match failure {
             Some(_) => StoreState::Failing,
@@ -632,8 +632,8 @@ impl<S: ThreadStore> StoreThread<S> {
         former != state as u8 || was_requested != is_requested
     }
 
-    /// Another process has taken over the records. The node must not see a failure, which it may
-    /// answer requests in spite of.
+    /// Publishes that another process has taken the records over. Does not set the state to
+    /// failing, in which a node may still answer requests.
     fn lose(&self, error: Option<StoreError>) {
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.failure = error.map(|error| error.to_string());
@@ -649,13 +649,13 @@ impl<S: ThreadStore> StoreThread<S> {
 
 impl<G> StoreSignals<G> {
     fn wake(&self) {
-        // A full counter is a pending wake-up.
+        // If the counter is full, a wake-up is pending anyway.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 }
 
-/// The place of a record among those of its kind: of a session its index, the lowest 24 bits of the
-/// SEID.
+/// Returns the sort key of a record within its kind: for a session its index, the lowest 24 bits of
+/// the SEID.
 const fn place(name: &RecordName) -> u64 {
     match name {
         RecordName::Number(number) => *number & 0xff_ffff,
@@ -663,16 +663,16 @@ const fn place(name: &RecordName) -> u64 {
     }
 }
 
-/// Records on their way to the node.
+/// Records of a previous process on their way to the node.
 struct RecordReading<R> {
     waiting: VecDeque<(RecordKind, RecordName, Vec<u8>)>,
-    /// The last of them, which are not in order.
+    /// How many records at the end of `waiting` are not sorted.
     unsorted: usize,
-    /// A batch that the node did not take yet.
+    /// A batch that the node has not taken yet.
     batch: Option<Vec<R>>,
     read: ReadRecord<R>,
     to: SyncSender<BatchResult<R>>,
-    /// Batches that the node has used.
+    /// Batches that the node has used, to be freed here.
     back: Receiver<Vec<R>>,
 }
 
@@ -685,7 +685,7 @@ impl<R> RecordReading<R> {
         Self { waiting: VecDeque::new(), unsorted: 0, batch: None, read, to, back }
     }
 
-    /// Sorts the records of a window.
+    /// Sorts the unsorted records at the end of `waiting`.
     fn sort_window(&mut self) {
         let records = self.waiting.make_contiguous();
         let (_, window) = records.split_at_mut(records.len().saturating_sub(self.unsorted));
@@ -693,19 +693,18 @@ impl<R> RecordReading<R> {
         self.unsorted = 0;
     }
 
-    /// Sorts all that wait.
+    /// Sorts all records in `waiting`.
     fn sort_all(&mut self) {
         self.waiting.make_contiguous().sort_by_key(|(_, name, _)| place(name));
         self.unsorted = 0;
     }
 
-    /// True until the node has all records.
+    /// True until the node has taken all records.
     fn is_pending(&self) -> bool {
         self.batch.is_some() || !self.waiting.is_empty()
     }
 
-    /// Hands over records in order, as many as the node takes without waiting for it. True if it
-    /// took some.
+    /// Passes on records in order, as many as the node takes without waiting. True if it took any.
     fn hand_over(&mut self) -> bool {
         let mut has_taken = false;
         while self.batch.is_some() || self.waiting.len() > self.unsorted {
@@ -733,10 +732,10 @@ impl<R> RecordReading<R> {
     }
 }
 
-/// The record of this name, if there is one.
+/// Returns the value of a record; `None` if there is no record of this key.
 ///
 /// # Errors
-/// [`StoreError`].
+/// The store cannot be read.
 pub fn read_record(
     store: &mut impl RecordStore,
     key: RecordKey<'_>,

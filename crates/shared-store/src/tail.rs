@@ -1,5 +1,5 @@
-//! The queue of change groups as a server has it: those that it lacks, and the last ones, for a
-//! server that was behind when it became the primary.
+//! The groups of a holder of the lease, in relation to its server: those that the server lacks, and
+//! recent ones, for another server that was behind when it became the primary.
 
 use adit_store::{
     AppendError, GroupPosition, GroupQueue, QueuedGroup, RecordNumber, StoreChange, decode_changes,
@@ -9,17 +9,17 @@ use adit_types::limits::STORE_GROUP_BYTES_MAX;
 use crate::checksum::checksum;
 use crate::keys::write_name;
 
-/// Octets of groups that are kept. The stream of groups on the server is trimmed to the same ones.
+/// Maximum of octets of groups that are kept. The server trims its stream to the same groups.
 const TAIL_OCTETS_MAX: usize = 32 << 20;
 
-/// The changes of a group as a server gets them.
+/// The changes of a group as words of a command to a server.
 #[derive(Debug)]
 pub(crate) struct GroupWords {
     /// Names and values in turn.
     octets: Vec<u8>,
-    /// Where each of them ends.
+    /// The offset in `octets` where each name or value ends.
     ends: Vec<usize>,
-    /// Checksums of the changes.
+    /// The checksum of each change, four octets each.
     checksums: Vec<u8>,
 }
 
@@ -41,7 +41,8 @@ impl GroupWords {
         group
     }
 
-    /// The checksums, then names and values in turn; a value begins with `=`, a removal has none.
+    /// Returns the checksums, then names and values in turn. A value begins with `=`; a removal has
+    /// an empty value.
     pub(crate) fn words(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         let parts = starts.zip(&self.ends);
@@ -50,22 +51,22 @@ impl GroupWords {
     }
 }
 
-/// The last groups of this process, and which of them the server has.
+/// The recent groups of this process, and which of them the server has.
 #[derive(Debug, Default)]
 pub(crate) struct GroupTail {
     groups: GroupQueue,
     epoch: u64,
     /// The position before the first group of the queue.
     base: GroupPosition,
-    /// Groups of this epoch were dropped.
+    /// True if groups of this epoch were dropped from the queue.
     is_trimmed: bool,
-    /// The server has the groups up to this one.
+    /// The last group that the server has.
     written: RecordNumber,
 }
 
 impl GroupTail {
-    /// Begins an epoch behind the last group of the store. Groups that are not durable belong to
-    /// it.
+    /// Begins an epoch after the last group of the store. Groups that are not durable yet move to
+    /// this epoch.
     pub(crate) fn begin(&mut self, epoch: u64, last: GroupPosition) {
         if epoch != self.epoch {
             self.groups.drop_through(self.groups.durable());
@@ -85,7 +86,7 @@ impl GroupTail {
         &self.groups
     }
 
-    /// The groups that the server does not have, each with the position before it.
+    /// Returns the groups that the server does not have, each with the position before it.
     pub(crate) fn unwritten(&self) -> impl Iterator<Item = (GroupPosition, &QueuedGroup)> {
         let groups = self.groups.after(self.written);
         groups.map(|group| match group.previous == self.groups.base() {
@@ -98,17 +99,19 @@ impl GroupTail {
         GroupPosition { epoch: self.epoch, number }
     }
 
-    /// The position of the last durable group.
+    /// Returns the position of the last durable group.
     pub(crate) const fn durable(&self) -> GroupPosition {
         self.position(self.groups.durable())
     }
 
-    /// The position up to which the server may trim its stream; the default for nothing.
+    /// Returns the position up to which the server may trim its stream; the default value for no
+    /// trimming.
     pub(crate) fn trim(&self) -> GroupPosition {
         if self.is_trimmed { self.base } else { GroupPosition::default() }
     }
 
-    /// The server has the groups up to `last`. False if lost groups are not in the tail.
+    /// Notes that the server has the groups up to `last`. False if the server lacks groups that are
+    /// no longer in this queue.
     pub(crate) fn set_written(&mut self, last: GroupPosition) -> bool {
         let is_base = last == self.base;
         let before = RecordNumber(last.number.0.saturating_sub(1));
@@ -120,14 +123,15 @@ impl GroupTail {
         is_base || is_known
     }
 
-    /// The store begins anew behind the last durable group.
+    /// Notes that the server has started anew after the last durable group.
     pub(crate) fn restart(&mut self) {
         self.groups.drop_through(self.groups.durable());
         (self.base, self.is_trimmed) = (self.durable(), false);
         self.written = self.groups.durable();
     }
 
-    /// The groups that the server has are durable.
+    /// Notes that the groups that the server has are durable, and drops the oldest ones beyond the
+    /// maximum.
     pub(crate) fn set_durable(&mut self) {
         self.groups.set_durable(self.written);
         if self.groups.trim(TAIL_OCTETS_MAX) {

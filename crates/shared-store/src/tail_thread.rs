@@ -1,4 +1,4 @@
-//! The thread that keeps the tail for the active adit, while this one is its standby.
+//! The thread of a standby that keeps the tail for the active adit.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,23 +14,23 @@ use adit_types::Nanos;
 /// How long a thread that does not poll waits for octets.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Turns of a thread that polls between two looks at its owner's requests.
+/// How many turns of a polling thread pass before it checks for requests of its owner.
 const TURNS_PER_LOOK: u32 = 64;
 
-/// The state of the tail for operators.
+/// The state of the tail, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailReport {
     /// The incarnation of this standby, by which the active adit identifies its tail.
     pub incarnation: Incarnation,
     /// The newest epoch that the shared store has shown.
     pub epoch: u64,
-    /// An active adit is connected.
+    /// True while an active adit is connected.
     pub has_active: bool,
-    /// This process has found the change groups up to this one in the shared store.
+    /// The last group that this process has found in the shared store.
     pub base: RecordNumber,
     /// The last group of the tail.
     pub last: RecordNumber,
-    /// Groups in the tail.
+    /// How many groups the tail has.
     pub groups: usize,
     /// Counters of the server.
     pub counters: ReplicationServerCounters,
@@ -40,13 +40,13 @@ pub struct TailReport {
 struct TailState<T> {
     server: Mutex<ReplicationServer<T>>,
     is_ending: AtomicBool,
-    /// The owner waits for the server.
+    /// True while the owner waits for access to the server.
     is_wanted: AtomicBool,
-    /// The time of the last turn.
+    /// When the last turn of the thread began.
     turned_at: AtomicU64,
 }
 
-/// The owner's side of the thread.
+/// The owner's side of the thread; dropping it ends the thread.
 #[derive(Debug)]
 pub struct TailThread<T> {
     state: Arc<TailState<T>>,
@@ -56,7 +56,7 @@ pub struct TailThread<T> {
 }
 
 impl<T: Transport + Send + 'static> TailThread<T> {
-    /// Starts the thread. `polls` as the transport does; `now` reads the clock.
+    /// Starts the thread. `polls`: true if the server's transport polls; `now`: returns the time.
     ///
     /// # Errors
     /// The process is out of threads.
@@ -78,7 +78,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         Ok(Self { state, thread: Some(thread), noted_epoch: AtomicU64::new(0) })
     }
 
-    /// The report for operators.
+    /// Returns the report for operators.
     #[must_use]
     pub fn report(&self) -> TailReport {
         self.with(|server| {
@@ -95,7 +95,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// Notes an epoch that the shared store shows: as
+    /// Notes an epoch that the shared store shows; see
     /// [`crate::replication::ReplicationTail::note_epoch`].
     pub fn note_epoch(&self, epoch: u64) {
         if self.noted_epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
@@ -103,12 +103,12 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         }
     }
 
-    /// Takes no group any more: as [`crate::replication::ReplicationTail::fence`].
+    /// Refuses further groups; see [`crate::replication::ReplicationTail::fence`].
     pub fn fence(&self, epoch: u64) {
         self.with(|server| server.tail_mut().fence(epoch));
     }
 
-    /// The groups that the shared store lacks. The caller fences the tail first.
+    /// Returns the groups that the shared store lacks. Call [`TailThread::fence`] before.
     ///
     /// # Errors
     /// As for [`crate::replication::ReplicationTail::groups_after`].
@@ -118,7 +118,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// The groups behind `after` up to `through`: as
+    /// Returns the groups after `after` up to `through`, if the tail has all of them; see
     /// [`crate::replication::ReplicationTail::between`].
     #[must_use]
     pub fn between(
@@ -132,26 +132,26 @@ impl<T: Transport + Send + 'static> TailThread<T> {
         })
     }
 
-    /// Drops the groups that were found in the shared store: as
+    /// Drops the groups that were found in the shared store; see
     /// [`crate::replication::ReplicationTail::drop_found`].
     pub fn drop_found(&self, through: GroupPosition) {
         self.with(|server| server.tail_mut().drop_found(through));
     }
 
-    /// Promises the active adit that this one does not take over for `ms` milliseconds after a
-    /// request.
+    /// Promises the active adit that this standby does not take over for `ms` milliseconds after
+    /// each reply to a `PING`.
     pub fn set_promise(&self, ms: u64) {
         self.with(|server| server.tail_mut().set_promise(ms));
     }
 
-    /// Promises nothing more. True once all promises are over.
+    /// Makes no further promises. True once all earlier promises are over.
     #[must_use]
     pub fn withdraw_promise(&self) -> bool {
         let promised_until = self.with(|server| {
             server.tail_mut().set_promise(0);
             server.promised_until()
         });
-        // Later than the time of a turn is safe.
+        // The last turn's time is not after the present, so this errs on the safe side.
         Nanos(self.state.turned_at.load(Ordering::Relaxed)) >= promised_until
     }
 

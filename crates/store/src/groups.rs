@@ -1,5 +1,5 @@
-//! The change groups of a process in their order: one queue, into which its store, the servers and
-//! a standby point by number.
+//! The queue of all groups of changes of a process. The store, the servers and the standby each
+//! keep the number of the last group that they have.
 
 use core::fmt;
 use std::collections::{VecDeque, vec_deque};
@@ -10,18 +10,19 @@ use crate::error::AppendError;
 use crate::format::{BadChange, change_len, decode_changes, encode_change, is_storable};
 use crate::record::{RecordNumber, StoreChange};
 
-/// The place of a change group in the order of all groups of a shared store. The default is the
-/// place before the first one.
+/// The position of a group in the order of all groups of a shared store. The default value precedes
+/// every group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupPosition {
     /// The fencing token of the process that wrote the group.
     pub epoch: u64,
-    /// Its number among the groups of this epoch, from 1 on; there may be gaps.
+    /// Number of the group among those of this epoch, from 1 on; numbers may have gaps.
     pub number: RecordNumber,
 }
 
 impl GroupPosition {
-    /// Reads `epoch-number`, which is how servers order the entries of a stream.
+    /// Parses `epoch-number`, the form of entry identifiers in a stream of the servers. `None` if
+    /// the text is malformed.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (epoch, number) = core::str::from_utf8(text).ok()?.split_once('-')?;
@@ -35,55 +36,56 @@ impl fmt::Display for GroupPosition {
     }
 }
 
-/// A group in the queue.
+/// A group of changes in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedGroup {
-    /// The group before it, or zero. Numbers may have gaps, the order has none.
+    /// Number of the preceding group, or zero. It shows that no group is missing, since numbers may
+    /// have gaps.
     pub previous: RecordNumber,
-    /// Its own number.
+    /// Number of this group.
     pub number: RecordNumber,
-    /// Its changes, as [`encode_change`] writes them.
+    /// The changes of this group, as [`encode_change`] writes them.
     pub changes: Vec<u8>,
 }
 
 impl QueuedGroup {
-    /// The changes in order.
+    /// Decodes the changes of this group, in order.
     ///
     /// # Errors
-    /// As for [`decode_changes`]. Groups that [`GroupQueue::append`] has made have none.
+    /// As for [`decode_changes`]. Groups that [`GroupQueue::append`] made decode without error.
     pub fn changes(&self) -> impl Iterator<Item = Result<StoreChange<'_>, BadChange>> {
         decode_changes(&self.changes)
     }
 
-    /// Octets of memory.
+    /// Returns the memory that the group takes. Unit: octets.
     const fn octets(&self) -> usize {
         self.changes.len() + size_of::<Self>()
     }
 }
 
-/// Consecutive groups behind one that is not here. Those that are not durable are never dropped.
+/// Consecutive groups. The oldest groups are dropped once they are durable, the others never.
 #[derive(Debug, Clone, Default)]
 pub struct GroupQueue {
-    /// The group before the first one.
+    /// Number of the group before the first one in the queue.
     base: RecordNumber,
     groups: VecDeque<QueuedGroup>,
     durable: RecordNumber,
     octets: usize,
-    /// Octets of groups that are not durable.
+    /// Octets of memory of the groups that are not durable.
     waiting_octets: usize,
 }
 
 impl GroupQueue {
-    /// Without groups, behind the durable group `base`.
+    /// Creates a queue without groups, behind the durable group `base`.
     #[must_use]
     pub const fn new(base: RecordNumber) -> Self {
         Self { base, groups: VecDeque::new(), durable: base, octets: 0, waiting_octets: 0 }
     }
 
-    /// Appends a group of at most `octets_max` octets with the next number.
+    /// Appends a group of at most `octets_max` octets, and gives it the next number.
     ///
     /// # Errors
-    /// [`AppendError`]; nothing was appended.
+    /// [`AppendError`]; the queue is unchanged.
     pub fn append(
         &mut self,
         changes: &[StoreChange<'_>],
@@ -106,7 +108,8 @@ impl GroupQueue {
         Ok(number)
     }
 
-    /// Appends a group, `number`, behind the last one. Its changes are encoded.
+    /// Appends a group whose changes are encoded already, with this number, which is greater than
+    /// the last one.
     pub fn push(&mut self, number: RecordNumber, changes: Vec<u8>) {
         let group = QueuedGroup { previous: self.last(), number, changes };
         self.octets += group.octets();
@@ -114,69 +117,69 @@ impl GroupQueue {
         self.groups.push_back(group);
     }
 
-    /// The group before the first one.
+    /// Returns the number of the group before the first one in the queue.
     #[must_use]
     pub const fn base(&self) -> RecordNumber {
         self.base
     }
 
-    /// The last group, or the base.
+    /// Returns the number of the last group, or the base if the queue is empty.
     #[must_use]
     pub fn last(&self) -> RecordNumber {
         self.groups.back().map_or(self.base, |group| group.number)
     }
 
-    /// The last durable group.
+    /// Returns the number of the last durable group.
     #[must_use]
     pub const fn durable(&self) -> RecordNumber {
         self.durable
     }
 
-    /// True if groups are not durable.
+    /// True if the queue has groups that are not durable.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.last() > self.durable
     }
 
-    /// Octets of memory of the groups that are not durable.
+    /// Returns the memory of the groups that are not durable. Unit: octets.
     #[must_use]
     pub const fn waiting_octets(&self) -> usize {
         self.waiting_octets
     }
 
-    /// Octets of memory of all groups.
+    /// Returns the memory of all groups. Unit: octets.
     #[must_use]
     pub const fn octets(&self) -> usize {
         self.octets
     }
 
-    /// The number of groups.
+    /// Returns how many groups the queue has, durable ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// True without groups.
+    /// True if the queue has no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// The groups behind `number`.
+    /// Returns the groups after `number`.
     pub fn after(&self, number: RecordNumber) -> vec_deque::Iter<'_, QueuedGroup> {
         let first = self.groups.partition_point(|group| group.number <= number);
         self.groups.range(first..)
     }
 
-    /// The groups up to `number` are durable.
+    /// Notes that the groups up to `number` are durable.
     pub fn set_durable(&mut self, number: RecordNumber) {
         let newly = self.after(self.durable).take_while(|group| group.number <= number);
         self.waiting_octets -= newly.map(QueuedGroup::octets).sum::<usize>();
         self.durable = self.durable.max(number);
     }
 
-    /// Drops the first durable groups as long as all groups take more than `octets_max` octets.
-    /// True if there were some.
+    /// Drops durable groups from the front while all groups together take more than `octets_max`
+    /// octets of memory. True if it dropped any.
     pub fn trim(&mut self, octets_max: usize) -> bool {
         let base = self.base;
         while self.octets > octets_max
@@ -188,19 +191,19 @@ impl GroupQueue {
         self.base > base
     }
 
-    /// The groups up to `number` are durable, and dropped. A number beyond the last group becomes
-    /// the base.
+    /// Notes that the groups up to `number` are durable, and drops them. If `number` is beyond the
+    /// last group it becomes the base.
     pub fn drop_through(&mut self, number: RecordNumber) {
         self.set_durable(number);
         while let Some(group) = self.groups.pop_front_if(|group| group.number <= number) {
             self.octets -= group.octets();
         }
-        // The base is a group even if the number names none.
+        // No group may have this number: the base is the group that precedes the first one left.
         self.base = self.groups.front().map_or(self.base.max(number), |first| first.previous);
     }
 
-    /// Drops the groups behind `number`. If the base itself is behind it, the queue becomes empty,
-    /// with `base` as its base.
+    /// Drops the groups after `number`. If the present base is after `number` too, empties the
+    /// queue, and `base` becomes its base.
     pub fn drop_behind(&mut self, number: RecordNumber, base: RecordNumber) {
         if self.base > number {
             *self = Self::new(base);

@@ -1,31 +1,31 @@
-//! The live records: where the latest value of each key stands.
+//! The index of live records: where the journal has the latest value of each key.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::record::{RecordId, RecordKey, RecordKind};
 
-/// Tables per kind of identifier. A table that grows moves all its entries; this many keep that
-/// below a millisecond with millions of records.
+/// How many hash tables share the numeric identifiers. A table that grows moves all its entries;
+/// with this many tables that takes less than a millisecond with millions of records.
 const SHARDS: usize = 256;
 
-/// The place of a change.
+/// Where a change stands in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The low bits of the segment's number. Segments that exist at the same time differ in them.
+    /// Low bits of the segment's number, which differ between all segments that exist at a time.
     pub segment: u32,
-    /// Octets of payload from the segment's start.
+    /// Offset from the segment's start, counted in octets of payload.
     pub offset: u32,
-    /// Octets of the change.
+    /// Length of the encoded change. Unit: octets.
     pub len: u32,
 }
 
-/// All live records.
+/// The index of all live records.
 #[derive(Debug)]
 pub(crate) struct LiveIndex {
     numbers: Vec<HashMap<(RecordKind, u64), Place>>,
     octets: HashMap<(RecordKind, Box<[u8]>), Place>,
     live_octets: u64,
-    /// Octets of the live records of each segment that has some.
+    /// Octets of live records, for each segment that has any.
     by_segment: HashMap<u32, u64>,
 }
 
@@ -39,12 +39,12 @@ impl LiveIndex {
         }
     }
 
-    /// Octets of the changes that put the live records.
+    /// Returns the octets of the encoded changes that hold the live records.
     pub(crate) const fn live_octets(&self) -> u64 {
         self.live_octets
     }
 
-    /// Live records.
+    /// Returns how many records are live.
     pub(crate) fn len(&self) -> usize {
         self.octets.len() + self.numbers.iter().map(HashMap::len).sum::<usize>()
     }
@@ -92,7 +92,7 @@ impl LiveIndex {
         }
     }
 
-    /// Forgets the live records of a segment.
+    /// Removes all records from the index whose value stands in this segment.
     pub(crate) fn forget_segment(&mut self, segment: u32) {
         let Some(octets) = self.by_segment.remove(&segment) else { return };
         self.live_octets -= octets;
@@ -102,12 +102,12 @@ impl LiveIndex {
         }
     }
 
-    /// Octets of the live records of a segment.
+    /// Returns the octets of live records in a segment.
     pub(crate) fn live_in(&self, segment: u32) -> u64 {
         self.by_segment.get(&segment).copied().unwrap_or(0)
     }
 
-    /// The segments with live records of these kinds.
+    /// Returns the segments that have live records of these kinds.
     pub(crate) fn segments_with(&self, kinds: &[RecordKind]) -> BTreeSet<u32> {
         let numbers = self.numbers.iter().flatten().map(|(key, place)| (key.0, place.segment));
         let octets = self.octets.iter().map(|(key, place)| (key.0, place.segment));
@@ -116,7 +116,8 @@ impl LiveIndex {
     }
 }
 
-/// Mixes all bits of the number into the choice: SEIDs differ in their low bits, or in high ones.
+/// Chooses the table of a numeric identifier. Multiplies, so that all bits count: some SEIDs differ
+/// in their low bits only, others in high ones.
 fn shard_of(number: u64) -> usize {
     usize::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0])
 }

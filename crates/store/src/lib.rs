@@ -1,9 +1,9 @@
-//! Durable records: what the node keeps beyond its own life, and the journal that keeps it.
+//! Durable records: the state of a node that outlives its process, and the journal that keeps it.
 //!
 //! A *record* is a value under a key. A *change* puts or removes one, and the latest change of a
 //! key is valid. Changes that are appended together form a *group*: after a crash the store has all
-//! of them or none. Groups have ascending numbers, and [`RecordStore::durable`] names the last one
-//! that survives.
+//! them or none. Groups have ascending numbers, and [`RecordStore::durable`] returns the number of
+//! the last durable group.
 //!
 //! [`Journal`] is a log in files of fixed size, the *segments*. It keeps an index of the live
 //! records in memory and copies them out of the oldest segment, which bounds its size. The layout

@@ -1,8 +1,8 @@
-//! Words of the store.
+//! Records, their kinds and keys, and changes of them.
 
 use core::fmt;
 
-/// The subject of a record.
+/// The kind of a record: the object whose state it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
     /// The node itself: its recovery time stamp, the seeds of its identifiers.
@@ -13,18 +13,18 @@ pub enum RecordKind {
     Pfds = 3,
     /// A PFCP session.
     Session = 4,
-    /// Counted volume of a session.
+    /// Volume that a session has counted.
     Usage = 5,
-    /// Usage reports of a session that its control plane function has not acknowledged.
+    /// Usage reports of a session that its CP function has not acknowledged.
     Report = 6,
-    /// An answer, for a retransmission of its request.
+    /// An answer that was sent, to be sent again if the request is retransmitted.
     Answer = 7,
     /// The standby that may have groups which the store lacks; see `shared_store::replication`.
     Standby = 8,
 }
 
 impl RecordKind {
-    /// All kinds, in the order in which a node restores them.
+    /// All kinds, in the order in which a node restores their records.
     pub const ALL: [Self; 8] = [
         Self::Standby,
         Self::Node,
@@ -41,7 +41,7 @@ impl RecordKind {
     }
 }
 
-/// Which record of its kind.
+/// The identifier of a record among those of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordId<'a> {
     /// A number, such as a SEID.
@@ -50,23 +50,23 @@ pub enum RecordId<'a> {
     Octets(&'a [u8]),
 }
 
-/// The name of a record.
+/// The key of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey<'a> {
-    /// The subject of the record.
+    /// The kind of the record.
     pub kind: RecordKind,
-    /// Which one of its kind.
+    /// The identifier among the records of this kind.
     pub id: RecordId<'a>,
 }
 
 impl<'a> RecordKey<'a> {
-    /// The record of `kind` with this number.
+    /// The key of a record with a numeric identifier.
     #[must_use]
     pub const fn number(kind: RecordKind, number: u64) -> Self {
         Self { kind, id: RecordId::Number(number) }
     }
 
-    /// The record of `kind` with these octets.
+    /// The key of a record whose identifier is octets.
     #[must_use]
     pub const fn octets(kind: RecordKind, octets: &'a [u8]) -> Self {
         Self { kind, id: RecordId::Octets(octets) }
@@ -92,35 +92,35 @@ impl fmt::Display for RecordKey<'_> {
     }
 }
 
-/// A change of one record.
+/// A change of one record: puts a value, or removes the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreChange<'a> {
-    /// The record that changes.
+    /// The key of the record.
     pub key: RecordKey<'a>,
-    /// Its new value, or none if the record is removed.
+    /// The new value; `None` removes the record.
     pub value: Option<&'a [u8]>,
 }
 
 impl<'a> StoreChange<'a> {
-    /// The record gets this value.
+    /// A change that sets the record to `value`.
     #[must_use]
     pub const fn put(key: RecordKey<'a>, value: &'a [u8]) -> Self {
         Self { key, value: Some(value) }
     }
 
-    /// The record is removed.
+    /// A change that removes the record.
     #[must_use]
     pub const fn remove(key: RecordKey<'a>) -> Self {
         Self { key, value: None }
     }
 }
 
-/// The number of a change group in the order of all groups. The first one is 1. Numbers may have
-/// gaps.
+/// The number of a group of changes in the order of all groups. The first number is 1; numbers may
+/// have gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RecordNumber(pub u64);
 
-/// Which record of its kind, owned.
+/// A [`RecordId`] that owns its octets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecordName {
     /// A number, such as a SEID.
@@ -129,28 +129,28 @@ pub enum RecordName {
     Octets(Vec<u8>),
 }
 
-/// A change of one record, owned.
+/// A [`StoreChange`] that owns its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordChange {
-    /// The subject of the record.
+    /// The kind of the record.
     pub kind: RecordKind,
-    /// Which one.
+    /// The identifier of the record within its kind.
     pub name: RecordName,
-    /// Its new value, or none if the record is removed.
+    /// The new value; `None` removes the record.
     pub value: Option<Vec<u8>>,
 }
 
-/// Changes that become durable together.
+/// A group: changes that become durable together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordGroup {
-    /// The place in the order of all groups of the node that made it, from 1 on.
+    /// The number of the group among those of the node that made it, from 1 on.
     pub number: RecordNumber,
-    /// The changes, each record once. There may be none.
+    /// The changes; no record occurs twice. May be empty.
     pub changes: Vec<RecordChange>,
 }
 
 impl RecordName {
-    /// The name of a record as its store has it.
+    /// Copies an identifier.
     #[must_use]
     pub fn of(id: RecordId<'_>) -> Self {
         match id {
@@ -159,7 +159,7 @@ impl RecordName {
         }
     }
 
-    /// Borrows the name.
+    /// Borrows the identifier.
     #[must_use]
     pub fn as_id(&self) -> RecordId<'_> {
         match self {
@@ -178,31 +178,31 @@ impl RecordChange {
     }
 }
 
-/// Which changes a store accepts.
+/// The state of a store: which changes it accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoreState {
-    /// Everything.
+    /// Accepts all changes.
     #[default]
     Working,
-    /// The remaining space is a reserve: for changes under way, and for groups that do not let the
-    /// records grow, above all removals. The writer of groups begins nothing that needs more
-    /// records.
+    /// Accepts changes, but only a reserve of space is left: for procedures under way, and for
+    /// groups that add no records, such as removals. The node begins nothing that adds records.
     Full,
-    /// Nothing becomes durable.
+    /// Accepts changes, but cannot make them durable.
     Failing,
 }
 
 /// The result of a call of [`RecordStore::maintain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upkeep {
-    /// Nothing needs to be done.
+    /// There was nothing to do.
     Idle,
-    /// A part; there may be more to do.
+    /// Some work was done; there may be more.
     Worked,
-    /// Nothing can be done before a sync that is under way has ended.
+    /// Waits: nothing can be done before the running sync has ended.
     Waiting,
 }
 
-/// One life of a standby. Another value after each start: the memory of an earlier life is lost.
+/// Identifies one run of a standby process. Each start draws another value, as the memory of the
+/// former run is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub u64);

@@ -1,4 +1,4 @@
-//! The contract of a store.
+//! The contract of a record store.
 
 use core::time::Duration;
 
@@ -8,65 +8,66 @@ use crate::error::{AppendError, StoreError};
 use crate::groups::GroupQueue;
 use crate::record::{Incarnation, RecordKey, RecordKind, RecordNumber, StoreChange, Upkeep};
 
-/// Where records are kept.
+/// A store of records.
 ///
-/// A node hands out its changes in groups, each durable as a whole, and answers a request once
-/// [`RecordStore::durable`] has reached the group's number. The groups stand in one queue,
-/// [`RecordStore::groups`], under one number each. The calls that take time,
-/// [`RecordStore::commit`], [`RecordStore::maintain`] and [`RecordStore::visit`], belong on a
-/// thread of their own.
+/// A node appends its changes in groups, each durable as a whole, and answers a request once
+/// [`RecordStore::durable`] has reached the number of the request's group. All groups stand in one
+/// queue, [`RecordStore::groups`]. The calls that take time, [`RecordStore::commit`],
+/// [`RecordStore::maintain`] and [`RecordStore::visit`], belong on a thread of their own.
 pub trait RecordStore {
-    /// Appends a group to the queue. It is not durable before a commit. A refused group has changed
+    /// Appends a group to the queue. A later commit makes it durable. A refused group has changed
     /// nothing.
     ///
     /// # Errors
     /// [`AppendError`]: the queue has no room now, or the group can never become durable.
     fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError>;
 
-    /// Makes all appended groups durable, and the last change by [`RecordStore::set_standby`].
-    /// Returns the number of the last group.
+    /// Makes all appended groups durable, and the standby that [`RecordStore::set_standby`] set
+    /// last. Returns the number of the last group.
     ///
     /// # Errors
-    /// The store cannot make them durable now. Those up to [`RecordStore::durable`] are; the others
-    /// stay appended, and the next commit tries again.
+    /// The store cannot make all groups durable now. Groups after [`RecordStore::durable`] stay
+    /// appended, and the next commit tries again.
     fn commit(&mut self) -> Result<RecordNumber, StoreError>;
 
-    /// The groups that are not durable in this store, and those before them that it may need again.
+    /// Returns the queue of groups: those that are not durable in this store, and durable ones
+    /// before them that the store may need again.
     fn groups(&self) -> &GroupQueue;
 
-    /// The last durable group.
+    /// Returns the number of the last durable group.
     fn durable(&self) -> RecordNumber {
         self.groups().durable()
     }
 
-    /// True if the remaining space is a reserve; see [`StoreState::Full`]. A store says so while
-    /// everything that may be under way still fits.
+    /// True if the remaining space is a reserve; see [`StoreState::Full`]. A store returns true
+    /// early enough that all procedures under way still fit.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// True while the store has records that it cannot read. They also stay in memory as long as
-    /// the process lives.
+    /// True while the store has records that it cannot read. Until the process ends they are still
+    /// in the memory of their owner.
     fn is_damaged(&self) -> bool {
         false
     }
 
-    /// How often the store has lost records, all or some. The owner of the records appends all of
-    /// them after each time, and then calls [`RecordStore::set_complete`].
+    /// Returns how often the store has lost records. After each loss the owner of the records
+    /// appends all of them again, and then calls [`RecordStore::set_complete`].
     fn losses(&self) -> u64 {
         0
     }
 
-    /// The caller has appended all that the store lost again.
+    /// Notes that the owner has appended all records again after a loss.
     fn set_complete(&mut self) {}
 
-    /// Has the store name the standby whose word makes groups durable, or none, with one of the
-    /// next polls or commits.
+    /// Sets the standby whose acknowledgment makes groups durable; `None` for no standby. The store
+    /// writes its name with one of the next polls or commits.
     fn set_standby(&mut self, standby: Option<Incarnation>) {
         let _ = standby;
     }
 
-    /// The standby that the store names, durably. `None` while another name may be on its way.
+    /// Returns the standby whose name the store has durably. `None` also while another name is
+    /// being written.
     fn standby(&self) -> Option<Incarnation> {
         None
     }
@@ -74,7 +75,7 @@ pub trait RecordStore {
     /// Does a bounded part of the work that keeps commits short and the store small.
     ///
     /// # Errors
-    /// The part was not done. Nothing is lost; the caller tries again later.
+    /// The part was not done, and nothing is lost; the caller tries again later.
     fn maintain(&mut self) -> Result<Upkeep, StoreError>;
 
     /// Calls `visitor` with each durable record of these kinds and its value, in no particular
@@ -88,18 +89,18 @@ pub trait RecordStore {
         visitor: &mut dyn FnMut(RecordKey<'_>, &[u8]),
     ) -> Result<(), StoreError>;
 
-    /// Makes groups durable as far as that is possible without waiting for another host. A store
-    /// that has no need to wait commits.
+    /// Makes groups durable as far as possible without waiting for another host. A store on this
+    /// host commits.
     ///
     /// # Errors
-    /// The store cannot be reached, or refuses. It tries again by itself. After
-    /// [`StoreError::Fenced`] there is nothing to try: no group becomes durable any more.
+    /// The store cannot be reached, or refuses; it tries again by itself. [`StoreError::Fenced`] is
+    /// final: no further group becomes durable.
     fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
         let _ = now;
         self.commit().map(|_| ())
     }
 
-    /// Blocks until [`RecordStore::poll`] may have something to do, for at most `limit`.
+    /// Blocks until [`RecordStore::poll`] may have work, at most for `limit`.
     fn wait(&mut self, limit: Duration) {
         let _ = limit;
     }

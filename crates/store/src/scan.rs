@@ -7,63 +7,63 @@ use crate::format::{
     offset_of,
 };
 
-/// Sectors that are read at once.
+/// How many sectors are read from the file at a time.
 const WINDOW: u32 = 256;
 
-/// Fills octets from an offset of the file on.
+/// Reads the octets of the file from an offset on into a buffer, and fills it.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
 
-/// The kind of the next octets of a segment.
+/// The result of one step of a [`SegmentScan`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanStep {
-    /// A whole commit; its octets are [`SegmentScan::content`].
+    /// A valid commit; [`SegmentScan::content`] has its octets.
     Commit(FoundCommit),
-    /// No whole commit.
+    /// A place where no valid commit begins.
     Gap(Gap),
 }
 
-/// A whole commit.
+/// A valid commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FoundCommit {
     pub header: CommitHeader,
-    /// Its first sector.
+    /// The first sector of the commit.
     pub at: u32,
-    /// The sector behind it.
+    /// The sector after the commit.
     pub end: u32,
 }
 
-/// The place where no whole commit begins: the end, the rest of a commit that was never
-/// acknowledged, or damage.
+/// A place where no valid commit begins: the end of the journal, an incomplete commit that was
+/// never acknowledged, or damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// The sector where a commit would begin.
     pub at: u32,
-    /// The first sector of a later commit. The commits before it were acknowledged, and are
-    /// damaged.
+    /// The first sector of the next valid commit. If there is one, the octets before it were
+    /// acknowledged and are damaged.
     pub next: Option<u32>,
-    /// Sectors of a commit that is not whole are there.
+    /// True if the gap has sectors of an incomplete commit.
     pub is_torn: bool,
-    /// A sector of this segment changed since it was written.
+    /// True if the gap has a sector of this segment that changed after it was written.
     pub is_damaged: bool,
 }
 
-/// Where reading a segment has come to.
+/// A scan of a segment: reads the segment's commits in order.
 #[derive(Debug)]
 pub(crate) struct SegmentScan {
     codec: SectorCodec,
-    /// The sector behind the last one that may hold commits.
+    /// The first sector that cannot belong to a commit any more.
     end: u32,
     /// The sector where the next commit would begin.
     pub at: u32,
     window: Vec<[u8; SECTOR]>,
     window_at: u32,
-    /// The octets of the commit that was found last.
+    /// The octets of the commit that the last step returned.
     pub content: Vec<u8>,
 }
 
 impl SegmentScan {
-    /// Begins with the first commit of a segment with `sectors` sectors, of which `readable` are in
-    /// the file. The last sector of a segment has no commit.
+    /// `sectors`: the size of the segment; `readable`: how many sectors the file has. The scan
+    /// leaves out the segment's last sector, which belongs to no commit.
     pub(crate) fn new(codec: SectorCodec, sectors: u32, readable: u32) -> Self {
         Self {
             codec,
@@ -75,8 +75,8 @@ impl SegmentScan {
         }
     }
 
-    /// The next commit, or the gap before it. It returns a gap without a commit behind it again and
-    /// again.
+    /// Returns the next commit, or the gap before it. A gap that no commit follows is returned by
+    /// every further call.
     pub(crate) fn next(&mut self, read: ReadAt<'_>) -> io::Result<ScanStep> {
         let (at, mut index, mut found) = (self.at, self.at, None);
         self.content.clear();
@@ -88,7 +88,8 @@ impl SegmentScan {
             let payload = self.window.get(place).and_then(|sector| sector.get(..PAYLOAD));
             self.content.extend_from_slice(payload.unwrap_or(&[]));
             let Some(commit) = found.or_else(|| self.begun_commit()) else {
-                // Its sector is whole, so this program did not write it.
+                // The sector is whole, and yet no valid header begins it: this program did not
+                // write it.
                 return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
             };
             (index, found) = (index + 1, Some(commit));
@@ -100,7 +101,8 @@ impl SegmentScan {
         }
     }
 
-    /// The commit that begins with the content, unless there can be none of its length.
+    /// Decodes the commit header at the start of `content`; `None` if a commit of its length cannot
+    /// stand here.
     fn begun_commit(&self) -> Option<FoundCommit> {
         let header = CommitHeader::decode(&self.content)?;
         let octets = usize::try_from(header.octets).ok()?;
@@ -109,7 +111,7 @@ impl SegmentScan {
         is_possible.then_some(FoundCommit { header, at: self.at, end })
     }
 
-    /// Passes the gap.
+    /// Advances over a gap to the next commit, and returns the gap.
     fn gap(&mut self, read: ReadAt<'_>) -> io::Result<ScanStep> {
         let at = self.at;
         let mut gap = Gap { at, next: None, is_torn: false, is_damaged: false };
@@ -131,8 +133,8 @@ impl SegmentScan {
         Ok(ScanStep::Gap(gap))
     }
 
-    /// The state of a sector, and its place in the window. One behind the end is unwritten, and has
-    /// no place.
+    /// Returns the state of a sector, and its index in the window. A sector at `end` or behind it
+    /// is unwritten, and not in the window.
     fn sector(&mut self, read: ReadAt<'_>, index: u32) -> io::Result<(SectorState, usize)> {
         if index >= self.end {
             return Ok((SectorState::Unwritten, usize::MAX));

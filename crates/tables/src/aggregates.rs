@@ -1,11 +1,11 @@
 //! Aggregates: the rates of a slice, and of all sessions together.
 //!
-//! Sessions of one slice belong to several workers, so several workers write the bucket of an
-//! aggregate. They do so rarely: a worker takes a *lease*, the octets of [`LEASE_TIME`] but at
-//! least one packet of 1500, and charges packets to it in memory of its own ([`Leases`]). Leases
-//! are never returned. So each worker exceeds the rate by at most one lease and one packet, once.
-//! Guaranteed packets, which pass a closed rate too, may run one more lease into debt before the
-//! bucket is charged.
+//! Workers that own sessions of one slice share the bucket of its aggregate, but write it rarely: a
+//! worker takes a *lease*, the octets that the rate admits within [`LEASE_TIME`] (at least one
+//! packet of 1500), and charges packets to the lease in its own memory ([`Leases`]). Leases are
+//! never returned, so each worker exceeds the rate at most once, by one lease and one packet.
+//! Guaranteed packets pass even while the rate is closed: they may run up a debt of one more lease
+//! before the worker charges it to the bucket.
 
 use core::fmt;
 
@@ -19,22 +19,22 @@ use crate::sync::{AtomicU64, Ordering};
 /// [`LEASE_BYTES_MAX`].
 const LEASE_TIME: Nanos = Nanos::from_micros(50);
 
-/// The least lease: one packet. Below 240 Mb/s a lease lasts longer than [`LEASE_TIME`]. Unit:
-/// octets.
+/// Least lease: one packet. At rates below 240 Mb/s, a lease lasts longer than [`LEASE_TIME`].
+/// Unit: octets.
 const LEASE_BYTES_MIN: u64 = 1500;
 
-/// The greatest lease: the volume that 42 Gb/s admit within [`LEASE_TIME`]. At a higher rate a
-/// lease lasts shorter. Unit: octets.
+/// Greatest lease: the volume that 42 Gb/s admit within [`LEASE_TIME`]. At higher rates, a lease
+/// lasts for less time. Unit: octets.
 const LEASE_BYTES_MAX: u64 = 1 << 18;
 
 /// The rate of one slice, or of all sessions, in one direction.
 #[repr(align(64))]
 pub struct Aggregate {
-    /// A [`RateLimit`]. Written by the control thread.
+    /// [`RateLimit::to_bits`] of the limit. Written by the control thread.
     limit: AtomicU64,
     /// See [`Bucket::due`].
     due: AtomicU64,
-    /// Octets that workers took.
+    /// Octets that workers have taken from the bucket.
     taken: AtomicU64,
 }
 
@@ -44,40 +44,40 @@ impl Aggregate {
         Self { limit, due, taken }
     }
 
-    /// Its limit.
+    /// Returns the present limit.
     #[must_use]
     pub fn limit(&self) -> RateLimit {
         RateLimit::from_bits(self.limit.load(Ordering::Relaxed))
     }
 
-    /// Replaces the limit: leases that workers hold stay theirs. For the one writer.
+    /// Replaces the limit; workers keep the leases that they hold. For the control thread only.
     fn set_limit(&self, limit: RateLimit) {
         self.limit.store(limit.to_bits(), Ordering::Relaxed);
     }
 
-    /// The lease that a worker takes at once. Unit: octets.
+    /// Returns the size of a lease at the present limit. Unit: octets.
     fn lease(&self) -> i64 {
         let bytes = self.limit().bytes_within(LEASE_TIME).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX);
         i64::try_from(bytes).unwrap_or_default()
     }
 
-    /// Octets that workers took. Each worker holds at most one lease that it did not charge to
-    /// packets yet, or owes at most one that is not counted here.
+    /// Returns how many octets workers have taken. A worker may not have charged up to one lease of
+    /// them to packets yet, or may have charged to packets up to one lease that is not included.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// When it opens.
+    /// Returns the time when the bucket opens, or [`Nanos::NEVER`] if the limit is closed.
     fn opens_at(&self) -> Nanos {
         let due = self.due.load(Ordering::Relaxed);
         Bucket { due, fraction: 0 }.opens_at(self.limit()).unwrap_or(Nanos::NEVER)
     }
 
-    /// Charges `bytes` octets if the bucket is open, or always with `force`. Returns whether it
+    /// Charges `bytes` octets to the bucket if it is open or `force` is true. Returns whether it
     /// did.
     ///
-    /// Threads: any worker. Tries again only if another worker charged the bucket in between.
+    /// Threads: any worker. Retries only if another worker charges the bucket at the same time.
     fn take(&self, now: Nanos, bytes: u64, force: bool) -> bool {
         let limit = self.limit();
         // Rounded up to whole nanoseconds, so a lease costs at most one nanosecond too much.
@@ -99,27 +99,27 @@ impl fmt::Debug for Aggregate {
     }
 }
 
-/// Names the aggregate of a slice in one direction, or of [`ALL_SESSIONS`].
+/// Identifies an aggregate: one direction of a slice, or of [`ALL_SESSIONS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregateKey {
-    /// The slice.
+    /// The slice, or [`ALL_SESSIONS`].
     pub slice: SliceId,
     /// The direction.
     pub direction: Direction,
 }
 
-/// All aggregates by slice; slice zero stands for all sessions.
+/// All aggregates by slice and direction; slice zero stands for all sessions.
 #[derive(Debug, Default)]
 pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 
-/// The number that stands for all sessions in the place of a slice.
+/// Stands for all sessions where an [`AggregateKey`] has a slice.
 pub const ALL_SESSIONS: SliceId = SliceId(0);
 
-/// Slices, and all sessions together.
+/// How many scopes there may be: every slice, and all sessions together.
 const SCOPES: usize = SLICES_MAX + 1;
 
 impl Aggregates {
-    /// Aggregates with these limits: uplink and downlink by slice, first those of all sessions.
+    /// Creates aggregates; `limits` (uplink, downlink) are first for all sessions, then by slice.
     pub(crate) fn new(limits: &[[RateLimit; 2]]) -> Self {
         let aggregate =
             |limit: RateLimit| (limit != RateLimit::UNLIMITED).then(|| Aggregate::new(limit));
@@ -131,8 +131,8 @@ impl Aggregates {
         }
     }
 
-    /// True if [`Aggregates::set_limits`] can make these limits of its own: each one is there
-    /// before and after.
+    /// True if [`Aggregates::set_limits`] can set `limits`: an aggregate exists now exactly if
+    /// `limits` has a limit for it.
     #[must_use]
     pub fn can_become(&self, limits: &[[RateLimit; 2]]) -> bool {
         let is_limit = |limit: &RateLimit| *limit != RateLimit::UNLIMITED;
@@ -144,7 +144,7 @@ impl Aggregates {
         }
     }
 
-    /// Replaces the limits of aggregates by those at the same place. For the one writer.
+    /// Sets each aggregate's limit to that at its position. For the control thread only.
     pub(crate) fn set_limits(&self, limits: &[[RateLimit; 2]]) {
         let all = self.0.iter().flatten().zip(limits.iter().flatten());
         for (aggregate, limit) in all {
@@ -154,14 +154,14 @@ impl Aggregates {
         }
     }
 
-    /// True without aggregates.
+    /// True if no aggregate is configured.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The aggregate `key`, if it is configured.
+    /// Returns the aggregate `key`, or `None` if it is not configured.
     #[inline]
     #[must_use]
     pub fn get(&self, key: AggregateKey) -> Option<&Aggregate> {
@@ -169,16 +169,16 @@ impl Aggregates {
     }
 }
 
-/// Octets that one worker leased and did not charge to packets yet. Unit: octets; below zero it
-/// charged more.
+/// Octets that one worker has leased but not charged to packets yet, by slice and direction.
+/// Negative if the worker has charged more than it leased.
 #[derive(Debug)]
 pub struct Leases([[i64; 2]; SCOPES]);
 
-/// The lease where no aggregate is configured: it is never used up.
+/// Stands for the lease if no aggregate is configured: it is never used up.
 const ENDLESS_LEASE: i64 = i64::MAX;
 
 impl Leases {
-    /// No octets leased of `aggregates`.
+    /// Creates leases of zero octets for one worker.
     #[must_use]
     pub(crate) fn new(aggregates: &Aggregates) -> Self {
         let mut left = [[ENDLESS_LEASE; 2]; SCOPES];
@@ -188,7 +188,7 @@ impl Leases {
         Self(left)
     }
 
-    /// The rest of a lease. `%` keeps the index in bounds; slices are at most `SLICES_MAX`.
+    /// Returns what is left of a lease. `%` avoids a bounds check; slices are below `SCOPES`.
     #[inline]
     const fn left(&mut self, key: AggregateKey) -> &mut i64 {
         &mut self.0[key.slice.0 as usize % SCOPES][key.direction.index()]
@@ -204,11 +204,11 @@ impl Leases {
         of_slice > 0 && of_all > 0
     }
 
-    /// Checks whether `aggregate`, the one of `key`, admits a packet of any length at `now`. Takes
-    /// a lease if none is left.
+    /// Checks whether `aggregate`, which `key` identifies, admits a packet of any length at `now`.
+    /// Takes a lease if none is left.
     ///
     /// # Errors
-    /// When it opens.
+    /// Returns the time when the aggregate opens.
     pub fn check_open(
         &mut self,
         aggregate: &Aggregate,
@@ -228,9 +228,9 @@ impl Leases {
         Ok(())
     }
 
-    /// Charges a packet of `bytes` octets to the leases of `key` and of all sessions, even if
-    /// less is left. Once a worker owes more than a lease, it charges the debt to the aggregate,
-    /// open or not.
+    /// Charges a packet of `bytes` octets to the leases of `key` and of all sessions, even if less
+    /// than `bytes` is left. Once the debt of a worker exceeds a lease, charges the debt to the
+    /// aggregate, open or not.
     #[inline]
     pub fn charge(&mut self, aggregates: &Aggregates, key: AggregateKey, now: Nanos, bytes: u16) {
         self.charge_one(aggregates, key, now, bytes);
@@ -252,7 +252,7 @@ impl Leases {
         }
     }
 
-    /// Charges a worker's debt to the aggregate, if it is more than a lease.
+    /// Charges a worker's debt to the aggregate if the debt exceeds a lease.
     #[cold]
     fn settle(&mut self, aggregates: &Aggregates, key: AggregateKey, now: Nanos) {
         let left = self.left(key);
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn workers_together_get_the_rate_and_a_lease_each() {
-        // Miri runs a hundredth of the time.
+        // Under Miri, the test simulates a hundredth of the time.
         const SHARE: u64 = if cfg!(miri) { 100 } else { 1 };
         let shared = aggregates(1_000_000, Nanos::from_millis(1));
         let aggregate = shared.get(KEY).unwrap();
@@ -331,7 +331,7 @@ mod tests {
             }
             now += Nanos::from_micros(3);
         }
-        // 12.5 MB in 100 ms, the depth rounded up, and 6250 octets and a packet for each worker.
+        // 12.5 MB in 100 ms, the rounded depth, and per worker a lease of 6250 octets and a packet.
         let least = 12_500_000 / SHARE;
         let most = least + 131_072 + 3 * (6250 + 1000);
         assert!((least - 6250..=most).contains(&bytes), "{bytes}");

@@ -1,14 +1,14 @@
 //! One bit for each IPv4 block or IPv6 area of destinations.
 //!
-//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits.
+//! An IPv4 block is a /16. An IPv6 area is all addresses with one XOR of the first three groups.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Blocks, and areas.
+/// How many IPv4 blocks there are, and also how many IPv6 areas.
 pub(crate) const AREAS: usize = 1 << 16;
 
-/// The area of IPv6 addresses whose upper half is `upper`.
+/// Returns the area of IPv6 addresses whose upper 64 bits are `upper`.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "16 bits are meant")]
 pub(crate) const fn area(upper: u64) -> u16 {
@@ -37,14 +37,14 @@ impl AreaBits {
         self.0[usize::from(at / 64)].load(Relaxed) >> (at % 64) & 1 != 0
     }
 
-    /// For the one writer.
+    /// For the writer only.
     pub(crate) fn set(&self, at: u16, is_set: bool) {
         let word = &self.0[usize::from(at / 64)];
         let others = word.load(Relaxed) & !(1 << (at % 64));
         word.store(others | u64::from(is_set) << (at % 64), Relaxed);
     }
 
-    /// Sets a range. For the one writer.
+    /// Sets a range. For the writer only.
     pub(crate) fn set_all(&self, range: Range<usize>) {
         for at in range.start / 64..range.end.div_ceil(64) {
             let first = at * 64;
@@ -55,7 +55,7 @@ impl AreaBits {
         }
     }
 
-    /// Clears the areas of addresses whose upper halves are in a range. For the one writer.
+    /// Clears the areas of addresses with upper halves in `first..=last`. For the writer only.
     pub(crate) fn clear(&self, first: u64, last: u64) {
         let (first, last) = (first >> 16, last >> 16);
         match last - first < AREAS as u64 {
@@ -64,7 +64,7 @@ impl AreaBits {
         }
     }
 
-    /// Copies the bits of `other`. For the one writer.
+    /// Copies the bits of `other`. For the writer only.
     pub(crate) fn copy(&self, other: &Self) {
         for (word, other) in self.0.iter().zip(other.0.iter()) {
             word.store(other.load(Relaxed), Relaxed);

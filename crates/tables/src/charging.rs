@@ -1,11 +1,11 @@
-//! Charges of packets to the first two buckets of a direction of a session.
+//! Charges packets to the first two rate buckets of one direction of a session.
 //!
 //! The buckets that a fast rule names are in one of three states ([`BucketState`]):
 //!
-//! - *Idle*: all are due before now, so each has all its credit.
-//! - *Deferred*: all were idle when a packet passed. Its charge is beside the fast rule
-//!   ([`DeferredCharge`]); the buckets hold a mark and the limits.
-//! - *Busy*: one is due later. The charges are in the buckets.
+//! - *Idle*: the `due` time of all buckets is past, so each has all its credit.
+//! - *Deferred*: all were idle when a packet passed. The charge of this packet is stored beside the
+//!   fast rule ([`DeferredCharge`]); the buckets hold a mark and the limits instead.
+//! - *Busy*: the `due` time of a bucket is in the future. The charges are in the buckets.
 //!
 //! ```text
 //!        defer               settle: somebody needs the buckets
@@ -15,13 +15,13 @@
 //!   └────────────────────────────── time ─────────────────────── busy
 //! ```
 //!
-//! Time alone never ends *deferred*: the next packet restarts it, or somebody settles.
+//! Time alone does not end *deferred*: the next packet restarts the charge, or a caller settles it.
 //!
-//! Most packets find all buckets of their fast rule idle. Then the buckets follow from the time of
-//! the packet, its length and the limits, and nothing else. So time and octets are stored beside
-//! the rule, and the buckets are computed when somebody needs them. The next packet needs one of
-//! them, that of the slowest rate: when it is idle, all are. That takes one multiplication, for one
-//! bucket as for two.
+//! Most packets find all buckets of their fast rule idle. Then the new state of the buckets depends
+//! only on the packet's time and length and on the limits. So the time and the octets are stored
+//! beside the rule, and the buckets are computed when they are needed. The next packet needs only
+//! the bucket of the slowest rate: once this one is idle, all are. That takes one multiplication,
+//! whether the rule has one bucket or two.
 //!
 //! | | idle | deferred | busy |
 //! |---|---|---|---|
@@ -31,8 +31,8 @@
 //! | [`MeterPair::try_charge`], [`MeterPair::charge_waiting`] | charge | closed | charge |
 //! | [`DeferredCharge::settle`] | | settle | |
 //!
-//! A bucket with a deferred charge looks closed to all who do not settle it. One that the publisher
-//! resets has no deferred charge from then on.
+//! A bucket with a deferred charge looks closed to code that does not settle it first. When the
+//! publisher resets a bucket, the deferred charge of this bucket is gone.
 //!
 //! Threads: the worker that owns the session reads and writes buckets and charges. The publisher
 //!          reads the octets that passed ([`DeferredCharge::passed`]), sets limits, and resets
@@ -44,26 +44,26 @@ use adit_types::Nanos;
 use crate::counters::{Counter, READ_ATTEMPTS};
 use crate::sync::{Ordering, fence};
 
-/// Buckets in one cache line.
+/// How many buckets are in one cache line.
 pub(crate) const PER_LINE: usize = 2;
 
-/// Instead of the time when a bucket is due: a charge of it is deferred
-/// ([`DeferredCharge`]). Times are below 2^62 nanoseconds, so such a bucket has
-/// neither credit nor room for a packet to wait.
+/// Value of `MeterCell::due` while a charge of the bucket is deferred ([`DeferredCharge`]). Times
+/// are below 2^62 nanoseconds, so a bucket with this value has neither credit nor room for a packet
+/// to wait.
 const DEFERRED: u64 = 1 << 63;
 
-/// Charges by a higher price are never deferred. The time of the longest packet after the greatest
-/// depth is below 2^64 units of 2^-24 ns at this price, about 950 bit/s.
+/// Highest price (time per octet) of deferred charges: greatest depth and longest packet together
+/// take less than 2^64 units of 2^-24 ns at this price, about 950 bit/s, so no product overflows.
 const PRICE_MAX: u64 = 1 << 47;
 
-/// The state of the buckets that a fast rule names. Those of one line are deferred together.
+/// The state of the buckets of a fast rule. Charges of all its buckets are deferred together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BucketState {
-    /// All buckets have been full since before now, and no charge is deferred.
+    /// All buckets have had full credit since before now, and no charge is deferred.
     Idle,
-    /// The charge of a bucket of the line is deferred.
+    /// The charge of a bucket in the line is deferred.
     Deferred,
-    /// A bucket is due later.
+    /// The `due` time of a bucket is in the future.
     Busy,
 }
 
@@ -73,12 +73,12 @@ enum BucketState {
 pub(crate) struct MeterCell {
     /// See [`Bucket::due`], or [`DEFERRED`]. Unit: nanoseconds.
     pub(crate) due: Counter,
-    /// See [`Bucket::fraction`], unit 2^-64 ns; or [`RateLimit::to_bits`] of the limit by which the
-    /// deferred charge was made.
+    /// See [`Bucket::fraction`], unit 2^-64 ns. While a charge is deferred: [`RateLimit::to_bits`]
+    /// of the limit at that time.
     pub(crate) fraction: Counter,
-    /// Octets that passed.
+    /// Octets that passed the bucket.
     pub(crate) passed: Counter,
-    /// [`RateLimit::to_bits`], by the publisher.
+    /// [`RateLimit::to_bits`] of the present limit. Written by the publisher.
     pub(crate) limit: Counter,
 }
 
@@ -108,7 +108,7 @@ impl<'a> MeterPair<'a> {
 
     /// Charges a packet of `bytes` octets to the buckets `which` (bit n is bucket n) if all of them
     /// are open at `now`. Returns whether it did. For the worker that owns the session only. The
-    /// buckets are the session's own: none is linked to a correlated rate.
+    /// buckets must be the session's own: none may be linked to a correlated rate.
     ///
     /// No fast rule has a limit [`RateLimit::CLOSED`]. But a worker that read its fast rule just
     /// before the publisher closed the limit may meet `CLOSED` here: then the packet may pass, and
@@ -124,7 +124,7 @@ impl<'a> MeterPair<'a> {
         }
     }
 
-    /// [`MeterPair::try_charge`] of both buckets.
+    /// Does [`MeterPair::try_charge`] with both buckets.
     // PERF (adit-bench datapath --rates police): once per packet. Idle buckets, which are open, are
     // charged in place; their depth and fraction are not read.
     #[inline(always)]
@@ -139,7 +139,7 @@ impl<'a> MeterPair<'a> {
         self.try_charge_busy(now, bytes)
     }
 
-    /// [`MeterPair::try_charge_both`] of buckets that may not be idle.
+    /// Does [`MeterPair::try_charge_both`] with buckets that may not be idle.
     // PERF (adit-bench datapath --rates police): reads both buckets before it branches, so that
     // each word is loaded once. Cold, so that the packet loop keeps its values in registers.
     #[cold]
@@ -147,7 +147,7 @@ impl<'a> MeterPair<'a> {
     fn try_charge_busy(self, now: Nanos, bytes: u16) -> bool {
         let Self(MeterLine([first, second])) = self;
         let (a, b) = (first.peek(now), second.peek(now));
-        // Negative if one of the two is.
+        // The OR is negative if either room is.
         if a.room | b.room < 0 {
             return false;
         }
@@ -156,9 +156,9 @@ impl<'a> MeterPair<'a> {
         true
     }
 
-    /// Checks whether the buckets `which` are open at `now`, with the time when they open as the
-    /// error. Forgives debt that dates from previous limits. The buckets are the session's own.
-    /// `None` if one of their limits is [`RateLimit::CLOSED`].
+    /// Returns whether the buckets `which` are open at `now`; the error is the time when they open.
+    /// `None` if one of their limits is [`RateLimit::CLOSED`]. Forgives debt that dates from
+    /// previous limits. The buckets must be the session's own.
     #[inline(never)]
     #[must_use]
     pub fn open(self, which: u64, now: Nanos) -> Option<Result<(), Nanos>> {
@@ -176,13 +176,13 @@ impl<'a> MeterPair<'a> {
         Some(if opens <= now { Ok(()) } else { Err(opens) })
     }
 
-    /// Charges a packet of `bytes` octets that waited to the buckets `which` if all of them are
-    /// open at `now`. Returns how much [`Bucket::room`] is left then, negative if one is closed;
-    /// `None` if it did not charge: also if [`MeterPair::open`] would forgive debt. The buckets are
-    /// the session's own.
+    /// Charges a packet that waited, of `bytes` octets, to the buckets `which` if all of them are
+    /// open at `now`. Returns the least [`Bucket::room`] that is left, negative if a bucket is
+    /// closed then. `None` if it did not charge, which includes that [`MeterPair::open`] would
+    /// forgive debt first. The buckets must be the session's own.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue; straight, so
-    // that its values stay in registers.
+    // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue; straight-line
+    // code, so that its values stay in registers.
     #[must_use]
     pub fn charge_waiting(self, which: u64, now: Nanos, bytes: u16) -> Option<i64> {
         let Self(MeterLine([first, second])) = self;
@@ -207,9 +207,9 @@ impl<'a> MeterPair<'a> {
         Some(cell.charge_peeked(&peeked, now, bytes))
     }
 
-    /// True if a packet may wait for the buckets `which`: each one is open at `now` or shapes.
-    /// False for [`RateLimit::CLOSED`]. Also false if a bucket has debt from a previous limit: the
-    /// stages take such a packet, and [`Meter::is_open`] forgives the debt.
+    /// True if a packet may wait for the buckets `which`: each is open at `now`, or its limit
+    /// shapes. False for [`RateLimit::CLOSED`], and if a bucket has debt from a previous limit:
+    /// then the stages process the packet, and [`Meter::is_open`] forgives the debt.
     // PERF (adit-bench datapath --rates wait): once per packet that waits.
     #[inline(always)]
     #[must_use]
@@ -221,7 +221,7 @@ impl<'a> MeterPair<'a> {
 }
 
 impl MeterLine {
-    /// The state of the buckets `which`.
+    /// Returns the state of the buckets `which`.
     fn state(&self, which: u64, now: Nanos) -> BucketState {
         match self.is_deferred() {
             true => BucketState::Deferred,
@@ -246,14 +246,14 @@ impl MeterLine {
 }
 
 impl MeterCell {
-    /// Marks a charge of the bucket by its present limit as deferred.
+    /// Marks that a charge of the bucket by its present limit is deferred.
     #[inline]
     fn defer(&self) {
         self.fraction.set(self.limit.load());
         self.due.set(DEFERRED);
     }
 
-    /// The limit by which a charge of the bucket is deferred, if one is.
+    /// Returns the limit of the bucket's deferred charge, or `None` if no charge is deferred.
     #[inline]
     fn deferred_limit(&self) -> Option<RateLimit> {
         self.is_deferred().then(|| RateLimit::from_bits(self.fraction.load()))
@@ -272,29 +272,29 @@ impl MeterCell {
 
     /// See [`MeterPair::can_wait`].
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): see its caller.
+    // PERF (adit-bench datapath --rates wait): once per packet, as its caller.
     fn admits_waiting(&self, now: Nanos) -> bool {
-        // The fraction does not matter.
+        // The fraction, less than a nanosecond, does not matter.
         Bucket { due: self.due.load(), fraction: 0 }.admits_waiting(self.limit(), now)
     }
 
     /// True if `due` is before `now`: the bucket has all its credit.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): once per packet, as its caller.
     pub(crate) fn is_idle(&self, now: Nanos) -> bool {
         self.due.load() < now.0
     }
 
     /// Charges a packet of `bytes` octets to a bucket that is idle.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): once per packet, as its caller.
     fn charge_idle(&self, now: Nanos, bytes: u16) {
         self.commit(Bucket::after_idle(self.limit(), now, u64::from(bytes)), bytes);
     }
 
     /// See [`MeterPair::try_charge`].
     #[inline(always)]
-    // PERF (adit-bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): once per packet, as its caller.
     fn try_charge(&self, now: Nanos, bytes: u16) -> bool {
         if self.is_idle(now) {
             self.charge_idle(now, bytes);
@@ -303,7 +303,7 @@ impl MeterCell {
         self.try_charge_busy(now, bytes)
     }
 
-    /// [`MeterCell::try_charge`] of a bucket that may not be idle.
+    /// Does [`MeterCell::try_charge`] with a bucket that may not be idle.
     #[inline]
     fn try_charge_busy(&self, now: Nanos, bytes: u16) -> bool {
         let peeked = self.peek(now);
@@ -314,9 +314,9 @@ impl MeterCell {
         true
     }
 
-    /// The bucket at `now`.
+    /// Reads the bucket and its limit, and computes its room at `now`.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): once per packet, as its caller.
     fn peek(&self, now: Nanos) -> PeekedBucket {
         let (bucket, limit) = (self.bucket(), self.limit());
         PeekedBucket { room: bucket.room(limit, now), bucket, limit }
@@ -325,7 +325,7 @@ impl MeterCell {
     /// Charges a packet of `bytes` octets to a bucket after a peek. Returns the [`Bucket::room`]
     /// that is left.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates police): see its caller.
+    // PERF (adit-bench datapath --rates police): once per packet, as its caller.
     fn charge_peeked(&self, peeked: &PeekedBucket, now: Nanos, bytes: u16) -> i64 {
         let after = peeked.bucket.after_unsaturated(peeked.limit, now, bytes);
         self.commit(after, bytes);
@@ -349,7 +349,7 @@ impl MeterCell {
         self.commit(self.bucket().after(limit, now, bytes), bytes);
     }
 
-    /// Stores the bucket as it is after a packet of `bytes` octets.
+    /// Stores the bucket `after` a packet of `bytes` octets, and counts the octets.
     #[inline]
     pub(crate) fn commit(&self, after: Bucket, bytes: u16) {
         self.set(after);
@@ -357,7 +357,7 @@ impl MeterCell {
     }
 }
 
-/// A bucket at one moment.
+/// A bucket as it was read, with its limit and its room at that time.
 struct PeekedBucket {
     /// See [`Bucket::room`].
     room: i64,
@@ -365,48 +365,48 @@ struct PeekedBucket {
     limit: RateLimit,
 }
 
-/// The fast rule of a packet.
+/// A fast rule, and the buckets that its packets are charged to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChargedRule {
-    /// The head of its cell.
+    /// The head of the fast rule's cell.
     pub head: u64,
-    /// The buckets that its packets have to pass; bit n is bucket n.
+    /// The buckets that the rule's packets have to pass; bit n is bucket n.
     pub which: u64,
 }
 
-/// The charge of a packet that is tried.
+/// A packet's charge that is tried on copies of the buckets.
 #[derive(Debug, Clone, Copy)]
 pub struct TrialCharge {
-    /// The head of the cell with its fast rule, unless SDF filters selected the rule.
+    /// The head of the cell with the packet's fast rule; `None` if SDF filters selected the rule.
     pub flags: Option<u64>,
-    /// The buckets: bit n is bucket n.
+    /// The buckets to charge: bit n is bucket n.
     pub buckets: u64,
     /// The packet's octets.
     pub bytes: u16,
 }
 
-/// A charge of the buckets of one fast rule.
+/// A charge to the buckets of one fast rule that is not written to them yet.
 #[derive(Debug, Default, Clone)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
 pub(crate) struct DeferredCharge {
     /// The head of the fast rule's cell; zero if nothing is deferred.
     head: Counter,
-    /// When the first packet passed. All buckets were idle. Unit: nanoseconds.
+    /// When the first packet passed, with all buckets idle. Unit: nanoseconds.
     since: Counter,
-    /// Octets of all packets.
+    /// Octets of the packets from `since` on.
     octets: Counter,
-    /// The price of the slowest rate.
+    /// The price (time per octet) of the slowest rate.
     price: Counter,
-    /// The least depth. Unit: nanoseconds.
+    /// The least depth of the buckets. Unit: nanoseconds.
     depth: Counter,
-    /// Octets of the deferred charge: they passed the buckets, which do not count them yet.
+    /// Octets that passed since the first charge was deferred: the buckets do not count them yet.
     passed: Counter,
 }
 
 impl DeferredCharge {
-    /// Charges a packet of `bytes` octets of the fast rule with `head` if all its buckets are idle
-    /// at `now` and their limits are known. Returns whether it did.
+    /// Charges a packet of `bytes` octets of the fast rule with `head` if a charge of this rule is
+    /// deferred and all its buckets are idle again at `now`. Returns whether it did.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with buckets.
     pub(crate) fn try_charge_idle(&self, head: u64, now: Nanos, bytes: u16) -> bool {
@@ -417,9 +417,9 @@ impl DeferredCharge {
         true
     }
 
-    /// Charges a packet of `bytes` octets of the fast rule with `head` if a charge of this rule is
-    /// deferred that began at `now`, and the least of the depths leaves room. Returns whether it
-    /// did.
+    /// Charges a packet of `bytes` octets of the fast rule with `head` if a charge of this rule was
+    /// deferred at this same `now`, and even the bucket of the least depth has room. Returns
+    /// whether it did.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): most packets with busy buckets follow others of
     // their session in the burst.
@@ -435,8 +435,8 @@ impl DeferredCharge {
     }
 
     /// Charges a packet of `bytes` octets of `rule` to its buckets if all of them are open at
-    /// `now`. Returns whether it did; then the charge is deferred if the buckets were idle.
-    /// Otherwise no charge is deferred.
+    /// `now`. Returns whether it did. Defers the charge if the buckets were idle. After `false`, no
+    /// charge is deferred.
     pub(crate) fn try_charge(
         &self,
         pair: MeterPair<'_>,
@@ -459,8 +459,8 @@ impl DeferredCharge {
         }
     }
 
-    /// True if a packet would be charged, at once or after a deferred charge is written: charges
-    /// copies. For the worker that owns the session only.
+    /// True if a packet would be charged, at once or after a deferred charge is written. Tries it
+    /// on copies. For the worker that owns the session only.
     pub(crate) fn would_charge(
         &self,
         pair: MeterPair<'_>,
@@ -490,14 +490,14 @@ impl DeferredCharge {
         self.passed.add(u64::from(bytes));
     }
 
-    /// The time that the packets take by the slowest rate.
+    /// Returns the time that the deferred octets take at the slowest rate.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): part of [`DeferredCharge::try_charge_idle`].
     fn time(&self) -> Nanos {
         time_at_price(self.price.load(), self.octets.load())
     }
 
-    /// Adds a packet to a deferred charge if all buckets are open at `now` and none was idle since.
+    /// Adds a packet to the deferred charge if the buckets are open but not idle; else false.
     fn try_add(&self, line: &MeterLine, now: Nanos, bytes: u16) -> bool {
         let is_busy_and_open = |limit: RateLimit| {
             let bucket = self.bucket(limit);
@@ -515,8 +515,8 @@ impl DeferredCharge {
         true
     }
 
-    /// Reads the limits of the buckets of `rule`, which are idle, and defers the charge of a
-    /// packet. Returns whether it did: false if a limit is closed, and without buckets.
+    /// Defers the charge of a packet to the buckets of `rule`, which are idle. Returns whether it
+    /// did: not if a limit is closed or slower than [`PRICE_MAX`], or without buckets.
     fn try_defer(&self, line: &MeterLine, rule: ChargedRule, now: Nanos, bytes: u16) -> bool {
         let ChargedRule { head, which } = rule;
         let limits = || line.used(which).map(MeterCell::limit);
@@ -524,7 +524,7 @@ impl DeferredCharge {
         // The price of a closed limit is the highest.
         let Some(price) = price.filter(|price| *price <= PRICE_MAX) else { return false };
         let depth = limits().map(RateLimit::depth).min().unwrap_or_default();
-        // Octets of a bucket that was reset since.
+        // Drops octets of an earlier charge whose buckets were all reset.
         self.passed.set(0);
         line.used(which).for_each(MeterCell::defer);
         self.price.set(price);
@@ -554,8 +554,8 @@ impl DeferredCharge {
         self.passed.set(0);
     }
 
-    /// Octets that passed by a bucket, whose own count is `cell`. For any thread: reads again while
-    /// the worker moves octets from here to the bucket.
+    /// Returns the octets that passed the bucket of `cell`, with deferred ones. For any thread:
+    /// retries while the worker moves octets from here to the bucket.
     pub(crate) fn passed(&self, cell: &MeterCell) -> u64 {
         let mut sum = 0;
         for _ in 0..READ_ATTEMPTS {
@@ -567,9 +567,9 @@ impl DeferredCharge {
         sum
     }
 
-    /// [`DeferredCharge::passed`] in one attempt: at least the octets that passed before, and at
-    /// most those that pass until it returns. The error is a sum that may lack octets, or count
-    /// some twice.
+    /// Does [`DeferredCharge::passed`] in one attempt. The sum includes all octets that passed
+    /// before the call, and none that pass after it returns. The error is a sum that may lack
+    /// octets, or count some twice.
     pub(crate) fn read_passed(&self, cell: &MeterCell) -> Result<u64, u64> {
         let head = self.head.load();
         fence(Ordering::Acquire);
@@ -580,14 +580,14 @@ impl DeferredCharge {
         let is_same_charge = head == self.head.load();
         fence(Ordering::Acquire);
         let is_moving = is_deferred && head == 0;
-        // The same rule may have deferred another charge meanwhile. Unless that one is smaller, the
-        // sum does not exceed the octets that passed.
+        // The same rule may have deferred another charge meanwhile. Unless the new charge is
+        // smaller, the sum does not exceed the octets that passed.
         let has_moved = is_deferred != cell.is_deferred() || self.passed.load() < deferred;
         let is_whole = is_same_charge && !is_moving && !has_moved;
         if is_whole { Ok(sum) } else { Err(sum) }
     }
 
-    /// A bucket after the deferred charge.
+    /// Returns the bucket as it is after the deferred charge.
     fn bucket(&self, limit: RateLimit) -> Bucket {
         Bucket::after_idle(limit, Nanos(self.since.load()), self.octets.load())
     }

@@ -1,17 +1,17 @@
-//! The sessions that have, or are to get, entries of an offload that has room for few.
+//! Chosen sessions: those that have, or are to get, entries of an offload with room for few.
 //!
 //! A chosen session gets its entries in steps, because its worker may divide the volume before a
 //! limit at any time ([`FastRuleTable::limit_to`]):
 //!
-//! 1. A *reserve* is subtracted from the volume that the worker divides, from its next division on.
-//! 2. When every worker has observed that, the next packet has to pass the worker's checks, after
-//!    which it divides again.
-//! 3. When the volume left to the limit, less the volume that the cells may count, is the reserve
-//!    at least, the entries are put.
+//! 1. A *reserve* is set: the worker leaves it out when it next divides the volume.
+//! 2. When every worker has observed the reserve, the session's next packet is made to pass the
+//!    worker's checks, after which the worker divides the volume again.
+//! 3. When the volume left to the limit, less the volume that the cells may count, is at least the
+//!    reserve, the entries are put.
 //!
-//! So the cells and the entries together never have more than is left, as long as the counters of
-//! the entries are read in time. The entries are removed before the volume left is less than they
-//! forward between two readings. The reserve ends with their last counts.
+//! Thus cells and entries together never hold more volume than is left, as long as the counters of
+//! the entries are read in time. The entries are removed before less volume is left than they
+//! forward between two readings. The reserve ends when their last counts are read.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,20 +24,20 @@ use crate::hot_sessions::HotSessions;
 use crate::publish::{Epoch, SlotWriter};
 use crate::routes::Routes;
 
-/// The reserve, and the least volumes with which entries begin and go on: in units of the volume
-/// that they forward between two readings.
+/// `RESERVE`: the reserve, and the least volume with which entries are put. `LEAST`: the least
+/// volume with which they stay. Unit: the volume that entries forward between two readings.
 const RESERVE: u64 = 4;
 const LEAST: u64 = 2;
-/// A session with less than this left to a limit is not chosen.
+/// A session with less volume left to a limit is not chosen. Unit: as for `RESERVE`.
 const CHOSEN_FROM: u64 = 8;
 
-/// More octets than a limit has.
+/// More than the distance to any limit. Unit: octets.
 const UNLIMITED: u64 = 1 << 62;
 
-/// Sessions that are looked at in one turn.
+/// Most sessions in one portion.
 const PORTION_MAX: u64 = 2048;
 
-/// State of the publisher, in a turn.
+/// The publisher's state that a turn needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChoiceContext<'a> {
     pub(crate) now: Nanos,
@@ -48,7 +48,8 @@ pub(crate) struct ChoiceContext<'a> {
 }
 
 impl ChoiceContext<'_> {
-    /// Octets left to the limits of the session's own URR. `UNLIMITED` at least without a limit.
+    /// Returns the octets left to the limits of the session's own URR: zero if the session has no
+    /// rules, at least `UNLIMITED` if it has no limit.
     fn left(&self, session: SessionIndex) -> u64 {
         let Some(rules) = self.rules.get(session.0 as usize) else { return 0 };
         if !rules.has_own_urr {
@@ -62,31 +63,31 @@ impl ChoiceContext<'_> {
         distance(&urr.report).min(distance(&urr.quota()))
     }
 
-    /// Octets that the entries of a session may forward from now on.
+    /// Returns how many octets the entries of a session may forward from now on.
     fn allowance(&self, session: SessionIndex) -> u64 {
         let left = self.left(session);
         let cells = self.fast_rules.unchecked_bytes(session);
         match (cells, left) {
-            // The worker has to see the next packet.
+            // The worker has to process the next packet before entries may count volume.
             (0, _) => 0,
             (_, UNLIMITED..) => u64::MAX,
             _ => left.saturating_sub(cells),
         }
     }
 
-    /// Packets that a session has forwarded.
+    /// Returns how many packets a session has forwarded.
     fn pkts(&self, session: SessionIndex) -> u64 {
         let (counted, _) = self.fast_rules.counted(session);
         counted.ul_pkts.wrapping_add(counted.dl_pkts)
     }
 }
 
-/// Where a chosen session is.
+/// How far a chosen session is on its way to entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChosenState {
-    /// Its rules change.
+    /// Its rules are being changed.
     Changing,
-    /// Workers may not have seen its reserve before this epoch has passed.
+    /// Its reserve is set. All workers have observed it once this epoch has passed.
     Reserved(Epoch),
     /// The session has entries.
     Put,
@@ -99,20 +100,20 @@ pub(crate) enum ChosenStep {
     Put(SessionIndex),
     /// Remove its entries, and call [`ChosenSessions::note_leaving`].
     Remove(SessionIndex),
-    /// Put an entry of it that was refused.
+    /// Put an entry of the session that the offload refused before.
     Retry(SessionIndex),
     /// The session was not chosen because it is close to a limit.
     TooClose,
 }
 
-/// Divides a task that takes a while into portions.
+/// Divides a periodic task into portions.
 #[derive(Debug, Default)]
 struct Portions {
     unused: u64,
 }
 
 impl Portions {
-    /// How much of `all` is due after `elapsed`, if all is due once in `interval`.
+    /// Returns how much of `all` is due after `elapsed`, if all is due once in `interval`.
     fn due(&mut self, all: u64, elapsed: Nanos, interval: Nanos) -> u64 {
         let interval = interval.0.max(1);
         self.unused = self.unused.saturating_add(elapsed.0).min(interval);
@@ -126,13 +127,13 @@ impl Portions {
     }
 }
 
-/// The sessions that are chosen.
+/// The chosen sessions, and the search for sessions to choose.
 #[derive(Debug)]
 pub(crate) struct ChosenSessions {
     choice: OffloadChoice,
     hot: HotSessions,
     states: BTreeMap<SessionIndex, ChosenState>,
-    /// Sessions whose last counts are not read, and the batch that waits for them.
+    /// Sessions whose entries a batch removed, with that batch; their last counts are not read yet.
     leaving: VecDeque<(OffloadBatch, SessionIndex)>,
     scan: Portions,
     watch: Portions,
@@ -161,17 +162,17 @@ impl ChosenSessions {
         }
     }
 
-    /// Sessions that are chosen, with entries or without.
+    /// Returns the number of chosen sessions, with entries or without.
     pub(crate) fn len(&self) -> usize {
         self.hot.len()
     }
 
-    /// True once if reserves were set that workers may not have seen: the caller ends the epoch.
+    /// True once after reserves were set: the caller ends the epoch, so that workers observe them.
     pub(crate) fn take_new_reserves(&mut self) -> bool {
         core::mem::take(&mut self.has_new_reserves)
     }
 
-    /// The rules of a session change. Its entries are removed.
+    /// Notes that the rules of a session are being changed and its entries removed.
     pub(crate) fn note_change(&mut self, session: SessionIndex) {
         self.used = self.used.max(session.0.saturating_add(1));
         if let Some(state) = self.states.get_mut(&session) {
@@ -179,7 +180,7 @@ impl ChosenSessions {
         }
     }
 
-    /// Workers run the changed rules, and its last counts are read.
+    /// Notes that workers run the changed rules, and that the last counts of its entries are read.
     pub(crate) fn note_changed(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) {
         if context.rules.get(session.0 as usize).is_none() {
             self.states.remove(&session);
@@ -198,19 +199,20 @@ impl ChosenSessions {
         self.has_new_reserves = true;
     }
 
-    /// Its entries were put; or none, because the offload refused them.
+    /// Notes that the entries of a session were put, even if the offload refused them all.
     pub(crate) fn note_put(&mut self, session: SessionIndex) {
         self.states.insert(session, ChosenState::Put);
     }
 
-    /// Its entries were removed in `batch`.
+    /// Notes that the entries of a session were removed in `batch`.
     pub(crate) fn note_leaving(&mut self, session: SessionIndex, batch: OffloadBatch) {
         self.states.remove(&session);
         self.hot.remove(session);
         self.leaving.push_back((batch, session));
     }
 
-    /// Ends the reserves of sessions whose last counts are read.
+    /// Ends the reserves of sessions whose last counts are read: batches up to `passed` have
+    /// passed.
     fn end_reserves(&mut self, passed: OffloadBatch, context: &ChoiceContext<'_>) {
         while let Some((_, session)) = self.leaving.pop_front_if(|(batch, _)| *batch <= passed) {
             if !self.states.contains_key(&session) {
@@ -219,7 +221,7 @@ impl ChosenSessions {
         }
     }
 
-    /// Checks a portion of the sessions, and returns the next step.
+    /// Checks a portion of the sessions, and appends the next steps to `steps`.
     pub(crate) fn turn(
         &mut self,
         passed: OffloadBatch,

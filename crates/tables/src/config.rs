@@ -11,35 +11,35 @@ use adit_types::{
     PortId, TcpMss, VlanId,
 };
 
-/// Low bits of a TEID that may select its place: an index of 2 GiB.
+/// Most low bits of a TEID that may select its slot in the direct index, which then takes 2 GiB.
 const TEID_SLOT_BITS_MAX: u8 = 28;
 
 /// The size and the constant contents of the tables.
 #[derive(Debug, Clone)]
 pub struct TablesConfig {
-    /// PFCP sessions at most, 1..=`SESSIONS_MAX`.
+    /// Most PFCP sessions, 1..=`SESSIONS_MAX`.
     pub sessions_max: usize,
-    /// Low bits of a TEID that select its place in the direct index, 1..=28. The index takes 8
+    /// Low bits of a TEID that select its slot in the direct index, 1..=28. The index takes 8
     /// octets × 2^bits.
     pub teid_slot_bits: u8,
-    /// Readers, 0..=`WORKERS_MAX`.
+    /// Workers, which read the tables, 0..=`WORKERS_MAX`.
     pub workers: usize,
-    /// Next hops at most, 1..=`NEXT_HOPS_MAX`. A quarter of them is reserved for gateways and GTP-U
-    /// peers; on-link hosts that packets are sent to get none of these.
+    /// Most next hops, 1..=`NEXT_HOPS_MAX`. A quarter is reserved for gateways and GTP-U peers:
+    /// on-link hosts, added when packets are sent to them, use only the rest.
     pub next_hops_max: usize,
-    /// Random secret of the hash tables: with it a peer could choose keys that collide.
+    /// Random secret of the hash tables: a peer that knew it could choose keys that collide.
     pub seed: u64,
     /// Logical interfaces; the id of each is its position.
     pub interfaces: Vec<Interface>,
-    /// Our addresses in addition to those of the interfaces, such as the one that N4 listens on.
-    /// Packets of UEs do not reach these either.
+    /// Our addresses in addition to those of the interfaces, such as the N4 address. UEs cannot
+    /// reach these either.
     pub own_addrs: Vec<IpAddr>,
-    /// Routes beyond the connected prefixes.
+    /// Routes in addition to the connected prefixes.
     pub routes: Vec<Route>,
-    /// Rates that sessions share, uplink and downlink: first that of all sessions, then by slice.
-    /// Absent ones are unlimited.
+    /// Limits of the rates that sessions share, uplink and downlink: first for all sessions, then
+    /// by slice. Slices beyond the end are unlimited.
     pub aggregates: Vec<[RateLimit; 2]>,
-    /// Pools of UE addresses of a domain: an index by address finds UEs inside them without a hash.
+    /// Pools of UE addresses by domain: an index by address finds UEs inside them without a hash.
     pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
     /// Domains with local switching: their UEs reach each other without the data network.
     pub local_switching_domains: Vec<DomainId>,
@@ -50,9 +50,9 @@ pub struct TablesConfig {
 pub struct Interface {
     /// Position in the list of interfaces.
     pub id: InterfaceId,
-    /// The reference point that it serves.
+    /// The reference point that the interface serves.
     pub role: InterfaceRole,
-    /// The routing domain; of N6 interfaces only.
+    /// The routing domain. Only for N6 interfaces.
     pub domain: DomainId,
     /// The ethdev port.
     pub port: PortId,
@@ -64,12 +64,12 @@ pub struct Interface {
     pub mtu_bytes: u16,
     /// Longest IP packet that leaves in one piece: less than `mtu_bytes` if the kernel fragments.
     pub unfragmented_bytes: u16,
-    /// Outer IPv4 headers of tunnels have DF; else routers may fragment their packets.
+    /// True if outer IPv4 headers of tunnels have DF; otherwise routers may fragment packets.
     pub outer_df: bool,
-    /// The setting of the data network for the MSS of TCP; of N6 interfaces only.
+    /// The setting of the data network for the MSS of TCP. Only for N6 interfaces.
     pub tcp_mss: TcpMss,
-    /// The link-layer address of the only station on the link, to which all packets go: it routes
-    /// them. `None` for a link whose stations have to be resolved.
+    /// The link-layer address of the only other station on the link: all packets go to it, and it
+    /// routes them. `None` if stations on the link have to be resolved.
     pub station: Option<MacAddr>,
     /// Our IPv4 address and the length of the connected prefix.
     pub v4: Option<(Ipv4Addr, u8)>,
@@ -98,7 +98,7 @@ impl Interface {
         Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
     }
 
-    /// Our addresses on this interface, without the link-local one.
+    /// Returns our addresses on this interface, without the link-local one.
     pub(crate) fn addrs(&self) -> impl Iterator<Item = IpAddr> {
         let v4 = self.v4.map(|(addr, _)| IpAddr::V4(addr));
         v4.into_iter().chain(self.v6.map(|(addr, _)| IpAddr::V6(addr)))
@@ -146,7 +146,7 @@ impl Interface {
     }
 }
 
-/// The N6 interfaces, those of one routing domain or all.
+/// Returns the N6 interfaces of `domain`, or of all domains if it is `None`.
 pub(crate) fn networks(interfaces: &[Interface], domain: Option<DomainId>) -> InterfaceSet {
     let is_one = |known: &&Interface| {
         known.role == InterfaceRole::N6 && domain.is_none_or(|domain| known.domain == domain)
@@ -154,7 +154,7 @@ pub(crate) fn networks(interfaces: &[Interface], domain: Option<DomainId>) -> In
     interfaces.iter().filter(is_one).fold(InterfaceSet::NONE, |set, known| set.with(known.id))
 }
 
-/// Network and directed broadcast address of a connected prefix; a /31 or /32 has neither.
+/// Returns network and directed broadcast address of a connected prefix; a /31 or /32 has neither.
 /// Spec: RFC 922 §7; RFC 3021 §2.1.
 pub(crate) fn reserved_v4(prefix: Ipv4Prefix) -> [Option<Ipv4Addr>; 2] {
     if prefix.len() >= 31 {
@@ -165,11 +165,11 @@ pub(crate) fn reserved_v4(prefix: Ipv4Prefix) -> [Option<Ipv4Addr>; 2] {
     [Some(network), Some(broadcast)]
 }
 
-/// Packets to `prefix` leave through `interface` towards `next_hop`.
+/// A route: packets to `prefix` leave through `interface` towards `next_hop`.
 ///
-/// Routes of GTP-U interfaces and of N6 interfaces form separate tables. If several interfaces have
-/// a route to the same prefix, a lookup returns the first one's, among the interfaces that it
-/// names.
+/// Routes of GTP-U interfaces and of N6 interfaces form separate tables. If several of the
+/// interfaces that a lookup names have a route to the same prefix, it returns the route of the
+/// first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The interface that packets leave through.
@@ -204,19 +204,19 @@ pub enum TablesError {
     /// A route names an interface that does not exist.
     #[error("the route to {} names an interface that does not exist", .0.prefix)]
     UnknownInterface(Route),
-    /// A route's next hop is no neighbor on its interface, or of the other family.
+    /// A route's next hop is no neighbor on its interface, or is of the other address family.
     #[error("next hop {} of the route to {} is not on the link of its interface", .0.next_hop, .0.prefix)]
     NextHopOffLink(Route),
     /// Two routes, or a route and a connected prefix, of one interface have the same prefix.
     #[error("two routes through the same interface lead to {0}")]
     DuplicateRoute(IpPrefix),
-    /// More gateways than next hops.
+    /// The routes name more gateways than there may be next hops.
     #[error("the routes name more gateways than next_hops_max")]
     TooManyGateways,
-    /// The interfaces of a running data plane change otherwise than by further ones.
+    /// A change to the interfaces of a running data plane does more than append interfaces.
     #[error("interfaces can only be added after those that exist, on their ports")]
     InterfacesDiffer,
-    /// An offload in front of the workers has the interfaces of the start.
+    /// Interfaces cannot change while an offload forwards: it keeps those that it began with.
     #[error("an offload forwards packets by the interfaces that it began with")]
     InterfacesOfOffload,
 }

@@ -1,8 +1,8 @@
 //! Correlated rates: buckets that sessions share by QER Correlation ID.
 //!
-//! Each is one atomic word per direction, charged by compare-exchange: workers share it exactly,
-//! without leases, and every octet is charged. A UE has two or three sessions, so their workers
-//! seldom contend. The publisher assigns a number to each rate while published rules name it.
+//! A correlated rate is one atomic word per direction, charged by compare-exchange: workers share
+//! it without leases, and every octet is charged. Only the few sessions of a UE share it, so
+//! workers seldom contend. While published rules name it, it has an index (`number`).
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ use crate::sync::{AtomicU64, MadeOnce, Ordering};
 struct SharedCell {
     /// [`SharedBucket`].
     due: AtomicU64,
-    /// QERs of published rules that name it, including rules that a worker may still run. Written
-    /// by the control thread.
+    /// How many QERs of published rules name the rate, including rules that a worker may still run.
+    /// Written by the control thread.
     users: Counter,
 }
 
-/// The buckets of all correlated rates. Allocated with the first one.
+/// The buckets of all correlated rates. Allocated when the first rate is used.
 #[derive(Debug)]
 pub(crate) struct CorrelatedRateTable {
     capacity: usize,
@@ -38,13 +38,13 @@ impl CorrelatedRateTable {
         Self { capacity: correlated_rates_max(sessions_max), cells: MadeOnce::new() }
     }
 
-    /// False if there never was a correlated rate.
+    /// True once there has been a correlated rate.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.cells.get().is_some()
     }
 
-    /// The bucket of one direction of a rate.
+    /// Returns the bucket of one direction of the rate with index `number`.
     #[inline]
     pub(crate) fn get(&self, number: usize, direction: Direction) -> Option<CorrelatedRate<'_>> {
         let [uplink, downlink] = self.cells.get()?.get(number)?;
@@ -55,11 +55,11 @@ impl CorrelatedRateTable {
     }
 }
 
-/// The numbers of correlated rates. Belongs to the publisher.
+/// Assigns the indexes of correlated rates. Belongs to the publisher.
 #[derive(Debug, Default)]
 pub(crate) struct CorrelatedRateNumbers {
     numbered: HashMap<CorrelatedRateId, NumberedRate>,
-    /// Numbers that are not in use any more.
+    /// Indexes that were assigned before and are free now.
     free: Vec<usize>,
 }
 
@@ -70,7 +70,7 @@ struct NumberedRate {
 }
 
 impl CorrelatedRateNumbers {
-    /// Counts a QER that names a rate, and returns its number. `None` if there are too many rates.
+    /// Counts a QER that names a rate, and returns its index; `None` if there are too many rates.
     pub(crate) fn acquire(
         &mut self,
         table: &CorrelatedRateTable,
@@ -78,7 +78,7 @@ impl CorrelatedRateNumbers {
     ) -> Option<usize> {
         let cells = table.cells.get_or_init(|| LargeArray::zeroed(table.capacity));
         if !self.numbered.contains_key(&id) {
-            // Every number ever assigned is in use or free.
+            // Every index ever assigned is in use or free.
             let assigned = self.numbered.len() + self.free.len();
             let number =
                 self.free.pop().or_else(|| (assigned < table.capacity).then_some(assigned))?;
@@ -93,12 +93,12 @@ impl CorrelatedRateNumbers {
         Some(known.number)
     }
 
-    /// The number of a rate that some QER names.
+    /// Returns the index of a rate, or `None` if no QER names the rate.
     pub(crate) fn number(&self, id: CorrelatedRateId) -> Option<usize> {
         self.numbered.get(&id).map(|known| known.number)
     }
 
-    /// Releases a rate for one QER that no worker uses any more.
+    /// Releases a rate for one QER that no worker uses; frees the index after the last QER.
     pub(crate) fn release(&mut self, table: &CorrelatedRateTable, id: CorrelatedRateId) {
         let Some(known) = self.numbered.get_mut(&id) else { return };
         known.users -= 1;
@@ -117,7 +117,7 @@ impl CorrelatedRateNumbers {
 pub(crate) struct CorrelatedRate<'a>(&'a SharedCell);
 
 impl CorrelatedRate<'_> {
-    /// The bucket at `now`, without debt that `limit` cannot cause.
+    /// Returns the bucket at `now`, without debt that `limit` cannot have caused.
     #[inline]
     pub(crate) fn bucket(self, limit: RateLimit, now: Nanos) -> Bucket {
         SharedBucket(self.0.due.load(Ordering::Relaxed)).at(limit, now)
@@ -139,7 +139,7 @@ impl CorrelatedRate<'_> {
         }
     }
 
-    /// QERs that share it; those of old rules count until no worker runs them.
+    /// Returns how many QERs share the rate; QERs of old rules count until no worker runs these.
     pub(crate) fn users(self) -> u64 {
         self.0.users.load()
     }
@@ -179,8 +179,8 @@ mod tests {
         assert!(uplink.bucket(limit, now).is_open(limit, now), "it begins anew");
     }
 
-    /// Several threads at the same time of a clock that is moved by hand: all that passed is paid
-    /// for, and they were ahead by the depth and a packet of each at most.
+    /// Threads charge one rate at the same times of a simulated clock: every octet that passed is
+    /// charged, and the threads exceed the rate by at most its depth and one packet each.
     #[test]
     fn threads_share_a_rate_without_loss() {
         const THREADS: usize = 4;
@@ -188,7 +188,7 @@ mod tests {
         const LEN: u16 = 1500;
         let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateNumbers::default());
         let number = numbers.acquire(&table, ID).unwrap();
-        // An octet takes 80 ns, exactly; the depth is a whole number of its units.
+        // An octet takes exactly 80 ns; the depth is a whole number of octets.
         let depth = Nanos(160 << 16);
         let limit = RateLimit::new(BitRate::from_kbps(100_000), depth, Excess::Shaped);
         let start = Nanos::from_secs(1);

@@ -1,9 +1,9 @@
-//! Counters: one block per worker.
+//! The counters of the packet path: one block per worker.
 //!
-//! A worker alone writes its block, with relaxed loads and stores (no locked instruction); anyone
-//! reads it. A worker writes its block once per step, inside [`WorkerCounters::update`], whose
-//! generation lets a reader see the block as it was between two steps: so the packet identity holds
-//! in every snapshot.
+//! Only the worker writes its block, with relaxed loads and stores (no locked instruction); any
+//! thread may read it. A worker writes its block once per step, in [`WorkerCounters::update`]. The
+//! generation number of the block lets a reader see it as it was between two steps, so the packet
+//! identity ([`Snapshot::identity_holds`]) holds in every snapshot.
 
 use adit_rules::{DropReason, OffloadTotals, PuntReason};
 use adit_types::limits::INTERFACES_MAX;
@@ -11,14 +11,14 @@ use adit_types::{Direction, InterfaceId};
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Readings of a block that a worker is writing before a torn one is taken: a step's writing takes
-/// well below a microsecond, so only a worker that lost its core inside it is ever met twice.
+/// How often a reader reads a block while it is written before it accepts a torn copy. A worker
+/// writes for well below a microsecond per step, so only one that lost its core is met twice.
 pub(crate) const READ_ATTEMPTS: u32 = 10_000;
 
-/// Slots of the histogram of shaping delays; the last one has everything from 8.4 s on.
+/// Slots of the histogram of shaping delays. The last slot counts all delays from 8.4 s on.
 pub const SHAPING_DELAYS: usize = 24;
 
-/// A number that one thread writes and others read.
+/// A number that one thread writes and other threads read.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(transparent)]
@@ -37,7 +37,7 @@ impl Counter {
         self.add(n.wrapping_neg());
     }
 
-    /// Replaces the value (gauges). For the owning worker only.
+    /// Replaces the value, for a gauge. For the owning worker only.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
@@ -63,44 +63,44 @@ impl Clone for Counter {
 pub struct InterfaceCounters {
     /// Frames received.
     pub rx_pkts: Counter,
-    /// Octets of them from the Ethernet header on.
+    /// Octets of these frames from the Ethernet header on.
     pub rx_bytes: Counter,
     /// Frames handed to the port for transmission.
     pub tx_pkts: Counter,
-    /// Octets of them from the Ethernet header on.
+    /// Octets of these frames from the Ethernet header on.
     pub tx_bytes: Counter,
 }
 
-/// The counters of an interface, read at one moment.
+/// The counters of an interface, all read at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InterfaceSnapshot {
     /// Frames received.
     pub rx_pkts: u64,
-    /// Octets of them from the Ethernet header on.
+    /// Octets of the received frames from the Ethernet header on.
     pub rx_bytes: u64,
     /// Frames handed to the port for transmission.
     pub tx_pkts: u64,
-    /// Octets of them from the Ethernet header on.
+    /// Octets of the transmitted frames from the Ethernet header on.
     pub tx_bytes: u64,
 }
 
 macro_rules! counters {
     ($( $field:ident, $text:literal; )*) => {
-        /// Everything that one worker counts. Lines of different workers never share a cache line.
+        /// All counters of one worker. Blocks of different workers never share a cache line.
         #[derive(Debug)]
         #[repr(align(128))]
         pub struct WorkerCounters {
             $( #[doc = $text] pub $field: Counter, )*
-            /// Odd while the worker writes the block.
+            /// A generation number, odd while the worker writes the block.
             generation: AtomicU64,
             /// Packets dropped, by [`DropReason::index`].
             pub drops: [Counter; DropReason::COUNT],
             /// Packets consumed by the slow path, by [`PuntReason::index`].
             pub punts: [Counter; PuntReason::COUNT],
-            /// Packets that waited for their rates and left, by how long: first below 1 µs, then
-            /// below each power of two of it.
+            /// Packets that waited for their rates and left, by how long they waited: slot 0 below
+            /// 1 µs, slot *n* below 2^*n* µs.
             pub shaping_delays: [Counter; SHAPING_DELAYS],
-            /// Per logical interface, by [`InterfaceId`].
+            /// Counters by logical interface ([`InterfaceId`]).
             pub interfaces: [InterfaceCounters; INTERFACES_MAX],
         }
 
@@ -127,7 +127,7 @@ macro_rules! counters {
             pub punts: [u64; PuntReason::COUNT],
             /// See [`WorkerCounters::shaping_delays`].
             pub shaping_delays: [u64; SHAPING_DELAYS],
-            /// Per logical interface, by [`InterfaceId`].
+            /// Counters by logical interface ([`InterfaceId`]).
             pub interfaces: [InterfaceSnapshot; INTERFACES_MAX],
         }
 
@@ -144,7 +144,7 @@ macro_rules! counters {
         }
 
         impl Snapshot {
-            /// Adds the present values of a block, which may be of different moments.
+            /// Adds the present values of a block, which the worker may be changing.
             fn add_once(&mut self, worker: &WorkerCounters) {
                 $( self.$field = self.$field.wrapping_add(worker.$field.load()); )*
                 add_all(&mut self.drops, &worker.drops);
@@ -158,7 +158,7 @@ macro_rules! counters {
                 }
             }
 
-            /// Name, value and explanation of every counter that is no list, in a fixed order.
+            /// Returns name, value and explanation of every single counter, in a fixed order.
             #[must_use]
             pub fn scalars(&self) -> Vec<(&'static str, u64, &'static str)> {
                 vec![ $( (stringify!($field), self.$field, $text), )* ]
@@ -229,7 +229,7 @@ impl WorkerCounters {
         bytes_counter.add(bytes);
     }
 
-    /// The counters of one logical interface, if there is such a one.
+    /// Returns the counters of one logical interface; `None` if the id is out of range.
     #[inline]
     #[must_use]
     pub fn interface(&self, id: InterfaceId) -> Option<&InterfaceCounters> {
@@ -238,8 +238,8 @@ impl WorkerCounters {
 }
 
 impl WorkerCounters {
-    /// Runs `write`, which may change any counter of this block, as one change to readers. For the
-    /// owning worker only.
+    /// Runs `write`, which may change any counter of this block; readers see all its changes as
+    /// one. For the owning worker only.
     ///
     /// Cost: two stores; no locked instruction, no waiting.
     #[inline(always)]
@@ -254,7 +254,7 @@ impl WorkerCounters {
 }
 
 impl Snapshot {
-    /// Adds the counts of one worker, as they were between two of its steps.
+    /// Adds the counts of one worker as they were between two of its steps.
     pub fn add(&mut self, worker: &WorkerCounters) {
         let mut sum = self.clone();
         for _ in 0..READ_ATTEMPTS {
@@ -270,12 +270,12 @@ impl Snapshot {
         *self = sum;
     }
 
-    /// Adds the counts of an offload. Each packet is received and transmitted at once.
+    /// Adds the counts of an offload, which receives and transmits each packet in one operation.
     pub(crate) fn add_offloaded(&mut self, totals: &OffloadTotals) {
         for (of, sum) in totals.interfaces.iter().zip(&mut self.interfaces) {
             let (pkts, bytes) =
                 (of.ul_pkts.wrapping_add(of.dl_pkts), of.ul_bytes.wrapping_add(of.dl_bytes));
-            // Counted where it leaves, so that no packet is half counted.
+            // A packet is counted at its output interface, so that no packet is half counted.
             for (counter, more) in [
                 (&mut self.offloaded_pkts, pkts),
                 (&mut self.received_pkts, pkts),
@@ -294,47 +294,47 @@ impl Snapshot {
         }
     }
 
-    /// The sum over `workers`.
+    /// Sums the counters of `workers`.
     pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>) -> Self {
         let mut sum = Self::default();
         workers.into_iter().for_each(|worker| sum.add(worker));
         sum
     }
 
-    /// Packets transmitted in both directions, those that Adit made itself excluded.
+    /// Returns the packets transmitted in both directions, without those that Adit made itself.
     #[must_use]
     pub fn transmitted_pkts(&self) -> u64 {
         self.transmitted_uplink_pkts.wrapping_add(self.transmitted_downlink_pkts)
     }
 
-    /// Packets dropped for any reason.
+    /// Returns the packets dropped for any reason.
     #[must_use]
     pub fn dropped_pkts(&self) -> u64 {
         self.drops.iter().fold(0, |sum, n| sum.wrapping_add(*n))
     }
 
-    /// Packets consumed by the slow path.
+    /// Returns the packets consumed by the slow path.
     #[must_use]
     pub fn punted_pkts(&self) -> u64 {
         self.punts.iter().fold(0, |sum, n| sum.wrapping_add(*n))
     }
 
-    /// Every drop reason with its count.
+    /// Returns every drop reason with its count.
     pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.iter().copied().zip(self.drops.iter().copied())
     }
 
-    /// Every punt reason with its count.
+    /// Returns every punt reason with its count.
     pub fn punts(&self) -> impl Iterator<Item = (PuntReason, u64)> + '_ {
         PuntReason::ALL.iter().copied().zip(self.punts.iter().copied())
     }
 
-    /// True when every packet has exactly one outcome, one of which is to be with another worker
-    /// now: received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered +
-    /// handed off.
+    /// True if every packet has exactly one outcome (a packet handed off has the outcome "handed
+    /// off" at the worker that received it): received + taken over + fragments added = transmitted
+    /// + Σ drops + Σ punts + buffered + handed off.
     ///
-    /// Holds for each worker and so for all together, whose packets handed off and not taken over
-    /// yet are on their way between two workers.
+    /// Holds for each worker, and so for the sum over all workers. In the sum, packets handed off
+    /// minus packets taken over are those in the rings between workers.
     #[must_use]
     pub fn identity_holds(&self) -> bool {
         let outcomes =
@@ -359,7 +359,7 @@ pub struct SessionTraffic {
 }
 
 impl SessionTraffic {
-    /// The sum of both; wraps.
+    /// Returns the sum of both; wraps.
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             ul_pkts: self.ul_pkts.wrapping_add(other.ul_pkts),

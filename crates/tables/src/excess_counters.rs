@@ -1,10 +1,10 @@
-//! Counters of the packets that exceed a bucket.
+//! Counters of packets that exceed the rate of a bucket: they wait or are dropped.
 
 use adit_types::Nanos;
 
 use crate::counters::Counter;
 
-/// Counts of packets that waited or were dropped. In a table of their own, because they are rare.
+/// Counts of packets that waited or were dropped. Rare, and therefore in a separate table.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
@@ -16,7 +16,7 @@ pub(crate) struct ExcessCounters {
     pub(crate) delay_ns: Counter,
 }
 
-/// Counters of the packets that wait for a bucket. For the worker that owns the session.
+/// Counts the packets that wait for a bucket. For the worker that owns the session.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitCounts<'a>(&'a ExcessCounters);
 
@@ -32,7 +32,7 @@ impl<'a> WaitCounts<'a> {
         self.0.queued_pkts.add(1);
     }
 
-    /// Counts packets that stop waiting. The last of them waited for `delay`.
+    /// Counts packets that stop waiting; the last one waited for `delay`.
     #[inline]
     pub fn remove(self, pkts: u64, delay: Nanos) {
         let queued = &self.0.queued_pkts;

@@ -1,8 +1,8 @@
 //! Fast rules by session index: one cell per session and direction, and one for the tunnel in which
-//! another UPF sends packets to the UE. Sessions without such a tunnel never write that cell. A
-//! cell has one cache line for the usual rule and the counters of its packets, and one for parts of
-//! fewer rules: further URRs, the far end of a rule from tunnel to tunnel, words of a filter or
-//! selector, and a deferred charge of the rule's buckets.
+//! another UPF sends packets to the UE. For sessions without such a tunnel that cell is never
+//! written. The first cache line of a cell has the usual rule and the counters of its packets. The
+//! second line has what few rules need: further URRs, the far end of a rule from tunnel to tunnel,
+//! words of a filter or selector, and a deferred charge of the rule's buckets.
 //!
 //! A change takes effect in this order:
 //!
@@ -25,7 +25,7 @@ use crate::fast_rule_cell::{FastRuleCell, FastRuleCellRef, WrittenRule};
 use crate::large::LargeArray;
 use crate::prefetch;
 
-/// Both directions of one session.
+/// The cells of both directions of one session.
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
@@ -34,14 +34,14 @@ struct FastRuleCells {
     downlink: FastRuleCell,
 }
 
-/// The fast rules of all sessions, and their traffic.
+/// The fast rules of all sessions, and the traffic that they forwarded.
 pub(crate) struct FastRuleTable {
     cells: LargeArray<FastRuleCells>,
     tunnels_to_ues: LargeArray<FastRuleCell>,
-    /// Forwards by some of the rules before workers see the packets.
+    /// An offload, which forwards packets by some of the rules before workers see these packets.
     offload: Option<std::sync::Arc<dyn OffloadUsage>>,
-    /// Octets that an offload may forward of a session although nobody has read its counters; of an
-    /// offload that chooses sessions.
+    /// By session: octets that an offload may forward although nobody has read its counters yet.
+    /// Only an offload that chooses sessions sets them.
     reserves: LargeArray<Counter>,
 }
 
@@ -52,7 +52,7 @@ impl FastRuleTable {
         Self { cells, tunnels_to_ues, offload, reserves }
     }
 
-    /// Sessions for which the table has room.
+    /// Returns how many sessions the table has room for.
     pub(crate) fn len(&self) -> usize {
         self.cells.len()
     }
@@ -71,8 +71,8 @@ impl FastRuleTable {
     }
 
     /// Replaces the fast rule of one direction; `None` clears the cell. Workers do not read the new
-    /// one before [`FastRuleTable::activate`] is called with the value that this returns. For the
-    /// publisher only.
+    /// rule before [`FastRuleTable::activate`] is called with the returned value. For the publisher
+    /// only.
     pub(crate) fn set(
         &self,
         session: SessionIndex,
@@ -82,8 +82,8 @@ impl FastRuleTable {
         self.cell(session, direction).map_or(WrittenRule::NONE, |cell| cell.set(rule))
     }
 
-    /// Lets workers read the written rule, unless another one was written since; returns whether it
-    /// did. `limit`: up to which octet packets count without checks. For the publisher only.
+    /// Lets workers read the written rule, unless another rule was written since; returns whether
+    /// it did. Packets count without checks up to octet `limit`. For the publisher only.
     pub(crate) fn activate(
         &self,
         session: SessionIndex,
@@ -103,14 +103,14 @@ impl FastRuleTable {
         rule: Option<&PackedFastRule>,
     ) -> WrittenRule {
         let Some(cell) = self.tunnel_cell(session) else { return WrittenRule::NONE };
-        // An empty line is not written: most sessions take no memory for theirs.
+        // Leaves an empty cell unwritten, because an unwritten page takes no memory.
         if rule.is_none() && cell.is_empty() {
             return WrittenRule::NONE;
         }
         cell.set(rule)
     }
 
-    /// [`FastRuleTable::activate`] for the rule that [`FastRuleTable::set_tunnel_to_ue`] wrote.
+    /// Activates the rule that [`FastRuleTable::set_tunnel_to_ue`] wrote.
     pub(crate) fn activate_tunnel_to_ue(
         &self,
         session: SessionIndex,
@@ -122,7 +122,7 @@ impl FastRuleTable {
         }
     }
 
-    /// The TEID of the rule that [`FastRuleTable::set_tunnel_to_ue`] wrote. For the publisher only.
+    /// TEID of the rule that [`FastRuleTable::set_tunnel_to_ue`] wrote. For the publisher only.
     pub(crate) fn tunnel_to_ue(&self, session: SessionIndex) -> Option<Teid> {
         self.tunnel_cell(session)?.written_relay().map(|rule| rule.relayed_teid())
     }
@@ -131,13 +131,13 @@ impl FastRuleTable {
         self.tunnels_to_ues.get(session.0 as usize)
     }
 
-    /// The cell of the tunnel in which another UPF sends packets to the UE.
+    /// Returns the cell of the tunnel in which another UPF sends packets to the UE.
     #[inline]
     pub(crate) fn tunnel_cell_ref(&self, session: SessionIndex) -> Option<FastRuleCellRef<'_>> {
         self.tunnel_cell(session).map(FastRuleCellRef)
     }
 
-    /// The fast rule of one direction; `None` if there is none, or while it is written.
+    /// Returns the fast rule of one direction; `None` if there is none, or if it is being written.
     #[cfg(test)]
     fn get(
         &self,
@@ -147,7 +147,7 @@ impl FastRuleTable {
         self.cell_ref(session, direction)?.read()
     }
 
-    /// The cell of one direction of a session.
+    /// Returns the cell of one direction of a session.
     #[inline]
     pub(crate) fn cell_ref(
         &self,
@@ -164,7 +164,7 @@ impl FastRuleTable {
         }
     }
 
-    /// The counts of the cells of `session` and of an offload, and when the last packet arrived.
+    /// Returns the counts of a session's cells and offload entries, and its last packet's arrival.
     #[inline]
     pub(crate) fn counted(&self, session: SessionIndex) -> (SessionTraffic, Option<Nanos>) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
@@ -188,9 +188,9 @@ impl FastRuleTable {
         (traffic, last.max(offloaded))
     }
 
-    /// Takes back the volume that an offload may count of a session without checks: until
-    /// [`FastRuleTable::limit_to`] is called, only the worker counts its packets. For the worker
-    /// that owns it only.
+    /// Revokes the volume that an offload may count of a session without checks: until
+    /// [`FastRuleTable::limit_to`] is called, only the worker counts packets of the session. For
+    /// the worker that owns the session only.
     #[inline]
     pub(crate) fn take_back(&self, session: SessionIndex) {
         if let Some(offload) = &self.offload {
@@ -198,14 +198,14 @@ impl FastRuleTable {
         }
     }
 
-    /// Takes octets away from those that count without checks in the cells of a session: from the
-    /// next division on. For the publisher only.
+    /// Reserves `bytes` octets of a session for its offload entries: from the next division on, its
+    /// cells may count that much less without checks. For the publisher only.
     pub(crate) fn reserve(&self, session: SessionIndex, bytes: u64) {
         self.reserves.get(session.0 as usize).inspect(|reserve| reserve.set(bytes));
     }
 
-    /// The worker checks the next packet of a session, and divides again. For the publisher, at any
-    /// time: if the worker divides meanwhile, one of both is in effect.
+    /// Makes the worker check the next packet of a session, and then divide the volume again. For
+    /// the publisher, at any time: if the worker divides at the same moment, either write may win.
     pub(crate) fn check_next(&self, session: SessionIndex) {
         let cells = self.cells.get(session.0 as usize);
         let cells = cells.into_iter().flat_map(|both| [&both.uplink, &both.downlink]);
@@ -213,7 +213,7 @@ impl FastRuleTable {
         cells.chain(tunnel).for_each(FastRuleCell::check_next);
     }
 
-    /// How many more octets count without checks in the cells of a session together.
+    /// Returns how many more octets the cells of a session may count together without checks.
     pub(crate) fn unchecked_bytes(&self, session: SessionIndex) -> u64 {
         let cells = self.cells.get(session.0 as usize);
         let cells = cells.into_iter().flat_map(|both| [&both.uplink, &both.downlink]);
@@ -221,13 +221,13 @@ impl FastRuleTable {
         cells.chain(tunnel).fold(0, |sum, cell| sum.saturating_add(cell.unchecked_bytes()))
     }
 
-    /// Sets how many more octets count without checks in all cells of a session together, and in
-    /// its entries of an offload. For the worker that owns it only.
+    /// Sets how many more octets count without checks: in all cells of a session together, and in
+    /// its offload entries. For the worker that owns the session only.
     pub(crate) fn limit_to(&self, session: SessionIndex, more: u64) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
             return;
         };
-        // An empty cell is activated with a limit of its own.
+        // An empty cell gets its limit when a rule in it is activated.
         let tunnel = self.tunnel_cell(session).filter(|cell| !cell.is_empty());
         let reserve = self.reserves.get(session.0 as usize).map_or(0, Counter::load);
         let more = if more == u64::MAX { more } else { more.saturating_sub(reserve) };

@@ -1,4 +1,4 @@
-//! The cell of a fast rule: the words that workers read, and those that the session's packets
+//! The cell of a fast rule: words that workers only read, and words that the session's packets
 //! change.
 //!
 //! A cell is a sequence lock: the publisher (control thread) writes, workers read. A worker that
@@ -6,18 +6,18 @@
 //!
 //! # Counters
 //!
-//! The counters of the cells are those of the session's own URR ([`SessionRules::own_urr`]):
-//! packets that it does not count count elsewhere, in the session's own line of the `usage`
-//! counters. A session that never had an own URR counts all packets of fast rules here. The traffic
-//! of a session is the sum of its cells and of its line.
+//! The counters of the cells are those of the session's own URR ([`SessionRules::own_urr`]).
+//! Packets that this URR does not count are counted in the session's own line of the `usage`
+//! counters. If the session never had an own URR, all packets of its fast rules are counted here.
+//! The traffic of a session is the sum of its cells and of that line.
 //!
 //! Packets count without checks while the octets of their cell stay below its limit. The worker
 //! that owns the session writes counters and limit. When a rule is activated, the publisher writes
-//! the limit: zero with an own URR, so that the next packet takes the stages, which check and set
-//! it; none otherwise. If the stages of the new rules set it at the same time, either value is
-//! correct; those of the previous rules set it before the boundary that activation waits for. The
-//! publisher also writes zero when the volume is to be divided again
-//! ([`FastRuleTable::check_next`](crate::fast_rule::FastRuleTable::check_next)).
+//! the limit. With an own URR it is zero, so that the next packet takes the stages, which check it
+//! and set the limit; otherwise there is no limit. If the stages of the new rules set the limit at
+//! the same time, either value is correct; stages of the previous rules can only set it before the
+//! boundary that activation waits for. The publisher also writes zero to have the volume divided
+//! again ([`FastRuleTable::check_next`](crate::fast_rule::FastRuleTable::check_next)).
 //!
 //! [`SessionRules::own_urr`]: adit_rules::SessionRules::own_urr
 
@@ -33,13 +33,13 @@ use crate::counters::Counter;
 use crate::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 
-/// Words of a rule after the first one and before the last ones.
+/// Number of words of a rule between its first word and those of the second line.
 const MIDDLE: usize = 2;
-/// Words in the second line.
+/// Number of words of a rule in the second line.
 const LAST: usize = FAST_RULE_WORDS - 1 - MIDDLE;
 
-/// The sequence number: the low bits of the head. It wraps after 2^12 writes, each of which adds
-/// two; no reader is delayed for that many writes between its two loads.
+/// The sequence number: the low bits of the head. A write adds two, so it wraps after 2^12 writes;
+/// no reader is delayed for so long between its two loads.
 const SEQUENCE: u64 = (1 << 13) - 1;
 /// The cell holds a rule from tunnel to tunnel or, in downlink, into a tunnel over IPv6.
 const RELAY: u64 = PackedFastRule::RELAY;
@@ -48,17 +48,17 @@ const RELAY: u64 = PackedFastRule::RELAY;
 const REFERS: u64 = 1 << 23;
 /// Workers may read the cell.
 const READABLE: u64 = 1 << 24;
-/// In a cell that refers to lines: a single filter selects one of them, not a matcher.
+/// The cell refers to lines, and a single filter instead of a matcher selects one of them.
 const FILTER: u64 = PackedFilter::FLAG;
 
 const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
 const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
 const _: () = assert!(LAST == FAST_RULE_URRS_MAX, "URRs come last");
 const _: () = assert!(MIDDLE + LAST >= FILTER_WORDS);
-/// The flags of cells whose second line readers need.
+/// The cell has one of these flags if readers need its second line.
 const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
 
-/// The kind of an active cell: the bits of its head, and the mask that selects them.
+/// A kind of active cell: the bits that its head has under a mask.
 #[derive(Clone, Copy)]
 pub(crate) struct CellKind {
     bits: u64,
@@ -68,21 +68,21 @@ pub(crate) struct CellKind {
 impl CellKind {
     /// A fast rule without [`RELAY`].
     const RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS | RELAY };
-    /// As `RULE`, and its packets are counted in the cell alone.
+    /// Like `RULE`, but packets are counted in the cell only.
     const IN_CELL_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::COUNTS_ELSEWHERE };
-    /// As `IN_CELL_RULE`, and plain: its packets pass no bucket.
+    /// Like `IN_CELL_RULE`, but plain: packets pass no bucket.
     const PLAIN_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | RELAY | PackedFastRule::NOT_PLAIN };
-    /// As `RULE`, with or without [`RELAY`].
+    /// Like `RULE`, with or without [`RELAY`].
     const ANY_RULE: Self = Self { bits: READABLE, mask: READABLE | REFERS };
-    /// As `PLAIN_RULE`, with or without [`RELAY`].
+    /// Like `PLAIN_RULE`, with or without [`RELAY`].
     const ANY_PLAIN_RULE: Self =
         Self { bits: READABLE, mask: READABLE | REFERS | PackedFastRule::NOT_PLAIN };
     /// A filter, and the address of the lines of one or two fast rules, none with [`RELAY`].
     pub(crate) const FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER | RELAY };
-    /// As `FILTER`, with or without [`RELAY`].
+    /// Like `FILTER`, with or without [`RELAY`].
     pub(crate) const ANY_FILTER: Self =
         Self { bits: READABLE | REFERS | FILTER, mask: READABLE | REFERS | FILTER };
     /// A selector, and the address of its lines.
@@ -94,16 +94,16 @@ impl CellKind {
         head & self.mask == self.bits
     }
 
-    /// True if a reader of a cell of this kind needs its last words.
+    /// True if a reader of a cell of this kind needs the words in the second line.
     #[inline]
     const fn has_last_words(self, head: u64) -> bool {
-        // PERF (adit-bench datapath): known when the loop for plain rules is compiled.
+        // PERF (adit-bench datapath): constant when the loop for plain rules is compiled.
         let never = self.mask & LAST_WORDS == LAST_WORDS && self.bits & LAST_WORDS == 0;
         !never && head & LAST_WORDS != 0
     }
 }
 
-/// A fast rule, or the selector among several, and the words that the session's packets change.
+/// A fast rule, or a selector among several, and the words that the session's packets change.
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(128))]
@@ -111,19 +111,19 @@ pub(crate) struct FastRuleCell {
     /// The flags of the rule or filter, the sequence number of the cell, [`REFERS`] and
     /// [`READABLE`].
     head: AtomicU64,
-    /// The address of lines; a pointer, because an integer would lose its provenance. In a fast
-    /// rule: its first word, as a pointer without provenance that is never dereferenced.
+    /// The address of the lines, as a pointer: an integer would lose its provenance. If the cell
+    /// holds a fast rule: the first word of the rule as a pointer that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
     words: [AtomicU64; MIDDLE],
     pub(crate) pkts: Counter,
     pub(crate) bytes: Counter,
-    /// When the last packet arrived; zero is never. Unit: nanoseconds.
+    /// When the last packet arrived; zero if none has. Unit: nanoseconds.
     pub(crate) last: Counter,
-    /// Packets are counted without checks while `bytes` stays below this. Unit: octets.
+    /// Packets count without checks while `bytes` stays below this. Unit: octets.
     limit: Counter,
-    /// The second line. Words of rules with one of [`LAST_WORDS`].
+    /// The words in the second line. Only rules with one of the flags [`LAST_WORDS`] use them.
     last_words: [AtomicU64; LAST],
-    /// For packets of a rule with buckets.
+    /// The deferred charge of the rule's buckets, if it has any.
     pub(crate) charge: DeferredCharge,
 }
 
@@ -132,7 +132,7 @@ const _: () = assert!(size_of::<FastRuleCell>() == 128, "two adjacent cache line
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::offset_of!(FastRuleCell, last_words) == 64, "the second line");
 
-/// The words of a cell behind its head.
+/// All words of a cell except its head.
 #[derive(Clone, Copy)]
 pub(crate) struct CellWords {
     pub(crate) first: *mut MatcherLine,
@@ -183,8 +183,9 @@ impl FastRuleCell {
         }
     }
 
-    /// Lets workers read the written rule, unless another one was written since. For the publisher
-    /// only. `limit`: see [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate).
+    /// Lets workers read the written rule, unless another one was written since; returns whether it
+    /// did. For the publisher only. `limit`: see
+    /// [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate).
     pub(crate) fn activate(&self, WrittenRule(sequence): WrittenRule, limit: u64) -> bool {
         let head = self.head.load(Ordering::Relaxed);
         let is_latest = head & SEQUENCE == sequence;
@@ -204,37 +205,37 @@ impl FastRuleCell {
         self.last.set(now.0);
     }
 
-    /// How many more octets count without checks.
+    /// Returns how many more octets count without checks.
     pub(crate) fn unchecked_bytes(&self) -> u64 {
         self.limit.load().saturating_sub(self.bytes.load())
     }
 
-    /// No more octets count without checks, unless all do.
+    /// Makes the worker check the next packet, unless the cell has no limit.
     pub(crate) fn check_next(&self) {
         if self.limit.load() != u64::MAX {
             self.limit.set(0);
         }
     }
 
-    /// Sets how many more octets count without checks. For the worker that owns the session only.
+    /// Sets how many more octets count without checks. Only for the worker that owns the session.
     pub(crate) fn limit_to(&self, more: u64) {
         self.limit.set(self.bytes.load().saturating_add(more));
     }
 
-    /// The fast rule, if the cell holds an active one of this kind.
+    /// Returns the fast rule if the cell is of this kind and active.
     #[inline]
     pub(crate) fn read(&self, kind: CellKind) -> Option<FastRuleSnapshot<'_>> {
         let (head, words) = self.read_if(kind)?;
         Some(FastRuleSnapshot { rule: words.to_rule(head), cell: self })
     }
 
-    /// The rule from tunnel to tunnel that was written, active or not. For the publisher only.
+    /// Returns the written rule from tunnel to tunnel, active or not. For the publisher only.
     pub(crate) fn written_relay(&self) -> Option<PackedFastRule> {
         let head = self.head.load(Ordering::Relaxed);
         (head & RELAY != 0).then(|| self.words(true).to_rule(head))
     }
 
-    /// The words behind the head. `has_last`: also those of the second line.
+    /// Returns the words after the head; those of the second line only with `has_last`.
     #[inline(always)]
     // PERF (adit-bench datapath): part of [`FastRuleCell::read_if`].
     fn words(&self, has_last: bool) -> CellWords {
@@ -247,19 +248,19 @@ impl FastRuleCell {
         CellWords { first, words: [a, b, c, d] }
     }
 
-    /// Holds nothing.
+    /// True if the cell has neither a rule nor a reference.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed) & !SEQUENCE == 0
     }
 
-    /// Writes a filter or a selector with its flags. Workers do not read it before
+    /// Writes the reference to a filter or selector, with its flags. Workers do not read it before
     /// [`FastRuleTable::activate`](crate::fast_rule::FastRuleTable::activate). For the publisher
     /// only.
     pub(crate) fn write_reference(&self, flags: u64, words: CellWords) -> WrittenRule {
         WrittenRule(self.write(REFERS | flags, words))
     }
 
-    /// Head and words of one moment, if the cell is of this kind and active.
+    /// Returns head and words from the same write if the cell is of this kind and active.
     #[inline]
     pub(crate) fn read_if(&self, kind: CellKind) -> Option<(u64, CellWords)> {
         let head = self.head.load(Ordering::Acquire);
@@ -272,27 +273,26 @@ impl FastRuleCell {
     }
 }
 
-/// A cell that is written and not active yet: the sequence number of its cell.
+/// A rule that was written and may not be active yet, by the sequence number of its cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WrittenRule(u64);
 
 impl WrittenRule {
-    /// None: the sequence number of no cell.
+    /// Stands for no rule: no cell has this sequence number.
     pub(crate) const NONE: Self = Self(u64::MAX);
 }
 
-/// The flags of cells, of one or of several together.
+/// The flags of one cell, or of several cells combined by OR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CellFlags(u64);
 
 impl CellFlags {
-    /// The flags that a cell with `head` has.
+    /// Returns the flags of a cell with `head`.
     pub(crate) const fn of_head(head: u64) -> Self {
         Self(head)
     }
 
-    /// True if SDF filters may select the fast rule of a packet: one of the cells may refer to
-    /// lines.
+    /// True if SDF filters may select a packet's fast rule, because a cell refers to lines.
     #[inline]
     #[must_use]
     pub const fn may_refer(self) -> bool {
@@ -306,15 +306,15 @@ impl CellFlags {
         PackedFastRule::has_meters(self.0)
     }
 
-    /// True if packets of a fast rule in one of the cells may count elsewhere than in the cell.
+    /// True if packets of a fast rule in one of the cells may be counted outside the cell.
     #[inline]
     #[must_use]
     pub const fn may_count_elsewhere(self) -> bool {
         self.0 & PackedFastRule::COUNTS_ELSEWHERE != 0
     }
 
-    /// False if all fast rules in the cells are plain: without buckets, and packets count only in
-    /// the cell.
+    /// False if all fast rules in the cells are plain: they have no buckets, and their packets are
+    /// counted in the cell only.
     #[inline]
     #[must_use]
     pub const fn may_not_be_plain(self) -> bool {
@@ -377,20 +377,20 @@ impl fmt::Debug for FastRuleCellRef<'_> {
 }
 
 impl<'a> FastRuleCellRef<'a> {
-    /// Prefetches its cache line.
+    /// Prefetches the first cache line of the cell.
     #[inline]
     pub fn prefetch(self) {
         prefetch::read(self.0);
     }
 
-    /// Prefetches its second line, of the deferred charge and of parts that few rules need.
+    /// Prefetches the cell's second line: the deferred charge, and words that few rules need.
     #[inline]
     pub fn prefetch_second_line(self) {
         prefetch::read(&self.0.last_words);
     }
 
-    /// As [`Self::prefetch_second_line`], if it holds a fast rule that is not from tunnel to
-    /// tunnel; returns the rule's flags. `None` if it holds anything else.
+    /// Does [`Self::prefetch_second_line`] if the cell holds a fast rule that is not from tunnel to
+    /// tunnel, and returns its flags. `None` if the cell holds anything else.
     #[inline]
     pub fn prefetch_second_line_of_rule(self) -> Option<CellFlags> {
         let flags = self.flags();
@@ -401,10 +401,10 @@ impl<'a> FastRuleCellRef<'a> {
         Some(flags)
     }
 
-    /// Charges a packet of `bytes` octets to the buckets of the cell's rule with `flags` if an
-    /// earlier packet passed them at `now`, all of them were idle before it, and they are open.
-    /// Returns whether it did; if not, [`FastRuleSnapshot::try_charge`] decides. For the worker
-    /// that owns the session only.
+    /// Charges a packet of `bytes` octets to the buckets of the cell's rule, which has `flags`, if
+    /// an earlier packet at the same `now` found all of them idle and they are still open. Returns
+    /// whether it did; if not, [`FastRuleSnapshot::try_charge`] decides. For the worker that owns
+    /// the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with busy buckets.
     #[must_use]
@@ -412,65 +412,65 @@ impl<'a> FastRuleCellRef<'a> {
         self.0.charge.try_charge_at_once(flags, now, bytes)
     }
 
-    /// The fast rule, which is neither from tunnel to tunnel nor into a tunnel over IPv6; `None` if
-    /// the cell holds no active one: it is empty, refers to lines, is being written, or is not
-    /// activated yet.
+    /// Returns the fast rule if it leads neither from tunnel to tunnel nor into a tunnel over IPv6.
+    /// `None` otherwise, and if the cell holds no active rule: it is empty, refers to lines, is
+    /// being written, or is not activated yet.
     #[inline]
     #[must_use]
     pub fn read(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read(CellKind::RULE)
     }
 
-    /// The fast rule if its packets count nowhere but in the cell; `None` as
-    /// [`FastRuleCellRef::read`].
-    // PERF (adit-bench datapath --rates police): one comparison finds both.
+    /// Does [`FastRuleCellRef::read`], but only if packets of the fast rule are counted in the cell
+    /// only.
+    // PERF (adit-bench datapath --rates police): one comparison checks both conditions.
     #[inline]
     #[must_use]
     pub fn read_counted_in_cell(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read(CellKind::IN_CELL_RULE)
     }
 
-    /// The fast rule if it is plain ([`CellFlags::may_not_be_plain`]); `None` as
-    /// [`FastRuleCellRef::read`].
-    // PERF (adit-bench datapath): one comparison finds both.
+    /// Does [`FastRuleCellRef::read`], but only if the fast rule is plain
+    /// ([`CellFlags::may_not_be_plain`]).
+    // PERF (adit-bench datapath): one comparison checks both conditions.
     #[inline]
     #[must_use]
     pub fn read_plain(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read(CellKind::PLAIN_RULE)
     }
 
-    /// The fast rule of any kind; `None` as [`FastRuleCellRef::read`].
+    /// Returns the active fast rule, of any kind; `None` if the cell holds none.
     #[inline]
     #[must_use]
     pub fn read_any(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read(CellKind::ANY_RULE)
     }
 
-    /// The fast rule of any kind if it is plain; `None` as [`FastRuleCellRef::read`].
+    /// Returns the active fast rule, of any kind, if it is plain; `None` if the cell holds none.
     #[inline]
     #[must_use]
     pub fn read_any_plain(self) -> Option<FastRuleSnapshot<'a>> {
         self.0.read(CellKind::ANY_PLAIN_RULE)
     }
 
-    /// Its flags at this moment.
+    /// Returns the cell's present flags.
     #[inline]
     #[must_use]
     pub fn flags(self) -> CellFlags {
         CellFlags(self.0.head.load(Ordering::Relaxed))
     }
 
-    /// The peer of a fast rule into a tunnel over IPv6, to prefetch it. During a write it may be
-    /// anything.
+    /// Returns the peer of a fast rule into a tunnel over IPv6, to prefetch it. During a write the
+    /// value may be garbage.
     #[inline]
     pub(crate) fn peer(self) -> GtpuPeerIndex {
         let [_, far_end] = &self.0.words;
         PackedFastRule::peer_in(far_end.load(Ordering::Relaxed))
     }
 
-    /// The usage slots of a fast rule with URRs in addition to the session's own one, to prefetch
-    /// them before [`FastRuleCellRef::read`]. During a write they may belong to different rules;
-    /// slots without a URR are out of range.
+    /// Returns the usage slots of a fast rule with URRs besides the session's own one, to prefetch
+    /// them before [`FastRuleCellRef::read`]. During a write they may belong to different rules. A
+    /// slot without a URR is out of range.
     #[inline]
     pub(crate) fn usage_slots(self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         let urrs = self.0.last_words.each_ref().map(|urr| urr.load(Ordering::Relaxed));
@@ -479,8 +479,8 @@ impl<'a> FastRuleCellRef<'a> {
 }
 
 impl FastRuleCellRef<'_> {
-    /// The address of the lines and a word of a selector, for prefetches: during a write they may
-    /// belong together with other words, or be anything.
+    /// Returns the address of a selector's lines and one of its words, for prefetches. During a
+    /// write the two may be of different selectors, or garbage.
     #[inline]
     pub(crate) fn peek_selector(self, word: usize) -> Option<(*const MatcherLine, u64)> {
         let Self(cell) = self;
@@ -516,15 +516,15 @@ impl ops::Deref for FastRuleSnapshot<'_> {
 }
 
 impl<'a> FastRuleSnapshot<'a> {
-    /// The fast rule in one of the lines that follow the lines of a matcher. `cell` counts the
-    /// traffic of its session.
+    /// Returns the fast rule in one of the lines that follow the lines of a matcher. `cell` counts
+    /// the traffic of the session.
     #[inline]
     pub(crate) fn of_line(line: &MatcherLine, cell: &'a FastRuleCell) -> Self {
         Self { rule: PackedFastRule::of_line(line), cell }
     }
 
-    /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if
-    /// all of them are idle at `now` and their limits are known. Returns whether it did; if not,
+    /// Charges a packet of `bytes` octets to the buckets of the rule, which the cell itself holds,
+    /// if its charge is deferred and all buckets are idle at `now`. Returns whether it did; if not,
     /// [`FastRuleSnapshot::try_charge`] decides. For the worker that owns the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --rates police): once per packet with buckets.
@@ -533,11 +533,11 @@ impl<'a> FastRuleSnapshot<'a> {
         self.cell.charge.try_charge_idle(self.rule.flags(), now, bytes)
     }
 
-    /// Charges a packet of `bytes` octets to the buckets of the rule, which is that of its cell, if
-    /// all of them are open at `now`. Returns whether it did; if not, no charge is deferred. `pair`
-    /// has the session's own buckets, as in [`MeterPair::try_charge`]; see
-    /// [`TablesView::pair_as_is`](crate::TablesView::pair_as_is). For the worker that owns the
-    /// session only.
+    /// Charges a packet of `bytes` octets to the buckets of the rule, which the cell itself holds,
+    /// if all of them are open at `now`. Returns whether it did; if not, no charge is deferred.
+    /// `pair` has the session's own buckets ([`MeterPair::try_charge`]), as
+    /// [`TablesView::pair_as_is`](crate::TablesView::pair_as_is) returns them. For the worker that
+    /// owns the session only.
     #[must_use]
     pub fn try_charge(&self, pair: MeterPair<'_>, now: Nanos, bytes: u16) -> bool {
         let rule = ChargedRule { head: self.rule.flags(), which: self.rule.meters() };
@@ -550,7 +550,7 @@ impl<'a> FastRuleSnapshot<'a> {
     // PERF (adit-bench datapath): once per packet.
     #[must_use]
     pub fn is_unchecked(&self, bytes: u64) -> bool {
-        // Counters of octets do not reach 2^63.
+        // Octet counters do not reach 2^63, so the sum does not overflow.
         self.cell.bytes.load() + bytes < self.cell.limit.load()
     }
 

@@ -1,8 +1,8 @@
 //! Several fast rules of one direction: SDF filters select the one that applies to a packet.
 //!
-//! The fast rules, and the matcher of the filters, are lines in the memory of the session's
-//! published rules. The session's cell holds the address of these lines, so a packet reads them
-//! without a visit to the published rules. A single filter stands in the cell itself.
+//! The fast rules and the matcher of the filters are lines in the memory of the session's published
+//! rules. The session's cell holds the address of these lines, so a packet finds them without
+//! reading the published rules. A single filter is stored in the cell itself.
 
 use core::fmt;
 
@@ -17,13 +17,13 @@ use crate::fast_rule_cell::{
 use crate::prefetch;
 use crate::publish::SlotGuard;
 
-/// Selects the fast rules of packets of one direction of a session.
+/// Selects fast rules for packets of one direction of a session.
 #[derive(Clone, Copy)]
 pub struct FastRuleSelector<'a> {
     view: SelectorView<'a>,
-    /// The flags of its cell.
+    /// The flags of `cell` when the selector was read.
     flags: CellFlags,
-    /// Where the session's traffic is counted.
+    /// The cell that counts the session's traffic.
     cell: &'a FastRuleCell,
 }
 
@@ -33,13 +33,13 @@ impl fmt::Debug for FastRuleSelector<'_> {
     }
 }
 
-/// A single SDF filter that selects the fast rules of packets of one direction of a session.
+/// A single SDF filter that selects fast rules for packets of one direction of a session.
 #[derive(Clone, Copy)]
 pub struct FastRuleFilter<'a> {
     filter: PackedFilter,
     /// The line of the first fast rule.
     first: *const MatcherLine,
-    /// Where the session's traffic is counted.
+    /// The cell that counts the session's traffic.
     cell: &'a FastRuleCell,
     /// Keeps the lines alive.
     _guard: SlotGuard<'a, PublishedRules>,
@@ -51,7 +51,7 @@ impl fmt::Debug for FastRuleFilter<'_> {
     }
 }
 
-/// The fast rule that SDF filters selected for a packet, still in its line.
+/// The fast rule that SDF filters selected for a packet, not yet copied from its line.
 #[derive(Clone, Copy)]
 pub struct SelectedFastRule<'a> {
     line: &'a MatcherLine,
@@ -64,15 +64,15 @@ impl fmt::Debug for SelectedFastRule<'_> {
     }
 }
 
-/// The words of a cell that refers to the lines of published rules: those of the matcher, then one
-/// for each fast rule.
+/// Returns the words of a cell that refers to lines of published rules: the lines of the matcher,
+/// then one line for each fast rule.
 ///
 /// | word | |
 /// |---|---|
 /// | `first` | address of the lines |
 /// | 0, 1 | where lookups of IPv4 and of IPv6 packets begin ([`MatcherRoot`]) |
-/// | 2 | four bits for each of the first 16 PDRs: the number of its fast rule, 15 for none |
-/// | 3 | bits 63..32: number of lines; 31..0: those of the matcher |
+/// | 2 | four bits for each of the first 16 PDRs: the index of its fast rule, 15 if it has none |
+/// | 3 | bits 63..32: number of lines; 31..0: number of the matcher's lines |
 fn to_words(
     selector: PackedSelector,
     rules: &PublishedRules,
@@ -88,9 +88,9 @@ fn to_words(
 
 impl FastRuleTable {
     /// Writes a selector into the cell of one direction. `rules` are those published last for this
-    /// session; without a matcher in them writes nothing and returns [`WrittenRule::NONE`]. Workers
-    /// do not read the selector before [`FastRuleTable::activate`] is called with the value that
-    /// this returns. For the publisher only.
+    /// session; if they have no matcher, writes nothing and returns [`WrittenRule::NONE`]. Workers
+    /// do not read the selector before [`FastRuleTable::activate`] is called with the returned
+    /// value. For the publisher only.
     pub(crate) fn set_selector(
         &self,
         session: SessionIndex,
@@ -106,8 +106,8 @@ impl FastRuleTable {
     }
 
     /// Writes a filter into the cell of one direction; otherwise like
-    /// [`FastRuleTable::set_selector`]. `first` of its words is the address of the lines of the
-    /// fast rules; the others are those of the filter.
+    /// [`FastRuleTable::set_selector`]. The word `first` is the address of the fast rules' lines;
+    /// the other words are those of the filter.
     pub(crate) fn set_filter(
         &self,
         session: SessionIndex,
@@ -127,8 +127,8 @@ impl FastRuleTable {
 }
 
 impl<'g> FastRuleCellRef<'g> {
-    /// The selector; `None` if the cell holds no active one: it is empty, holds a fast rule or
-    /// filter, is being written, or is not activated yet.
+    /// Returns the selector; `None` if the cell holds no active one: it is empty, holds a fast rule
+    /// or filter, is being written, or is not activated yet.
     #[inline]
     pub(crate) fn selector(
         self,
@@ -137,12 +137,12 @@ impl<'g> FastRuleCellRef<'g> {
         let Self(cell) = self;
         let (head, CellWords { first, words }) = cell.read_if(CellKind::SELECTOR)?;
         let [v4, v6, numbers, counts] = words;
-        // JUSTIFICATION: the number of lines depends on the session's filters; a fixed room in the
-        // cell would take memory of all sessions for the few that have filters. SAFETY: `read_if`
-        // returns the words of one selector, so `first` and the count are those of the lines of
-        // published rules, which never change. The publisher replaces the words before those rules
-        // leave their slot, so the guard keeps the lines alive as if it had loaded the rules from
-        // the slot.
+        // JUSTIFICATION: the number of lines depends on the session's filters; room in the cell for
+        // any number would take memory of all sessions, although few have filters. SAFETY:
+        // `read_if` returns the words of one selector, so `first` and the count are those of the
+        // lines of published rules, which never change. The publisher replaces the words before
+        // those rules leave their slot, so the guard keeps the lines alive as if it had loaded the
+        // rules from the slot.
         let lines =
             unsafe { core::slice::from_raw_parts(first.cast_const(), (counts >> 32) as usize) };
         let roots = [v4, v6].map(MatcherRoot::from_bits);
@@ -151,7 +151,7 @@ impl<'g> FastRuleCellRef<'g> {
         Some(FastRuleSelector { view, flags: CellFlags::of_head(head), cell })
     }
 
-    /// The filter; `None` if the cell holds no active one of this kind.
+    /// Returns the filter; `None` if the cell holds no active one of this kind.
     #[inline(always)]
     // PERF (adit-bench datapath --sdf): a call would pass the words through memory.
     pub(crate) fn filter(
@@ -169,8 +169,8 @@ impl<'g> FastRuleCellRef<'g> {
         })
     }
 
-    /// Prefetches the lines of a selector that a packet of the family needs first, and returns
-    /// true; false if the cell holds no active selector.
+    /// Prefetches the lines of a selector that a packet of the address family needs first. Returns
+    /// false if the cell holds no active selector.
     #[inline]
     pub(crate) fn prefetch_selector(self, is_v6: bool) -> bool {
         let Some((first, root)) = self.peek_selector(usize::from(is_v6)) else { return false };
@@ -188,8 +188,8 @@ impl<'g> FastRuleCellRef<'g> {
 }
 
 impl<'a> FastRuleFilter<'a> {
-    /// The fast rule of the packet of `key`. `None` if the stages classify the packet: it does not
-    /// match, and there is no fast rule for the others.
+    /// Returns the fast rule for the packet of `key`. `None` if the stages have to classify the
+    /// packet: it does not match, and packets that do not match have no fast rule.
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     pub(crate) fn select(&self, key: &FilterKey) -> Option<SelectedFastRule<'a>> {
@@ -203,14 +203,14 @@ impl<'a> FastRuleFilter<'a> {
         Some(SelectedFastRule { line, cell: self.cell })
     }
 
-    /// The flags of its cell.
+    /// Returns the flags of the cell when the filter was read.
     #[inline]
     #[must_use]
     pub const fn flags(&self) -> CellFlags {
         CellFlags::of_head(self.filter.flags())
     }
 
-    /// The filter itself.
+    /// Returns the filter as the cell stores it.
     #[inline]
     #[must_use]
     pub const fn packed(&self) -> &PackedFilter {
@@ -219,15 +219,16 @@ impl<'a> FastRuleFilter<'a> {
 }
 
 impl<'a> FastRuleSelector<'a> {
-    /// The flags of its cell.
+    /// Returns the flags of the cell when the selector was read.
     #[inline]
     #[must_use]
     pub const fn flags(&self) -> CellFlags {
         self.flags
     }
 
-    /// The fast rule of the packet of `key`. `None` if the stages classify it: no filter matches, a
-    /// filter needs the whole packet, or the PDR has no fast rule or is not among the first 16.
+    /// Returns the fast rule for the packet of `key`. `None` if the stages have to classify the
+    /// packet: no filter matches, one needs the whole packet, or the PDR has no fast rule or an
+    /// index above 15.
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]
@@ -237,13 +238,13 @@ impl<'a> FastRuleSelector<'a> {
 }
 
 impl<'a> SelectedFastRule<'a> {
-    /// Prefetches its line.
+    /// Prefetches the line of the fast rule.
     #[inline]
     pub fn prefetch(self) {
         prefetch::read(self.line);
     }
 
-    /// The fast rule.
+    /// Copies the fast rule from its line.
     #[inline]
     #[must_use]
     pub fn fast_rule(self) -> FastRuleSnapshot<'a> {

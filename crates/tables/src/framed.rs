@@ -1,9 +1,9 @@
 //! Framed routes: networks behind UEs, found by the longest prefix.
 //!
 //! One hash table per family holds the prefixes of all lengths, and one word has a bit for each
-//! length in use. A lookup probes the table once per length, longest first. It happens only after
-//! no address key matched, and only while there are framed routes. Prefixes as long as an address
-//! key are address keys, which other tables hold. Spec: TS 29.244 §5.16.
+//! length in use. A lookup probes the table once per length, longest first, but only if no address
+//! key matched and there are framed routes. A prefix as long as an address key (IPv4 address, IPv6
+//! /64) is such a key, which other tables hold. Spec: TS 29.244 §5.16.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use crate::key_table::{KeyRefused, KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// Bits of an address key; framed prefixes are shorter.
+/// Length of an address key in bits; framed prefixes are shorter.
 const KEY_BITS: u32 = 64;
 
 /// The prefixes of one family as workers see them, over addresses of 64 bits.
@@ -30,18 +30,18 @@ pub(crate) struct FramedRoutes {
     v6: FramedPrefixes,
 }
 
-/// A prefix of `len` bits as a key: its bits, a one, and zeros. No two prefixes share one.
+/// Returns the unique key of a prefix of `len` bits: its bits, a one, and zeros.
 const fn key(bits: u64, len: u32) -> u64 {
     let mask = if len == 0 { 0 } else { u64::MAX << (KEY_BITS - len) };
     bits & mask | 1 << (KEY_BITS - 1 - len)
 }
 
-/// An IPv4 address in the upper half of a key.
+/// Returns an IPv4 address in the upper half of a key.
 const fn ipv4_key(addr: u32) -> u64 {
     (addr as u64) << 32
 }
 
-/// A prefix of a family: `len` bits of an address of 64 bits.
+/// A prefix of either family: the first `len` of 64 bits.
 #[derive(Clone, Copy)]
 struct FramedPrefix {
     bits: u64,
@@ -63,13 +63,13 @@ impl FramedPrefixes {
         self.table.is_empty()
     }
 
-    /// The session of the longest prefix that contains `addr`.
+    /// Returns the session of the longest prefix that contains `addr`.
     #[cold]
     fn session(&self, addr: u64) -> SessionIndex {
         self.find(addr).map_or(SessionIndex::NONE, |(session, _)| session)
     }
 
-    /// As [`Self::session`], with the length of the prefix.
+    /// Returns the session of the longest prefix that contains `addr`, and the prefix length.
     fn find(&self, addr: u64) -> Option<(SessionIndex, u32)> {
         let mut present = self.present.load(Ordering::Acquire);
         while present != 0 {
@@ -84,7 +84,7 @@ impl FramedPrefixes {
 }
 
 impl FramedRoutes {
-    /// The session of the network that contains an IPv4 address, in host-order bits, or
+    /// Returns the session of the network that contains an IPv4 address, in host-order bits, or
     /// `SessionIndex::NONE`.
     ///
     /// Cost: one load while there are no framed routes; else one probe of the table per length in
@@ -94,18 +94,18 @@ impl FramedRoutes {
         if self.v4.is_empty() { SessionIndex::NONE } else { self.v4.session(ipv4_key(addr)) }
     }
 
-    /// As [`Self::session_v4`], for an IPv6 key.
+    /// Does [`Self::session_v4`] for an IPv6 key.
     #[inline]
     pub(crate) fn session_v6(&self, key: u64) -> SessionIndex {
         if self.v6.is_empty() { SessionIndex::NONE } else { self.v6.session(key) }
     }
 
-    /// The length of the longest prefix that contains an IPv4 address.
+    /// Returns the length of the longest prefix that contains an IPv4 address.
     pub(crate) fn length_v4(&self, addr: u32) -> Option<u32> {
         self.v4.find(ipv4_key(addr)).map(|(_, len)| len)
     }
 
-    /// As [`Self::length_v4`], for an IPv6 key.
+    /// Does [`Self::length_v4`] for an IPv6 key.
     pub(crate) fn length_v6(&self, key: u64) -> Option<u32> {
         self.v6.find(key).map(|(_, len)| len)
     }
@@ -120,7 +120,7 @@ impl fmt::Debug for FramedRoutes {
     }
 }
 
-/// The writer's side of one family: how many prefixes of each length there are.
+/// The writer's side of one family, with the number of prefixes by length.
 #[derive(Debug)]
 struct FramedPrefixesWriter {
     keys: KeyWriter,
@@ -178,7 +178,7 @@ pub(crate) struct FramedWriter {
 }
 
 impl FramedWriter {
-    /// Empty, with room for `capacity` prefixes of each family.
+    /// Creates an empty table with room for `capacity` prefixes of each family.
     pub(crate) fn new(capacity: usize, seed: u64, tables: [u64; 2]) -> Self {
         let [v4, v6] = tables.map(|table| FramedPrefixesWriter::new(capacity, seed, table));
         let routes = Arc::new(FramedRoutes { v4: v4.readers(), v6: v6.readers() });
@@ -190,7 +190,7 @@ impl FramedWriter {
         &self.routes
     }
 
-    /// Maps `prefix` to `session`. Returns true if it mapped to no session before.
+    /// Maps `prefix` to `session`. Returns true if `prefix` mapped to no session before.
     ///
     /// # Errors
     /// [`KeyRefused`] when there is no room, or when the prefix is as long as an address key.
@@ -211,7 +211,7 @@ impl FramedWriter {
     }
 
     /// Removes `prefix` if it maps to `session`; returns whether it did. [`FramedWriter::reclaim`]
-    /// frees its place once `epoch`, the current one, has passed.
+    /// frees its entry once `epoch`, the current one, has passed.
     pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {

@@ -1,5 +1,5 @@
 //! GTP-U peers: the far ends of the tunnels that published FARs send into, with their IPv6
-//! addresses and outstanding Echo Requests.
+//! addresses, path MTUs and outstanding Echo Requests.
 //!
 //! Workers check here that the sender of a message is a peer, and that an Echo Response answers a
 //! request of ours. The control thread adds and removes peers with the rules. Spec: TS 29.281
@@ -16,17 +16,17 @@ use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU16, AtomicU64, Ordering};
 
-/// Bit of a sequence number that chooses one of the two words of a peer.
+/// The bit of a sequence number that selects one of the two words of a peer.
 const WORD_BIT: u16 = 0x8000;
 
-/// Sequence numbers that one word holds.
+/// How many sequence numbers one word holds.
 const LANES: u16 = 4;
 
-/// Marks a lane as taken. It stands in place of the bit of the sequence number that the word
+/// Marks a lane as taken. It replaces the bit [`WORD_BIT`] of the sequence number, which the word
 /// implies.
 const TAKEN: u64 = 0x8000;
 
-/// Sequence numbers of outstanding Echo Requests: the last four successive ones for each value of
+/// Sequence numbers of outstanding Echo Requests: the last four consecutive ones for each value of
 /// the top bit.
 #[derive(Default)]
 struct OutstandingEchoes([AtomicU64; 2]);
@@ -36,7 +36,7 @@ impl OutstandingEchoes {
         Self([AtomicU64::new(0), AtomicU64::new(0)])
     }
 
-    /// The word of a sequence number, the shift of its lane, and the lane's value.
+    /// Returns the word of a sequence number, the shift of its lane, and the lane's value.
     fn lane(&self, sequence: u16) -> (&AtomicU64, u16, u64) {
         let word = &self.0[usize::from(sequence & WORD_BIT != 0)];
         (word, sequence % LANES * 16, u64::from(sequence & !WORD_BIT) | TAKEN)
@@ -45,7 +45,7 @@ impl OutstandingEchoes {
     fn insert(&self, sequence: u16) {
         let (word, shift, lane) = self.lane(sequence);
         let put = |before: u64| Some(before & !(0xffff << shift) | lane << shift);
-        // A closure that always returns a value never fails.
+        // `fetch_update` fails only if the closure returns `None`.
         let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put);
     }
 
@@ -57,11 +57,11 @@ impl OutstandingEchoes {
     }
 }
 
-/// The state of one peer that workers read.
+/// The part of a peer's state that workers read.
 #[repr(C, align(32))]
 struct GtpuPeerCell {
-    /// The halves of its IPv6 address, octets in memory order. Written while no worker can have the
-    /// index.
+    /// The halves of the peer's IPv6 address, octets in memory order. Written only while no worker
+    /// can have the peer's index.
     addr_v6: [AtomicU64; 2],
     outstanding: OutstandingEchoes,
 }
@@ -83,16 +83,16 @@ impl GtpuPeerCell {
     }
 }
 
-/// The workers' side.
+/// The workers' side of the table of peers.
 ///
-/// Threads: the words of a peer are shared by the worker that sends Echo Requests and those that
-///          receive the responses; each response is claimed once.
+/// Threads: the worker that sends Echo Requests and the workers that receive the responses share
+///          the words of a peer; each response is claimed once.
 pub struct GtpuPeers {
     keys: Arc<KeyTable>,
     cells: Box<[GtpuPeerCell]>,
     /// The MTUs of the paths to the peers, by position; `u16::MAX` if only links limit packets.
     mtus: Box<[AtomicU16]>,
-    /// The smallest of them.
+    /// The smallest of `mtus`.
     narrowest: AtomicU16,
 }
 
@@ -104,35 +104,36 @@ impl GtpuPeers {
         }
     }
 
-    /// A number of the peer, unique while it is a peer; `None` for an address that no published FAR
-    /// sends to.
+    /// Returns the position of a peer in the table, which no other peer has meanwhile; `None` for
+    /// an address that no published FAR sends to.
     #[must_use]
     pub fn position(&self, peer: IpAddr) -> Option<u32> {
         self.keys.lookup(self.key(peer))
     }
 
-    /// Records that an Echo Request with `sequence` leaves for `peer`.
+    /// Records that an Echo Request with `sequence` is about to be sent to `peer`.
     pub fn expect_echo(&self, peer: IpAddr, sequence: u16) {
         if let Some(outstanding) = self.outstanding(peer) {
             outstanding.insert(sequence);
         }
     }
 
-    /// True if a response from `peer` is the first answer to an Echo Request of ours.
+    /// Removes the Echo Request that a response from `peer` answers. False if there is none: the
+    /// response was not requested, or is a duplicate.
     #[must_use]
     pub fn claim_echo(&self, peer: IpAddr, sequence: u16) -> bool {
         self.outstanding(peer).is_some_and(|outstanding| outstanding.take(sequence))
     }
 
-    /// The smallest MTU of the paths to all peers; `u16::MAX` if only links limit packets. Unit:
-    /// octets.
+    /// Returns the smallest MTU of the paths to all peers; `u16::MAX` if only links limit packets.
+    /// Unit: octets.
     #[inline]
     #[must_use]
     pub fn narrowest_path(&self) -> u16 {
         self.narrowest.load(Ordering::Relaxed)
     }
 
-    /// The MTU of the path to a peer; `u16::MAX` if only links limit packets. Unit: octets.
+    /// Returns the MTU of the path to a peer; `u16::MAX` if only links limit packets. Unit: octets.
     #[cold]
     #[must_use]
     pub fn path_mtu(&self, peer: IpAddr) -> u16 {
@@ -140,7 +141,7 @@ impl GtpuPeers {
         mtu.map_or(u16::MAX, |mtu| mtu.load(Ordering::Relaxed))
     }
 
-    /// The address of a peer over IPv6 that a fast rule of this view names.
+    /// Returns the IPv6 address of a peer that a fast rule of this view names.
     ///
     /// Cost: half a cache line, which sessions with the same peer share.
     #[inline]
@@ -154,7 +155,7 @@ impl GtpuPeers {
         Some(octets.into())
     }
 
-    /// Prefetches the cache line of [`GtpuPeers::addr_v6`]. Any index is allowed.
+    /// Prefetches the cache line that [`GtpuPeers::addr_v6`] reads. Any index is allowed.
     #[inline]
     pub(crate) fn prefetch(&self, peer: GtpuPeerIndex) {
         if let Some(cell) = self.cells.get(peer.0 as usize) {
@@ -174,12 +175,12 @@ impl fmt::Debug for GtpuPeers {
     }
 }
 
-/// A peer on the control side.
+/// The control thread's state of a peer.
 #[derive(Debug, Clone, Copy)]
 struct GtpuPeerRecord {
-    /// `None` without room.
+    /// `None` if the table had no room for the peer.
     position: Option<u32>,
-    /// FARs, published or not yet reclaimed, that send to it.
+    /// Number of FARs, published or not yet reclaimed, that send to the peer.
     fars: u32,
 }
 
@@ -190,12 +191,12 @@ pub(crate) struct GtpuPeerWriter {
     keys: KeyWriter,
     records: HashMap<IpAddr, GtpuPeerRecord>,
     free: Vec<u32>,
-    /// Positions that workers may still read.
+    /// Positions that workers may still read, with the epoch in which their peers were removed.
     limbo: VecDeque<(Epoch, u32)>,
 }
 
 impl GtpuPeerWriter {
-    /// No peers yet, `capacity` at most.
+    /// Creates a table without peers, with room for `capacity`.
     pub(crate) fn new(capacity: usize, seed: u64, table: u64) -> Self {
         let keys = KeyWriter::new(capacity, seed, table);
         let cells = (0..capacity).map(|_| GtpuPeerCell::new()).collect();
@@ -217,8 +218,8 @@ impl GtpuPeerWriter {
         &self.peers
     }
 
-    /// One more FAR sends to `peer`. [`GtpuPeerIndex::NONE`] without room: workers then treat it as
-    /// no peer.
+    /// Counts one more FAR that sends to `peer`, and returns the peer's index.
+    /// [`GtpuPeerIndex::NONE`] if there is no room: workers then do not know the address as a peer.
     pub(crate) fn hold(&mut self, peer: IpAddr) -> GtpuPeerIndex {
         let position = match self.records.get_mut(&peer) {
             Some(record) => {
@@ -236,7 +237,7 @@ impl GtpuPeerWriter {
 
     fn insert(&mut self, peer: IpAddr) -> Option<u32> {
         let key = self.peers.key(peer);
-        // The second of two addresses with the same keyed hash gets no position.
+        // The second of two addresses with one keyed hash, which lookups confuse, gets no position.
         let is_taken = self.peers.keys.lookup(key).is_some();
         let position = self.free.pop_if(|_| !is_taken)?;
         if let (IpAddr::V6(addr), Some(cell)) = (peer, self.peers.cells.get(position as usize)) {
@@ -249,8 +250,8 @@ impl GtpuPeerWriter {
         Some(position)
     }
 
-    /// Packets to `peer` have at most `mtu_bytes` octets; `u16::MAX`: only links limit them.
-    /// Returns the smallest of all paths.
+    /// Sets the MTU of the path to `peer`; `u16::MAX` if only links limit packets. Returns the
+    /// smallest MTU of all paths.
     ///
     /// Cost: reads the MTUs of all peers.
     pub(crate) fn set_path_mtu(&mut self, peer: IpAddr, mtu_bytes: u16) -> u16 {
@@ -264,7 +265,7 @@ impl GtpuPeerWriter {
         narrowest
     }
 
-    /// One FAR fewer sends to `peer`.
+    /// Counts one FAR less that sends to `peer`; removes the peer after the last one.
     pub(crate) fn release(&mut self, peer: IpAddr, epoch: Epoch) {
         let Some(record) = self.records.get_mut(&peer) else { return };
         record.fars -= 1;

@@ -6,7 +6,7 @@
 
 use core::net::Ipv6Addr;
 
-/// The secret of one table.
+/// The secret parameters of the hash of one table.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyHash {
     factor: u128,
@@ -15,7 +15,7 @@ pub(crate) struct KeyHash {
 }
 
 impl KeyHash {
-    /// Derives the secret from a random seed, and a different one for each number of a `table`.
+    /// Derives the secret from a random seed and the identifier of a table, so that tables differ.
     pub(crate) fn new(seed: u64, table: u64) -> Self {
         let mut state = seed ^ table.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mut next = || split_mix(&mut state);
@@ -24,14 +24,14 @@ impl KeyHash {
         Self { factor, offset, finish: [next() | 1, next()] }
     }
 
-    /// Hash of a 64-bit key.
+    /// Hashes a 64-bit key.
     #[inline]
     pub(crate) fn hash(&self, key: u64) -> u64 {
         let universal = self.factor.wrapping_mul(u128::from(key)).wrapping_add(self.offset);
         fold(high(universal) ^ self.finish[1], self.finish[0])
     }
 
-    /// Hash of an IPv6 address on one interface.
+    /// Hashes an IPv6 address on one interface.
     #[inline]
     pub(crate) fn hash_ipv6(&self, interface: u8, addr: Ipv6Addr) -> u64 {
         let bits = addr.to_bits();

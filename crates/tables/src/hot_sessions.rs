@@ -1,24 +1,24 @@
-//! Which sessions get the places of an offload that has few: those with the most packets per
-//! second.
+//! Decides which sessions get the entries of an offload that has room for few: those with the most
+//! packets per second. A *place* is room for the entries of one session.
 //!
-//! A session enters at one rate and leaves below a lower one, after a while, so that it does not
-//! come and go. A full offload gives a place to a session with twice the rate of the slowest that
-//! has one.
+//! A session gets a place at one rate, and loses it after some time below a lower rate, so that it
+//! does not alternate. If the offload is full, the slowest session with a place loses it to a
+//! session of at least twice its rate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_rules::OffloadChoice;
 use adit_types::{Nanos, SessionIndex};
 
-/// How much faster a session has to be than the one whose place it takes.
+/// How many times faster a session has to be than the session whose place it takes.
 const REPLACES_AT: u64 = 2;
 
-/// The change by a measurement.
+/// The change that a measurement causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HotChange {
     /// Nothing.
     None,
-    /// The session gets a place, perhaps that of another one.
+    /// The session gets a place, which another session (`instead_of`) loses if the offload is full.
     Entered { instead_of: Option<SessionIndex> },
     /// The session loses its place.
     Left,
@@ -28,16 +28,16 @@ pub(crate) enum HotChange {
 #[derive(Debug, Clone, Copy)]
 struct HotSession {
     pps: u64,
-    /// Since when it is too slow.
+    /// Since when its rate has been below [`OffloadChoice::leave_pps`]; `None` if it is not.
     slow_since: Option<Nanos>,
 }
 
-/// The sessions with a place, and the measurements of all.
+/// The sessions with a place, and the measurements of all sessions.
 #[derive(Debug)]
 pub(crate) struct HotSessions {
     choice: OffloadChoice,
-    /// By session: packets, and above them milliseconds, both modulo 2^32; zero before the first
-    /// measurement.
+    /// The last measurement of each session: packets in the lower half, milliseconds in the upper
+    /// half, both modulo 2^32; zero before the first measurement.
     samples: Vec<u64>,
     hot: BTreeMap<SessionIndex, HotSession>,
     by_rate: BTreeSet<(u64, SessionIndex)>,
@@ -48,7 +48,7 @@ impl HotSessions {
         Self { choice, samples: vec![0; sessions], hot: BTreeMap::new(), by_rate: BTreeSet::new() }
     }
 
-    /// The first session with a place after one, or else the first of all.
+    /// Returns the next session with a place after `session`, cyclically.
     pub(crate) fn next_after(&self, session: SessionIndex) -> Option<SessionIndex> {
         let after = (core::ops::Bound::Excluded(session), core::ops::Bound::Unbounded);
         let next = self.hot.range(after).next().or_else(|| self.hot.iter().next());
@@ -63,14 +63,14 @@ impl HotSessions {
         self.hot.len()
     }
 
-    /// Takes the place of a session away.
+    /// Removes a session from those with a place.
     pub(crate) fn remove(&mut self, session: SessionIndex) {
         if let Some(HotSession { pps, .. }) = self.hot.remove(&session) {
             self.by_rate.remove(&(pps, session));
         }
     }
 
-    /// Forgets the measurements of a session, because another one gets its index.
+    /// Forgets the measurements of a session whose index another session may get.
     pub(crate) fn forget(&mut self, session: SessionIndex) {
         self.remove(session);
         if let Some(sample) = self.samples.get_mut(session.0 as usize) {
@@ -78,7 +78,7 @@ impl HotSessions {
         }
     }
 
-    /// Takes the packets that a session has forwarded so far.
+    /// Measures a session that has forwarded `pkts` packets so far; returns the change.
     pub(crate) fn measure(&mut self, session: SessionIndex, pkts: u64, now: Nanos) -> HotChange {
         let Some(pps) = self.rate(session, pkts, now) else { return HotChange::None };
         if self.hot.contains_key(&session) {
@@ -103,7 +103,7 @@ impl HotSessions {
         HotChange::Entered { instead_of }
     }
 
-    /// Packets per second since the last measurement; `None` without one.
+    /// Returns the packets per second since the last measurement; `None` before 1 ms has passed.
     fn rate(&mut self, session: SessionIndex, pkts: u64, now: Nanos) -> Option<u64> {
         let sample = self.samples.get_mut(session.0 as usize)?;
         let ms = (now.0 / 1_000_000) & u64::from(u32::MAX);
@@ -152,7 +152,7 @@ mod tests {
         watch_bytes: 0,
     };
 
-    /// Measures sessions once per second, at the rates of a column; returns the changes.
+    /// Measures sessions once per second: a row has their rates in it. Returns the changes.
     fn run(seconds: &[Vec<u64>]) -> Vec<(usize, SessionIndex, HotChange)> {
         let mut hot = HotSessions::new(CHOICE, 8);
         let mut pkts = [0_u64; 8];
@@ -204,7 +204,7 @@ mod tests {
         ) {
             let mut seconds = seconds;
             let changing = seconds.len();
-            // Until the last rates were measured, and slow sessions have left.
+            // By then the last rates were measured, and slow sessions have lost their places.
             let settled = changing + 4;
             seconds.extend(std::iter::repeat_n(last, 20));
             let changes = run(&seconds);

@@ -1,9 +1,9 @@
-//! A hash table for keys that others choose: TEIDs of the SMF, UE addresses, on-link hosts.
+//! A hash table for keys that other parties choose: TEIDs of the SMF, UE addresses, on-link hosts.
 //!
 //! One writer, many readers, no locks. Buckets are cache lines of five entries; overflow buckets
 //! form a chain after them. Entries never move, so readers never miss a key that stays. The writer
-//! reuses the place of a removed entry only after every reader has passed a quiescent state, so a
-//! reader that matched a key cannot read the value of another one.
+//! reuses the slot of a removed entry only after every reader has passed a quiescent state, so a
+//! reader that matched a key cannot read the value of another key.
 
 use core::fmt;
 use core::ops::Range;
@@ -17,27 +17,27 @@ use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Entries of one bucket: five keys of 8 octets, five values of 4, and the link fill 64 octets.
+/// Entries per bucket: five keys of 8 octets, five values of 4, and the chain link are 64 octets.
 const SLOTS: usize = 5;
 
-/// Every entry of a bucket is free.
+/// The mask of a bucket whose slots are all free.
 const ALL_FREE: u8 = (1 << SLOTS) - 1;
 
 /// The key of an empty entry: no TEID, no IPv4 address, and as an IPv6 /64 a multicast prefix.
 const EMPTY: u64 = u64::MAX;
 
-/// Longest chain of overflow buckets. At half load a bucket holds 2.5 keys on average
-/// (Poisson): more than 25 in one of 2^24 buckets has a probability below 10^-9.
+/// Most overflow buckets in a chain. At half load a bucket holds 2.5 keys on average (Poisson): the
+/// probability that one of 2^24 buckets holds more than 25 is below 10^-9.
 const CHAIN_MAX: usize = 4;
 
-/// The value of a missing key.
+/// Stands for the value of a missing key.
 const NONE: u32 = u32::MAX;
 
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
 struct KeyBucket {
-    /// The complements of the keys, so that zeros are empty.
+    /// The complements of the keys, so that an entry of zeros is empty.
     keys: [AtomicU64; SLOTS],
     values: [AtomicU32; SLOTS],
     /// Index of the next bucket of the chain; zero ends it (bucket 0 never is an overflow bucket).
@@ -48,7 +48,7 @@ struct KeyBucket {
 const _: () = assert!(size_of::<KeyBucket>() == 64, "one bucket is one cache line");
 
 impl KeyBucket {
-    /// Position of `key`, or `None`.
+    /// Returns the slot of `key`, or `None`.
     ///
     /// PERF (tables/lookup): compares all keys of a bucket, so no branch depends on the position of
     /// the match.
@@ -60,7 +60,7 @@ impl KeyBucket {
         (found != 0).then(|| found.trailing_zeros() as usize)
     }
 
-    /// The next bucket of the chain.
+    /// Returns the index of the next bucket of the chain, or `None` at its end.
     #[inline]
     fn next(&self) -> Option<usize> {
         let next = self.next.load(Ordering::Acquire);
@@ -88,26 +88,26 @@ pub struct KeyTable {
 }
 
 impl KeyTable {
-    /// Keys in the table.
+    /// Returns the number of keys in the table.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// True without any key.
+    /// True if the table has no key.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The hash of this table.
+    /// Returns the hash function of this table.
     pub(crate) fn hash(&self) -> &KeyHash {
         &self.hash
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, or `None` if it is missing.
     #[inline]
     #[must_use]
     pub fn lookup(&self, key: u64) -> Option<u32> {
@@ -121,7 +121,7 @@ impl KeyTable {
         prefetch::read(&self.buckets[self.first_bucket(key)]);
     }
 
-    /// The session of `key`, `SessionIndex::NONE` without one.
+    /// Returns the session of `key`, or `SessionIndex::NONE` if the key is missing.
     ///
     /// Cost:    one bucket, and the chain after it if it is full. No allocation.
     /// Threads: any reader; a key that stays in the table is never missed.
@@ -131,7 +131,7 @@ impl KeyTable {
         SessionIndex(self.lookup_from(self.first_bucket(key), key))
     }
 
-    /// The bucket where the chain of `key` begins.
+    /// Returns the index of the bucket where the chain of `key` begins.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "below the number of buckets")]
     fn first_bucket(&self, key: u64) -> usize {
@@ -164,12 +164,12 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// Memory that is free once all readers have passed.
+/// Memory that is free once all readers have passed a quiescent state.
 #[derive(Debug, Clone, Copy)]
 enum RetiredKey {
     /// An entry of `bucket`, whose chain begins at `home`.
     Slot { home: usize, bucket: usize, slot: usize },
-    /// An overflow bucket that left its chain.
+    /// An overflow bucket that was removed from its chain.
     Bucket(usize),
 }
 
@@ -177,18 +177,18 @@ enum RetiredKey {
 #[derive(Debug)]
 pub struct KeyWriter {
     table: Arc<KeyTable>,
-    /// One bit per entry of a bucket that may be filled.
+    /// By bucket: bit n is set if slot n may be filled.
     free: Vec<u8>,
-    /// Overflow buckets that left a chain.
+    /// Overflow buckets that were removed from a chain.
     spare: Vec<usize>,
-    /// Overflow buckets that were in no chain yet.
+    /// Overflow buckets that have never been in a chain.
     fresh: Range<usize>,
     retired: VecDeque<(Epoch, RetiredKey)>,
 }
 
 impl KeyWriter {
-    /// An empty table for `capacity` keys at half load or less. `seed` is random and secret,
-    /// `table` distinguishes tables of the same seed.
+    /// Creates an empty table that holds `capacity` keys at half load. `seed` is random and secret;
+    /// `table` identifies the table among those of the same seed.
     #[must_use]
     pub fn new(capacity: usize, seed: u64, table: u64) -> Self {
         let primary = capacity.saturating_mul(2).div_ceil(SLOTS).max(2);
@@ -214,7 +214,7 @@ impl KeyWriter {
         &self.table
     }
 
-    /// Maps `key` to `value`; returns the value that it replaces.
+    /// Maps `key` to `value`; returns the previous value of `key`.
     ///
     /// # Errors
     /// [`KeyRefused`] if the key is reserved or its chain is full; the table is unchanged.
@@ -252,7 +252,7 @@ impl KeyWriter {
     }
 
     /// Removes `key` if it maps to `value`. Returns whether it did. [`KeyWriter::reclaim`] frees
-    /// its place once `epoch`, the current one, has passed.
+    /// its slot once `epoch`, the current one, has passed.
     pub fn remove(&mut self, key: u64, value: u32, epoch: Epoch) -> bool {
         if key == EMPTY {
             return false;
@@ -275,8 +275,8 @@ impl KeyWriter {
         }
     }
 
-    /// Frees memory that was retired in epochs up to `passed`. Overflow buckets that this retires
-    /// belong to `epoch`, the current one.
+    /// Frees memory that was retired in epochs up to `passed`. Overflow buckets that this call
+    /// removes are retired in `epoch`, the current one.
     pub fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
         while let Some(&(since, limbo)) = self.retired.front()
             && since <= passed
@@ -292,7 +292,7 @@ impl KeyWriter {
         }
     }
 
-    /// Writes an entry. The key comes last: a reader that sees it sees the value.
+    /// Writes an entry. The key is stored last: a reader that sees the key also sees the value.
     fn fill(&mut self, bucket: usize, key: u64, value: u32) {
         let slot = self.free[bucket].trailing_zeros() as usize;
         self.free[bucket] &= !(1 << slot);
@@ -308,8 +308,8 @@ impl KeyWriter {
         self.table.buckets[tail].next.store(link, Ordering::Release);
     }
 
-    /// Removes empty overflow buckets from the end of a chain, so that a table under churn does not
-    /// run out of them.
+    /// Removes empty overflow buckets from the end of a chain, so that a table whose keys come and
+    /// go does not run out of them.
     fn trim(&mut self, home: usize, epoch: Epoch) {
         loop {
             let mut before = home;

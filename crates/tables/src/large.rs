@@ -1,9 +1,9 @@
-//! Large arrays that packets access at random: zeroed mappings, on huge pages if the kernel has
-//! them.
+//! Large arrays that packets access at random: zeroed memory mappings, on huge pages if the kernel
+//! has any.
 //!
-//! Memory that was never written costs nothing, so arrays have their maximum size. At a million
-//! sessions 4 KiB pages cost a page walk per packet, so the array requests transparent huge pages
-//! before it touches the memory. Without them lookups are slower.
+//! A page that was never written takes no memory, so arrays have their maximum size. With a million
+//! sessions, 4 KiB pages would cost a page walk per packet, so the array requests transparent huge
+//! pages before it touches the memory. Without huge pages lookups are slower.
 
 use core::fmt;
 use core::ops::Deref;
@@ -29,7 +29,7 @@ mod mapped {
     use super::Deref;
     use super::pages::{PAGE_BYTES, map, unmap};
 
-    /// An array of fixed length.
+    /// An array of fixed length in a memory mapping.
     ///
     /// Ownership: owns a private mapping of `len` elements from `start` on; none if empty.
     pub(crate) struct LargeArray<T> {
@@ -41,24 +41,24 @@ mod mapped {
     // JUSTIFICATION: a raw pointer is not `Send`; this one acts as a boxed slice.
     // SAFETY: sole owner of its elements.
     unsafe impl<T: Send> Send for LargeArray<T> {}
-    // JUSTIFICATION: as above.
+    // JUSTIFICATION: a raw pointer is not `Sync`; this one acts as a boxed slice.
     // SAFETY: shares its elements by `&[T]` only.
     unsafe impl<T: Sync> Sync for LargeArray<T> {}
 
     impl<T: FromZeros> LargeArray<T> {
-        /// An array of `len` zeros.
+        /// Creates an array of `len` zeros.
         pub(crate) fn zeroed(len: usize) -> Self {
             Self { start: room(len), len, elements: PhantomData }
         }
     }
 
     impl<T> LargeArray<T> {
-        /// An array of `len` elements, each made by `make`.
+        /// Creates an array of `len` elements, each made by `make`.
         pub(crate) fn filled(len: usize, make: impl Fn() -> T) -> Self {
             let start = room::<T>(len);
             for at in 0..len {
-                // JUSTIFICATION: elements whose zeros are no value are written before they are
-                // read. SAFETY: within the room of `len` elements.
+                // JUSTIFICATION: `make` writes each element before it is read, as zeros need not be
+                // a value of `T`. SAFETY: within the room of `len` elements.
                 let place = unsafe { start.add(at) };
                 // SAFETY: mapped and aligned, and no other code has the address yet.
                 unsafe { place.write(make()) };
@@ -80,7 +80,7 @@ mod mapped {
         }
     }
 
-    /// Fails like any allocation.
+    /// Ends the process as any failed allocation does.
     fn out_of_memory() -> ! {
         std::alloc::handle_alloc_error(std::alloc::Layout::new::<u8>())
     }
@@ -91,9 +91,9 @@ mod mapped {
         #[inline]
         fn deref(&self) -> &[T] {
             // JUSTIFICATION: the mapping is this array's storage.
-            // SAFETY: `start` is aligned and `len` elements from it are mapped and initialized:
-            // by `filled`, or as zeros, which are a value of `T` (`FromZeros`). No octet needs no
-            // mapping.
+            // SAFETY: `start` is aligned, and `len` elements from it on are mapped and initialized:
+            // by `filled`, or as zeros, which are a value of `T` (`FromZeros`). An empty array
+            // needs no mapping.
             unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
         }
     }
@@ -126,16 +126,16 @@ mod pages {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// Mappings begin at a page, whose size is at least this.
+    /// Least size of a page, and so the alignment of every mapping. Unit: octets.
     pub(super) const PAGE_BYTES: usize = 4096;
 
-    /// Smaller arrays fit into the TLB with pages of any size. Unit: octets.
+    /// Least array for huge pages: the TLB covers smaller ones with any pages. Unit: octets.
     const ADVISED_MIN: usize = 4 << 20;
 
-    /// Maps `bytes` octets.
+    /// Maps `bytes` octets of zeros. `None` if the kernel refuses.
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // JUSTIFICATION: the allocator writes zeros into memory of more than usual alignment.
+        // JUSTIFICATION: the allocator would write zeros if the alignment is not the usual one.
         // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
         let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
         let start = NonNull::new(mapped.ok()?)?;
@@ -151,7 +151,7 @@ mod pages {
     /// Returns a mapping to the kernel.
     ///
     /// # Safety
-    /// `start` and `bytes` are those of a call of [`map`], and nothing refers to its memory.
+    /// `start` is the result of a call of [`map`] with `bytes`, and nothing refers to its memory.
     pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
         // JUSTIFICATION: the inverse of `map`.
         // SAFETY: the caller's promise. It cannot fail for a mapping that exists.
@@ -174,7 +174,7 @@ mod pages {
     }
 
     /// # Safety
-    /// As the mapping's.
+    /// As for the other `unmap`.
     pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
         let Ok(layout) = Layout::from_size_align(bytes, PAGE_BYTES) else { return };
         // SAFETY: the caller's promise: this memory was allocated with this layout.
@@ -186,7 +186,7 @@ mod pages {
 mod modeled {
     use super::Deref;
 
-    /// An array of default elements: zeros are no value of loom's atomics.
+    /// An array of default elements: loom's atomics cannot be made of zeros.
     pub(crate) struct LoomArray<T>(Box<[T]>);
 
     impl<T: Default> LoomArray<T> {
@@ -234,7 +234,7 @@ mod tests {
         assert!(LargeArray::<AtomicU64>::zeroed(0).is_empty());
     }
 
-    /// Address space of the process. Unit: KiB.
+    /// Returns the size of the process's address space. Unit: KiB.
     fn mapped_kib() -> Option<u64> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
@@ -249,7 +249,7 @@ mod tests {
         for _ in 0..16 {
             drop(LargeArray::<AtomicU64>::zeroed(1 << 27));
         }
-        // Other tests map less meanwhile.
+        // Other tests map less than this meanwhile.
         let grown = mapped_kib().unwrap().saturating_sub(before);
         assert!(grown < 8 << 20, "{grown} KiB");
     }

@@ -1,11 +1,11 @@
 //! Lookup tables of the data plane and their publication to the workers.
 //!
-//! The control thread owns the [`Publisher`]; each worker owns one [`TablesReader`] and opens a
-//! [`TablesView`] at every step: a quiescent state. Nothing a worker calls here allocates, locks,
-//! waits or makes a system call; [`build`] allocates all memory.
+//! The control thread owns the [`Publisher`]. Each worker owns one [`TablesReader`] and opens a
+//! [`TablesView`] at every step, which is a quiescent state. No function that a worker calls here
+//! allocates, locks, waits or makes a system call; [`build`] allocates all memory.
 //!
-//! Invariant: values that a worker found through a [`TablesView`] stay as they are until that
-//! worker opens the next one (quiescent-state-based reclamation, [`publish`]).
+//! Invariant: values that a worker found through a [`TablesView`] stay unchanged until this worker
+//! opens its next view (quiescent-state-based reclamation, [`publish`]).
 //!
 //! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).
 //! [`neighbor`] decides on the control thread which link-layer address a next hop has.

@@ -1,24 +1,24 @@
 //! The token buckets of QERs, by session, direction and bucket number.
 //!
-//! The first two buckets of a direction share one cache line, found by session index and direction,
-//! without a further lookup. Most sessions have no more: one for the rate of the session, one for
-//! that of the flow. Further buckets are in arrays that are allocated when a session first needs
-//! them.
+//! The first two buckets of a direction share one cache line, found by session index and direction
+//! without a further lookup. Most sessions have no more: one bucket for the rate of the session,
+//! one for that of the flow. Further buckets are in arrays that are allocated when a session first
+//! needs them.
 //!
-//! A charge may be deferred (`charging`). [`TablesView`](crate::TablesView) writes it to the
-//! buckets that workers read.
+//! A charge may be deferred (`charging`): [`TablesView`](crate::TablesView) writes it to the
+//! buckets before workers read them.
 //!
 //! A bucket can be linked to a correlated rate, which sessions share (`correlated_rates`). Then the
-//! correlated rate decides. The session's own bucket takes its state after each packet, and counts
-//! the octets of this session.
+//! correlated rate decides whether a packet passes. The session's own bucket copies the state of
+//! the correlated rate after each packet, and counts the octets of this session.
 //!
 //! [Fast rules](adit_rules::FastRule), waiting packets and guarantees use the limit stored with the
 //! bucket. The stages (the full packet path in `datapath`) check maximum rates by the limit in the
-//! rules. Workers read a fast rule only after all of them run the rules that the limit belongs to.
+//! rules. Workers read a fast rule only once all of them run the rules that have the same limit.
 //!
 //! Threads: the publisher writes the limit and the link to a correlated rate, and resets a bucket
-//!          before it gives it to a new QER. Normally no published rules name that bucket. If all
-//!          64 are taken, a worker may still charge it; then the reset and the charges mix. The
+//!          before it assigns it to a new QER. Normally no published rules name that bucket. If all
+//!          64 are in use, a worker may still charge it; then the reset and the charges mix. The
 //!          worker that owns the session writes everything else.
 
 use core::fmt;
@@ -35,19 +35,19 @@ use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::MadeOnce;
 
-// Each QER with a rate has a bucket; buckets of partial guarantees take numbers that are left.
+// Each QER with a rate has a bucket; partial guarantees use bucket numbers that are left.
 const _: () = assert!(RATES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
 
-/// Most lines of one direction of a session.
+/// Most lines of buckets that one direction of a session may have.
 const LINES_MAX: usize = RATES_PER_SESSION_MAX.div_ceil(PER_LINE);
 
-/// Two buckets of each direction, for all sessions.
+/// Two buckets of each direction of all sessions, allocated together.
 struct MeterPairTable {
-    /// For each session uplink, then downlink.
+    /// Two lines per session: uplink, then downlink.
     lines: LargeArray<MeterLine>,
     excess: LargeArray<[ExcessCounters; PER_LINE]>,
-    /// The number of the correlated rate to which each bucket is linked, plus one; zero is none.
-    /// Written by the publisher, and allocated when a session first has a correlated rate.
+    /// By bucket: one more than the index of the correlated rate that the bucket is linked to, or
+    /// zero. Written by the publisher, and allocated when a session first has a correlated rate.
     link_numbers: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
 }
 
@@ -62,7 +62,7 @@ impl MeterPairTable {
 /// Counts of one bucket. Octets are those of the inner IP packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MeterTraffic {
-    /// Octets that passed.
+    /// Octets that passed the bucket.
     pub passed_bytes: u64,
     /// Packets that were dropped.
     pub dropped_pkts: u64,
@@ -89,7 +89,7 @@ impl MeterTable {
         Self { sessions, first: MeterPairTable::new(sessions), further, correlated_rates }
     }
 
-    /// The table that has bucket `bucket` of all sessions; `None` before it is allocated.
+    /// Returns the table that has bucket `bucket` of all sessions; `None` before it is allocated.
     #[inline]
     fn pairs(&self, bucket: u8) -> Option<&MeterPairTable> {
         match usize::from(bucket) / PER_LINE {
@@ -98,13 +98,13 @@ impl MeterTable {
         }
     }
 
-    /// The first two buckets of each direction of all sessions.
+    /// Returns the first two buckets of each direction of all sessions.
     #[inline]
     pub(crate) fn all_pairs(&self) -> MeterPairs<'_> {
         MeterPairs(self.first.lines.as_chunks().0)
     }
 
-    /// The first two buckets of one direction.
+    /// Returns the first two buckets of one direction.
     #[inline]
     pub(crate) fn pair(
         &self,
@@ -114,7 +114,7 @@ impl MeterTable {
         self.all_pairs().get(session, direction)
     }
 
-    /// The counters of the packets that wait for the first of the buckets `which` of
+    /// Returns the counters of packets that wait for the first of the buckets `which` of
     /// [`MeterTable::pair`]. `which` is not zero.
     #[inline]
     pub(crate) fn wait_counts(
@@ -141,7 +141,7 @@ impl MeterTable {
         prefetch::element(&self.first.lines, session.direction_slot(direction));
     }
 
-    /// One bucket; `None` before its table is allocated.
+    /// Returns one bucket; `None` before its table is allocated.
     #[inline]
     pub(crate) fn meter(
         &self,
@@ -159,13 +159,13 @@ impl MeterTable {
         Some(Meter { cell, excess: table.excess.get(at)?.get(of_line)?, correlated })
     }
 
-    /// The rates to which buckets can be linked.
+    /// Returns the table of the rates to which buckets can be linked.
     pub(crate) const fn correlated_rates(&self) -> &CorrelatedRateTable {
         &self.correlated_rates
     }
 
-    /// Links a bucket of both directions to the correlated rate with number `rate`, or to none. For
-    /// the publisher only.
+    /// Links a bucket of both directions to the correlated rate with index `rate`, or unlinks it if
+    /// `rate` is `None`. For the publisher only.
     pub(crate) fn set_link(&self, session: SessionIndex, bucket: u8, rate: Option<usize>) {
         let Some(table) = self.pairs(bucket) else { return };
         let number = rate.map_or(0, |at| at as u64 + 1);
@@ -181,7 +181,7 @@ impl MeterTable {
         }
     }
 
-    /// Allocates bucket `bucket` of all sessions. For the publisher only.
+    /// Allocates the table that has bucket `bucket` of all sessions. For the publisher only.
     pub(crate) fn make_room(&self, bucket: u8) {
         let further = (usize::from(bucket) / PER_LINE).checked_sub(1);
         if let Some(table) = further.and_then(|at| self.further.get(at)) {
@@ -202,19 +202,19 @@ impl MeterTable {
         }
     }
 
-    /// Resets a bucket of both directions: full credit, counts zero. The limit and the number of
-    /// queued packets stay. For the publisher only, if possible while no published rules name the
-    /// bucket.
+    /// Resets a bucket of both directions: full credit, and counts of zero. Keeps the limit and the
+    /// number of queued packets. For the publisher only, if possible while no published rules name
+    /// the bucket.
     pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
         for direction in [Direction::Uplink, Direction::Downlink] {
             let Some(Meter { cell, excess, .. }) = self.meter(session, direction, bucket) else {
                 return;
             };
             let MeterCell { due, fraction, passed, limit: _ } = cell;
-            // Packets of the last QER with this bucket may still wait.
+            // Packets of the QER that had this bucket before may still wait.
             let ExcessCounters { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = excess;
             for counter in [due, fraction, passed, dropped_pkts, dropped_bytes, delay_ns] {
-                // A page that was never written takes no memory.
+                // Writes only if needed, because a page that was never written takes no memory.
                 if counter.load() != 0 {
                     counter.set(0);
                 }
@@ -234,8 +234,8 @@ impl fmt::Debug for MeterTable {
 pub struct MeterPairs<'a>(&'a [[MeterLine; 2]]);
 
 impl<'a> MeterPairs<'a> {
-    /// The buckets of one direction of a session. Buckets with a deferred charge are closed until
-    /// [`TablesView::settle`](crate::TablesView::settle) writes it.
+    /// Returns the first two buckets of one direction of a session. A bucket with a deferred charge
+    /// is closed until [`TablesView::settle`](crate::TablesView::settle) writes the charge.
     #[inline]
     #[must_use]
     pub fn get(self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
@@ -247,7 +247,7 @@ impl<'a> MeterPairs<'a> {
     }
 }
 
-/// One bucket.
+/// One bucket of a direction of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Meter<'a> {
     cell: &'a MeterCell,
@@ -257,16 +257,16 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// The counters of the packets that wait for the bucket.
+    /// Returns the counters of the packets that wait for the bucket.
     #[inline]
     #[must_use]
     pub fn wait_counts(&self) -> WaitCounts<'a> {
         WaitCounts::of(self.excess)
     }
 
-    /// True if the bucket is open at `now` by `limit`: that of the worker's rules, or the stored
-    /// one ([`Meter::limit`]). Forgives debt that dates from a previous limit. For the worker that
-    /// owns the session only.
+    /// True if the bucket is open at `now` by `limit`, which is the limit in the worker's rules or
+    /// the stored one ([`Meter::limit`]). Forgives debt that dates from a previous limit. For the
+    /// worker that owns the session only.
     #[inline]
     #[must_use]
     pub fn is_open(&self, limit: RateLimit, now: Nanos) -> bool {
@@ -300,29 +300,29 @@ impl<'a> Meter<'a> {
         self.correlated.map(CorrelatedRate::users)
     }
 
-    /// The stored limit: the publisher set it last.
+    /// Returns the stored limit, which the publisher set last.
     #[must_use]
     pub fn limit(&self) -> RateLimit {
         self.cell.limit()
     }
 
-    /// When [`Meter::is_open`] becomes true; `None` if never. Changes nothing: debt from a previous
-    /// limit stays, but is ignored.
+    /// Returns when [`Meter::is_open`] becomes true; `None` if never. Changes nothing: debt from a
+    /// previous limit is ignored but stays.
     #[must_use]
     pub fn opens_at(&self, limit: RateLimit, now: Nanos) -> Option<Nanos> {
         let own = || self.cell.bucket().without_former_debt(limit, now);
         self.correlated.map_or_else(own, |rate| rate.bucket(limit, now)).opens_at(limit)
     }
 
-    /// Counts a packet of `bytes` octets that is dropped: its rate exceeded the bucket, or it was
-    /// to wait and this is its first bucket. For the worker that owns the session only.
+    /// Counts a packet of `bytes` octets that is dropped: it exceeded this bucket, or it was to
+    /// wait, and this is the first bucket to wait for. For the worker that owns the session only.
     pub fn count_dropped(&self, bytes: u16) {
         self.excess.dropped_pkts.add(1);
         self.excess.dropped_bytes.add(u64::from(bytes));
     }
 
-    /// The counts of the bucket. `passed`: the octets of its cell and of a deferred charge. For any
-    /// thread.
+    /// Returns the counts of the bucket. `passed` returns the octets that passed a cell, including
+    /// a deferred charge. For any thread.
     pub(crate) fn traffic(&self, passed: impl FnOnce(&MeterCell) -> u64) -> MeterTraffic {
         MeterTraffic {
             passed_bytes: passed(self.cell),
@@ -372,7 +372,7 @@ mod tests {
         for round in 0_u64..4000 {
             let now = NOW + Nanos::from_micros(round * 97);
             let (which, bytes) = (1 + round / 5 % 3, u16::try_from(40 + round * 7 % 1400).unwrap());
-            // Limits change now and then, so that debt of previous ones is left.
+            // Limits change now and then, so that debt of previous limits is left.
             if round % 50 == 0 {
                 let kbps = |at: u64| [8, 900, 20_000, 5_000_000][usize::try_from(at % 4).unwrap()];
                 for (bucket, at) in [(0, round / 50), (1, round / 200)] {

@@ -1,8 +1,8 @@
 //! Next hops: stations on our links, by dense index, and their link-layer addresses.
 //!
-//! The control thread creates, resolves and removes them; workers read. An index names the same
-//! interface and address until every worker has passed a quiescent state after the removal of the
-//! next hop. The link-layer address is one atomic word and can change at any time.
+//! The control thread creates, resolves and removes next hops; workers read them. An index refers
+//! to the same interface and address until the next hop is removed and every worker has passed a
+//! quiescent state since. The link-layer address is one atomic word and can change at any time.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,26 +15,26 @@ use crate::key_table::{KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 
-/// Bit of the link-layer word: the lower 48 bits are an address.
+/// Bit of the link-layer word: the lower 48 bits are a valid address.
 const MAC_VALID: u64 = 1 << 63;
 
-/// Bit of the link-layer word: workers report a use of the address.
+/// Bit of the link-layer word: the address is stale, so workers report that they use it.
 const MAC_STALE: u64 = 1 << 62;
 
 /// Bit of the identity word: the address is an IPv6 one.
 const IDENTITY_V6: u32 = 1 << 8;
 
-/// Bit of the identity word: the entry names a next hop.
+/// Bit of the identity word: the entry is in use.
 const IDENTITY_VALID: u32 = 1 << 9;
 
-/// The entry of a neighbor in the tables.
+/// A neighbor that is in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownNeighbor {
-    /// The next hop that it is.
+    /// The neighbor's index among the next hops.
     pub index: NextHopIndex,
     /// Its link-layer address, `None` until it is resolved.
     pub mac: Option<MacAddr>,
-    /// The address is stale: the control thread waits for a confirmation.
+    /// True while the address is stale: the control thread waits for a confirmation.
     pub is_doubted: bool,
 }
 
@@ -50,9 +50,9 @@ pub struct NextHopRef {
 /// The station to which packets are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// A next hop of the control thread; resolved or not.
+    /// A next hop that the control thread has created, resolved or not.
     Known(NextHopIndex),
-    /// An on-link address without an entry: report it with `WorkerEvent::NeighborUnresolved`.
+    /// An on-link address without a next hop: report it with `WorkerEvent::NeighborUnresolved`.
     Unknown(IpAddr),
 }
 
@@ -63,7 +63,7 @@ struct NextHopCell {
     addr_low: AtomicU64,
     mac: AtomicU64,
     identity: AtomicU32,
-    /// Set by workers that use the entry while it is marked stale.
+    /// Set by workers that use the entry while its address is stale.
     used: AtomicU32,
 }
 
@@ -130,14 +130,14 @@ fn mac_of(word: u64) -> Option<MacAddr> {
     (word & MAC_VALID != 0).then_some(MacAddr([a, b, c, d, e, f]))
 }
 
-/// The readers' side.
+/// The readers' side of the table of next hops.
 pub(crate) struct NextHopTable {
     entries: Box<[NextHopCell]>,
-    /// Changes of link-layer addresses so far; counted after each of them.
+    /// How many times a link-layer address has changed; incremented after each change.
     changes: AtomicU64,
-    /// Index by interface and IPv4 address.
+    /// Next-hop indices by interface and IPv4 address.
     on_link_v4: Arc<KeyTable>,
-    /// Index by hash of interface and IPv6 address; the entry decides.
+    /// Next-hop indices by a hash of interface and IPv6 address, which the entry has to confirm.
     on_link_v6: Arc<KeyTable>,
 }
 
@@ -154,7 +154,7 @@ impl NextHopTable {
         }
     }
 
-    /// The index of a station, if the control thread has added it.
+    /// Returns the index of a station; `None` if the control thread has not added it.
     #[inline]
     pub(crate) fn lookup(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
         let (table, key) = self.key(interface, addr);
@@ -163,7 +163,7 @@ impl NextHopTable {
         (station == Some((interface, addr))).then_some(NextHopIndex(index))
     }
 
-    /// The next hop of `index`; `None` if the index names none.
+    /// Returns the next hop with `index`, if any, and notes the use of a stale address.
     #[inline]
     pub(crate) fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
         let entry = self.entries.get(index.0 as usize)?;
@@ -175,7 +175,7 @@ impl NextHopTable {
         Some(NextHop { interface, addr, mac: mac_of(word) })
     }
 
-    /// Interface and link-layer address of a next hop that is resolved.
+    /// Returns interface and link-layer address of a next hop; `None` if it is unresolved or stale.
     #[inline]
     pub(crate) fn resolved(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
         let entry = self.entries.get(index.0 as usize)?;
@@ -188,8 +188,8 @@ impl NextHopTable {
         Some((InterfaceId(interface), mac_of(word)?))
     }
 
-    /// How often a link-layer address changed. While it stays the same, so does the result of
-    /// [`NextHopTable::resolved`].
+    /// Returns how many times a link-layer address has changed. While this is unchanged, so are the
+    /// results of [`NextHopTable::resolved`].
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
@@ -203,21 +203,21 @@ impl NextHopTable {
         }
     }
 
-    /// The neighbor `addr` on `interface`. Does not count as a use.
+    /// Returns the neighbor `addr` on `interface`. Does not count as a use of its address.
     pub(crate) fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
         let index = self.lookup(interface, addr)?;
         let word = self.entries.get(index.0 as usize)?.mac.load(Ordering::Relaxed);
         Some(KnownNeighbor { index, mac: mac_of(word), is_doubted: word & MAC_STALE != 0 })
     }
 
-    /// The next hop of `index` for the control thread: leaves no mark of use.
+    /// Returns the next hop with `index`. Does not count as a use of its address.
     pub(crate) fn peek(&self, index: NextHopIndex) -> Option<NextHop> {
         let entry = self.entries.get(index.0 as usize)?;
         let (interface, addr) = entry.neighbor()?;
         Some(NextHop { interface, addr, mac: mac_of(entry.mac.load(Ordering::Relaxed)) })
     }
 
-    /// Indices at most.
+    /// Returns the most next hops that the table can hold.
     pub(crate) fn capacity(&self) -> usize {
         self.entries.len()
     }
@@ -236,16 +236,16 @@ impl fmt::Debug for NextHopTable {
     }
 }
 
-/// Why a next hop exists, on the control side.
+/// The reasons for which a next hop exists, on the control side.
 #[derive(Debug, Clone, Copy, Default)]
 struct NextHopRecord {
-    /// FARs, published or not yet reclaimed, that name it.
+    /// Number of FARs, published or not yet reclaimed, that name the next hop.
     fars: u32,
-    /// A configured route names it.
+    /// True if a configured route names the next hop.
     gateway: bool,
-    /// It is in `NextHopWriter::changed`.
+    /// True if the next hop is in `NextHopWriter::changed`.
     queued: bool,
-    /// It was removed and is in `NextHopWriter::limbo`.
+    /// True if the next hop was removed and is in `NextHopWriter::limbo`.
     leaving: bool,
 }
 
@@ -287,7 +287,8 @@ impl NextHopWriter {
         &self.table
     }
 
-    /// The index of a station, created if absent and if more than `reserve` entries are free.
+    /// Returns the index of a station. Adds the station if it is absent and more than `reserve`
+    /// entries are free; otherwise returns `None`.
     pub(crate) fn ensure(
         &mut self,
         interface: InterfaceId,
@@ -345,7 +346,7 @@ impl NextHopWriter {
         }
     }
 
-    /// Writes the link-layer address. With `stale`, workers report when they use it.
+    /// Writes the link-layer address. If it is `stale`, workers report its use.
     pub(crate) fn set_mac(&self, index: NextHopIndex, mac: Option<MacAddr>, stale: bool) {
         let Some(entry) = self.table.entries.get(index.0 as usize) else { return };
         let stale = if stale { MAC_STALE } else { 0 };
@@ -359,7 +360,7 @@ impl NextHopWriter {
         entry.is_some_and(|entry| entry.used.swap(0, Ordering::Relaxed) != 0)
     }
 
-    /// Pins a gateway, or ends that: whether a route names it.
+    /// Pins a next hop that a route names (`is_gateway`), or undoes that.
     pub(crate) fn set_gateway(&mut self, index: NextHopIndex, is_gateway: bool) {
         if let Some(record) = self.records.get_mut(index.0 as usize) {
             record.gateway = is_gateway;
@@ -367,7 +368,7 @@ impl NextHopWriter {
         self.note_change(index);
     }
 
-    /// One more FAR names the next hop.
+    /// Counts one more FAR that names the next hop.
     pub(crate) fn hold(&mut self, index: NextHopIndex) {
         let Some(record) = self.records.get_mut(index.0 as usize) else { return };
         record.fars = record.fars.saturating_add(1);
@@ -376,7 +377,7 @@ impl NextHopWriter {
         }
     }
 
-    /// One FAR fewer names the next hop.
+    /// Counts one FAR less that names the next hop.
     pub(crate) fn release(&mut self, index: NextHopIndex) {
         let Some(record) = self.records.get_mut(index.0 as usize) else { return };
         record.fars = record.fars.saturating_sub(1);
@@ -404,7 +405,7 @@ impl NextHopWriter {
         Some(index)
     }
 
-    /// Next hops in use, including removed ones that workers may still read.
+    /// Returns the number of next hops, including removed ones that workers may still read.
     pub(crate) fn len(&self) -> usize {
         self.records.len() - self.free.len()
     }

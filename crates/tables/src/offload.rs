@@ -12,7 +12,7 @@ use crate::chosen_sessions::{ChoiceContext, ChosenSessions, ChosenStep};
 use crate::fast_rule::FastRuleTable;
 use crate::routes::Routes;
 
-/// Refusals that are counted by their words; the words of further ones are not kept.
+/// Most distinct texts of refusals that are counted; refusals with further texts are not.
 const REFUSALS_MAX: usize = 32;
 
 /// The entries and counts of an offload.
@@ -20,52 +20,52 @@ const REFUSALS_MAX: usize = 32;
 pub struct OffloadReport {
     /// The kind of the offload.
     pub name: &'static str,
-    /// Sessions with an entry.
+    /// Number of sessions with an entry.
     pub sessions: u64,
-    /// Entries, one per session and direction.
+    /// Number of entries; a session has at most one per direction.
     pub entries: u64,
-    /// Sessions that are chosen for it, if it has room for few: those with entries, and those that
-    /// are to get some.
+    /// Sessions that are chosen, with entries or still without, if the offload has room for few;
+    /// otherwise `None`.
     pub chosen_sessions: Option<u64>,
-    /// Rules that the offload refused, by its words.
+    /// How many rules the offload refused, by the text of the refusal.
     pub refusals: Vec<(Cow<'static, str>, u64)>,
-    /// The forwarded traffic.
+    /// The traffic that the offload forwarded.
     pub totals: OffloadTotals,
 }
 
-/// Entries put in one turn, of sessions that were chosen.
+/// Most entries of chosen sessions that are put in one turn.
 const PUTS_PER_TURN: usize = 16;
 
-/// An offload, and the publisher's state of it.
+/// An offload, and the publisher's state about it.
 #[derive(Debug)]
 pub(crate) struct OffloadWriter {
     offload: Box<dyn Offload>,
     /// By session: one bit per direction that has an entry.
     entries: Vec<u8>,
-    /// Sets of interfaces whose gateways the offload has.
+    /// Sets of egress interfaces whose gateways the offload has.
     known_egress: Vec<InterfaceSet>,
-    /// The last batch that was closed.
+    /// The last batch of changes that was closed.
     closed: OffloadBatch,
-    /// Packets on their way may see something older than the last change.
+    /// True if there are changes since the last closed batch, which packets may not see yet.
     has_changes: bool,
-    /// The same of changes since the last [`OffloadWriter::take_awaited`].
+    /// True if there are changes since the last [`OffloadWriter::take_awaited`].
     is_awaited: bool,
     sessions: u64,
     count: u64,
     refusals: Vec<(Cow<'static, str>, u64)>,
-    /// For an offload that has room for few sessions.
+    /// The chosen sessions, if the offload has room for few.
     chosen: Option<ChosenSessions>,
-    /// All packets to data networks take the workers until this batch has passed: then it gets the
-    /// routes in effect.
+    /// Set while all packets to data networks are left to the workers. Once this batch has passed,
+    /// the offload gets the present routes.
     changes_networks: Option<OffloadBatch>,
     /// Next steps for chosen sessions.
     steps: Vec<ChosenStep>,
-    /// Sessions that workers keep, once for each reason.
+    /// Sessions that are left to the workers, once for each reason.
     withheld: Vec<SessionIndex>,
 }
 
 impl OffloadWriter {
-    /// An offload without entries, for `sessions_max` sessions and these routes.
+    /// Wraps an offload without entries, for `sessions_max` sessions and `routes`.
     pub(crate) fn new(offload: Box<dyn Offload>, sessions_max: usize, routes: &Routes) -> Self {
         let choice = offload.choice();
         let mut writer = Self {
@@ -84,17 +84,17 @@ impl OffloadWriter {
             withheld: Vec::new(),
         };
         writer.set_all_networks(|part| routes.gateway_of(part));
-        // Without entries no packet depends on them.
+        // Without entries no packet depends on these changes.
         (writer.has_changes, writer.is_awaited) = (false, false);
         writer
     }
 
-    /// True if it gets the entries of all sessions, none of which is chosen.
+    /// True if the offload has room for all sessions, so that none is chosen.
     pub(crate) const fn takes_all(&self) -> bool {
         self.chosen.is_none()
     }
 
-    /// Leaves a session to the workers until [`OffloadWriter::release`].
+    /// Leaves a session to the workers until [`OffloadWriter::release`] is called.
     pub(crate) fn withhold(&mut self, session: SessionIndex) {
         self.withheld.push(session);
         if self.entries.get(session.0 as usize).is_some_and(|entries| *entries != 0) {
@@ -105,8 +105,8 @@ impl OffloadWriter {
         }
     }
 
-    /// Ends one [`OffloadWriter::withhold`]. Returns true if the session gets entries when its
-    /// rules are published again.
+    /// Undoes one [`OffloadWriter::withhold`]. Returns true if the caller should publish the rules
+    /// of the session again to give it entries.
     pub(crate) fn release(&mut self, session: SessionIndex) -> bool {
         if let Some(at) = self.withheld.iter().position(|of| *of == session) {
             self.withheld.swap_remove(at);
@@ -114,7 +114,7 @@ impl OffloadWriter {
         self.takes_all() && !self.withheld.contains(&session)
     }
 
-    /// The rules of a session change: removes its entries.
+    /// Removes the entries of a session whose rules change.
     pub(crate) fn note_change(&mut self, session: SessionIndex) {
         if let Some(chosen) = &mut self.chosen {
             chosen.note_change(session);
@@ -122,14 +122,14 @@ impl OffloadWriter {
         self.remove(session);
     }
 
-    /// Workers run the changed rules of a session.
+    /// Notes that workers run the changed rules of a session.
     pub(crate) fn note_changed(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) {
         if let Some(chosen) = &mut self.chosen {
             chosen.note_changed(session, context);
         }
     }
 
-    /// Goes on with the choice of sessions. Returns true if the caller has to end the epoch.
+    /// Continues the choice of sessions. Returns true if the caller has to end the epoch.
     pub(crate) fn turn(&mut self, context: &ChoiceContext<'_>) -> bool {
         self.offload.turn(context.now);
         while let Some(notice) = self.offload.take_notice() {
@@ -140,7 +140,7 @@ impl OffloadWriter {
         }
         let Some(chosen) = &mut self.chosen else { return false };
         if self.changes_networks.is_some() {
-            // There is no gateway to put entries with.
+            // Without the gateways of data networks, entries cannot be put.
             return false;
         }
         let mut steps = core::mem::take(&mut self.steps);
@@ -180,17 +180,17 @@ impl OffloadWriter {
         }
         match self.entries.get(session.0 as usize) {
             Some(1..) => self.chosen.as_mut().into_iter().for_each(|of| of.note_put(session)),
-            // The offload may have a part of an entry.
+            // One of the entries may have been put in part.
             _ => self.leave(session),
         }
     }
 
-    /// Puts the entry of a chosen session that was refused, if one was: its device may have room
-    /// now. Returns the number of attempts. A refusal is not counted again.
+    /// Puts the entry of a chosen session that the offload refused, if there is one: its device may
+    /// have room now. Returns the number of attempts. Does not count a further refusal.
     fn retry(&mut self, session: SessionIndex, context: &ChoiceContext<'_>) -> usize {
         let held = self.entries.get(session.0 as usize).copied().unwrap_or_default();
         if held == 0 {
-            // The session has lost its place in this turn.
+            // The session was removed from the chosen ones in this turn.
             return 0;
         }
         let missing = |direction: &Direction| held & bit(*direction) == 0;
@@ -199,7 +199,7 @@ impl OffloadWriter {
             if let Some(rule) = written_rule(context.fast_rules, session, direction) {
                 let has_shared_rates = context.has_shared_rates;
                 let rule = OffloadRule { rule: &rule, is_limited: false, has_shared_rates };
-                // The offload may have had a part of an entry.
+                // Even a refused put may have changed the entry for a moment.
                 self.note_change_of_entries();
                 if self.offload.put(session, direction, &rule).is_ok() {
                     self.note_entry(session, direction);
@@ -210,7 +210,7 @@ impl OffloadWriter {
         attempts
     }
 
-    /// The offload has a further entry.
+    /// Notes that the offload has one more entry.
     fn note_entry(&mut self, session: SessionIndex, direction: Direction) {
         let Some(entries) = self.entries.get_mut(session.0 as usize) else { return };
         self.sessions += u64::from(*entries == 0);
@@ -218,7 +218,7 @@ impl OffloadWriter {
         *entries |= bit(direction);
     }
 
-    /// Takes the entries of a chosen session away.
+    /// Removes the entries of a session, which is no longer chosen.
     fn leave(&mut self, session: SessionIndex) {
         self.remove(session);
         self.note_change_of_entries();
@@ -228,7 +228,7 @@ impl OffloadWriter {
         }
     }
 
-    /// The offload gave an entry up. The session gets both again when it is chosen again.
+    /// Handles an entry that the offload lost: removes both until the session is chosen again.
     fn note_lost(&mut self, session: SessionIndex, direction: Direction) {
         let Some(entries) = self.entries.get_mut(session.0 as usize) else { return };
         if *entries & bit(direction) != 0 {
@@ -310,7 +310,7 @@ impl OffloadWriter {
         self.offload.set_next_hop(index, hop);
     }
 
-    /// Gives the offload the gateways of all numbers through `egress`.
+    /// Sets all gateways of the offload for packets that leave through `egress`.
     fn set_gateways(&mut self, egress: InterfaceSet, routes: &Routes) {
         for gateway in 1..=u8::MAX {
             let next_hop = routes.block_gateway(egress, gateway);
@@ -318,7 +318,7 @@ impl OffloadWriter {
         }
     }
 
-    /// Gives the offload the present gateway of a part of the data networks.
+    /// Sets the present gateway of a part of the data networks, unless all are about to be set.
     pub(crate) fn set_networks(&mut self, part: NetworkPart, routes: &Routes) {
         if self.changes_networks.is_none() {
             self.offload.set_networks(part, routes.gateway_of(part));
@@ -335,15 +335,15 @@ impl OffloadWriter {
         self.note_change_of_entries();
     }
 
-    /// Other routes are in effect: leaves all packets to data networks to the workers until
-    /// [`OffloadWriter::take_networks`].
+    /// Leaves all packets to data networks to the workers until [`OffloadWriter::take_networks`],
+    /// because the routes have changed.
     pub(crate) fn leave_networks(&mut self) {
         self.set_all_networks(|_| 0);
         self.changes_networks = Some(OffloadBatch(self.closed.0 + 1));
     }
 
-    /// Gives the offload the routes in effect once no packet sees previous ones, by `passed`.
-    /// Returns true then.
+    /// Sets the present routes if `passed` shows that no packet sees previous ones any more.
+    /// Returns whether it did.
     pub(crate) fn take_networks(&mut self, passed: OffloadBatch, routes: &Routes) -> bool {
         let has_passed = self.changes_networks.take_if(|batch| *batch <= passed).is_some();
         if has_passed {
@@ -355,7 +355,8 @@ impl OffloadWriter {
         has_passed
     }
 
-    /// The batch of the changes since the last call that packets on their way may not see.
+    /// Returns the batch that has all changes since the last call; `None` if there are none.
+    /// Packets on their way may not see these changes until the batch has passed.
     pub(crate) fn take_awaited(&mut self) -> Option<OffloadBatch> {
         let is_awaited = core::mem::take(&mut self.is_awaited);
         is_awaited.then_some(match self.has_changes {
@@ -364,7 +365,7 @@ impl OffloadWriter {
         })
     }
 
-    /// Ends the batch if there are changes, and returns the last one that has passed.
+    /// Closes the batch if there are changes, and returns the last batch that has passed.
     pub(crate) fn advance(&mut self) -> OffloadBatch {
         if self.has_changes {
             self.closed = self.offload.close();
@@ -373,7 +374,7 @@ impl OffloadWriter {
         self.offload.passed()
     }
 
-    /// The forwarded traffic.
+    /// Returns the traffic that the offload forwarded.
     pub(crate) fn totals(&self) -> OffloadTotals {
         self.offload.totals()
     }
@@ -390,7 +391,7 @@ impl OffloadWriter {
     }
 }
 
-/// The fast rule that workers read, for IPv4 packets.
+/// Returns the fast rule in the cell, in its form for IPv4 packets; `None` if there is none.
 fn written_rule(
     fast_rules: &FastRuleTable,
     session: SessionIndex,

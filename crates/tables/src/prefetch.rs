@@ -1,4 +1,4 @@
-//! Prefetch hints of the processor; nothing on processors without them.
+//! Prefetch hints to the processor; without effect on other architectures than x86-64.
 
 /// Prefetches the cache line at the start of `place`.
 #[inline(always)]
@@ -8,17 +8,17 @@ pub fn read<T>(place: &T) {
     address(core::ptr::from_ref(place));
 }
 
-/// Prefetches the cache line at the start of element `at`. An index out of range prefetches some
-/// other line.
+/// Prefetches the cache line at the start of element `at`. If the index is out of range, prefetches
+/// an unrelated line.
 #[inline(always)]
-// PERF (adit-bench datapath --rates police): without a check of the index.
+// PERF (adit-bench datapath --rates police): without a bounds check.
 pub(crate) fn element<T>(array: &[T], at: usize) {
     address(array.as_ptr().wrapping_add(at));
 }
 
-/// Prefetches the cache line at an address, whatever is there.
+/// Prefetches the cache line at an address, which may be invalid.
 #[inline(always)]
-// PERF (tables/lookup): see `read`.
+// PERF (tables/lookup): a call would cost more than the hint saves.
 pub(crate) fn address<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,9 +1,9 @@
 //! Publication from one writer to several readers: quiescent-state-based reclamation (QSBR).
 //!
-//! The writer swaps pointers in slots and counts an epoch up; each reader announces the epoch it
-//! has seen when it holds no reference ([`SlotReader::observe`]). A value that was retired in epoch
-//! *e* is freed when every reader that is online has announced *e* or later. A reader pays one load
-//! per observation, and one store when the epoch is another one, without a fence.
+//! The writer swaps pointers in slots and increments an epoch. Each reader announces the epoch that
+//! it has seen whenever it holds no reference ([`SlotReader::observe`]). A value that was retired
+//! in epoch *e* is freed once every online reader has announced *e* or a later epoch. Observing
+//! costs one load and, if the epoch has changed, one store without a fence.
 //!
 //! Invariant: a pointer taken out of a slot is freed only after every reader that could have loaded
 //! it has announced a later quiescent state or gone offline.
@@ -21,14 +21,14 @@ use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Mutex, Ordering, fence};
 
-/// Announced by a reader that holds no reference and will not take one before it is back online.
+/// Announced by a reader that holds no reference and will not get one before it is online again.
 const OFFLINE: u64 = u64::MAX;
 
-/// A numbered step of publication; later steps are greater.
+/// A step of publication, by number; later epochs are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u64);
 
-/// State that writer and readers share: the slots, the epoch and the announcements.
+/// State that the writer and the readers share: the slots, the epoch and the announcements.
 ///
 /// Ownership: a pointer in a slot owns its box. The writer alone stores into slots.
 struct PublishedSlots<T> {
@@ -57,11 +57,11 @@ impl<T> Drop for PublishedSlots<T> {
     }
 }
 
-/// A value that was taken out of its slot and that readers may still use. Dropping it leaks.
+/// A value that was taken out of its slot and that readers may still use. Dropping this leaks it.
 struct RetiredValue<T>(NonNull<T>);
 
 // JUSTIFICATION: a raw pointer is not `Send`, but it stands for a box here.
-// SAFETY: sole owner of a value that threads may share and that may be dropped on any of them.
+// SAFETY: sole owner of a value that threads may share and that any thread may drop.
 unsafe impl<T: Send + Sync> Send for RetiredValue<T> {}
 
 impl<T> RetiredValue<T> {
@@ -96,21 +96,21 @@ pub fn slots<T: Send + Sync>(slots: usize, readers: usize) -> (SlotWriter<T>, Ve
 /// The only writer of a set of slots.
 pub struct SlotWriter<T> {
     shared: Arc<PublishedSlots<T>>,
-    /// The last epoch closed: the value of `PublishedSlots::epoch`.
+    /// The last epoch that was closed: the value of `PublishedSlots::epoch`.
     epoch: u64,
-    /// Values that left their slots, with the epoch in which they did.
+    /// Values that were taken out of their slots, with the epoch in which that happened.
     retired: VecDeque<(Epoch, RetiredValue<T>)>,
 }
 
 impl<T: Send + Sync> SlotWriter<T> {
-    /// How many slots there are.
+    /// Returns the number of slots.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.shared.slots.len()
     }
 
-    /// Puts `value` into `slot` and retires the old value; returns whether there was one. A value
-    /// out of range is dropped.
+    /// Puts `value` into `slot` and retires the old value. Returns true if there was an old value.
+    /// If `slot` is out of range, drops `value`.
     pub fn swap(&mut self, slot: usize, value: Option<Box<T>>) -> bool {
         debug_assert!(slot < self.shared.slots.len(), "slot {slot} out of range");
         let Some(cell) = self.shared.slots.get(slot) else { return false };
@@ -122,7 +122,7 @@ impl<T: Send + Sync> SlotWriter<T> {
         old.is_some()
     }
 
-    /// The value of a slot, for the writer.
+    /// Returns the value of a slot to the writer.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&T> {
         let value = self.shared.slots.get(slot)?.load(Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl<T: Send + Sync> SlotWriter<T> {
         unsafe { value.as_ref() }
     }
 
-    /// The epoch that changes made now belong to: the one that [`SlotWriter::advance`] closes next.
+    /// Returns the epoch of changes made now, which [`SlotWriter::advance`] closes next.
     #[must_use]
     pub fn next_epoch(&self) -> Epoch {
         Epoch(self.epoch.saturating_add(1))
@@ -145,7 +145,7 @@ impl<T: Send + Sync> SlotWriter<T> {
         closed
     }
 
-    /// The latest epoch that every online reader has observed.
+    /// Returns the latest epoch that every online reader has observed.
     #[must_use]
     pub fn passed(&self) -> Epoch {
         // A reader that comes online stores its announcement, fences, then loads slots. With this
@@ -169,9 +169,9 @@ impl<T: Send + Sync> SlotWriter<T> {
             return None;
         }
         let (_, retired) = self.retired.pop_front()?;
-        // SAFETY: every reader that is online announced an epoch that was closed after the value
-        // had left its slot, so it holds no reference from before and loads a later pointer; the
-        // others hold none and will load a later pointer (see `passed`).
+        // SAFETY: every online reader announced an epoch that was closed after the value had left
+        // its slot, so it holds no reference from before and loads a later pointer; offline readers
+        // hold none and will load a later pointer (see `passed`).
         Some(unsafe { retired.into_box() })
     }
 }
@@ -193,22 +193,22 @@ impl<T> fmt::Debug for SlotWriter<T> {
     }
 }
 
-/// One reader's access. Belongs to one thread at a time.
+/// One reader's access to the slots. Belongs to one thread at a time.
 pub struct SlotReader<T> {
     shared: Arc<PublishedSlots<T>>,
     reader: usize,
-    /// The epoch that it announced last.
+    /// The epoch that this reader announced last.
     announced: u64,
 }
 
 impl<T: Send + Sync> SlotReader<T> {
-    /// Announces a quiescent state and opens the next section; goes online if needed.
+    /// Announces a quiescent state and begins the next section; goes online if needed.
     ///
-    /// References obtained through the guard end before the next call: they borrow `self`.
+    /// References obtained through the guard end before the next call, because they borrow `self`.
     #[inline]
     pub fn observe(&mut self) -> SlotGuard<'_, T> {
         let epoch = self.shared.epoch.load(Ordering::Acquire);
-        // The writer would learn nothing from the same announcement again.
+        // A repeated announcement would be no news to the writer.
         if epoch != self.announced {
             self.announce(epoch);
         }
@@ -220,7 +220,7 @@ impl<T: Send + Sync> SlotReader<T> {
     fn announce(&mut self, epoch: u64) {
         let was_offline = self.announced == OFFLINE;
         self.announced = epoch;
-        // Release: loads of the section that ends stay before the announcement.
+        // Release keeps the loads of the section that ends before the announcement.
         self.shared.announced[self.reader].store(epoch, Ordering::Release);
         if was_offline {
             // Pairs with the fence in `SlotWriter::passed`.
@@ -250,7 +250,7 @@ impl<T> fmt::Debug for SlotReader<T> {
     }
 }
 
-/// A section in which the values of the slots stay alive.
+/// A section in which the values that its reader finds in the slots stay alive.
 pub struct SlotGuard<'a, T> {
     shared: &'a PublishedSlots<T>,
 }
@@ -264,7 +264,7 @@ impl<T> Clone for SlotGuard<'_, T> {
 impl<T> Copy for SlotGuard<'_, T> {}
 
 impl<'a, T: Send + Sync> SlotGuard<'a, T> {
-    /// The present value of `slot`. Two calls may see two publications.
+    /// Returns the present value of `slot`. Two calls in one section may return two publications.
     #[inline]
     #[must_use]
     pub fn get(self, slot: usize) -> Option<&'a T> {
@@ -284,7 +284,7 @@ impl<'a, T: Send + Sync> SlotGuard<'a, T> {
         }
     }
 
-    /// Prefetches the first cache line of the slot's value. Reads the slot.
+    /// Prefetches the first cache line of the slot's value, for which it reads the slot.
     #[inline]
     pub fn prefetch(self, slot: usize) {
         if let Some(value) = self.get(slot) {

@@ -1,9 +1,9 @@
-//! The control thread's side: applies rule deltas and returns those that every worker runs.
+//! The control thread's side: applies rule deltas, and returns each once every worker runs it.
 //!
-//! Steps of one delta: bind its rules to these tables, compile them, add keys, swap the rules,
-//! remove keys. So a packet that finds the session sees its rules before or after the change, never
-//! a mixture. The publisher frees the values that the change retired once all workers have passed a
-//! burst boundary.
+//! A delta is applied in these steps: bind its rules to these tables, compile them, add keys, swap
+//! the rules, remove keys. So a packet that finds the session sees its rules before or after the
+//! change, never a mixture. The publisher frees the values that the change retired once all workers
+//! have passed a quiescent state.
 
 mod build;
 mod route_tables;
@@ -50,44 +50,44 @@ pub use routes::{PreparedRoutes, RoutesConfig};
 
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
-/// Counters of the publisher: changes, and entries without room.
+/// Counters of the publisher: applied changes, and entries for which a table had no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PublisherCounters {
     /// Deltas applied.
     pub deltas_applied: u64,
-    /// Keys that found no room: packets with them find no session.
+    /// Keys that found no room: packets with such a key find no session.
     pub keys_refused: u64,
-    /// Deltas for a session beyond `sessions_max`; nothing of them was applied.
+    /// Deltas for a session index of `sessions_max` or more; nothing of them was applied.
     pub sessions_out_of_range: u64,
-    /// FARs whose GTP-U peer no route of a GTP-U interface leads to.
+    /// FARs to whose GTP-U peer no route of a GTP-U interface leads.
     pub peers_without_route: u64,
-    /// Next hops that found no room.
+    /// Next hops for which the table had no room.
     pub next_hops_refused: u64,
-    /// FARs whose GTP-U peer found no room: its signaling is limited like that of an unknown peer.
+    /// FARs whose GTP-U peer found no room: its signaling is limited like an unknown peer's.
     pub peers_refused: u64,
-    /// QERs whose correlated rate found no room: their session does not share it.
+    /// QERs whose correlated rate found no room: their sessions do not share the rate.
     pub correlated_rates_refused: u64,
 }
 
-/// See [`Publisher::boundary`].
+/// A point in time that workers pass; see [`Publisher::boundary`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Boundary(Epoch);
 
-/// A delta that was not yet returned as observed.
+/// A delta that was not returned as observed yet.
 #[derive(Debug)]
 struct UnobservedDelta {
     since: Epoch,
     id: DeltaId,
     session: SessionIndex,
-    /// The fast paths that become active with it.
+    /// The fast paths that become active once all workers run the delta.
     written: Option<WrittenFastPaths>,
-    /// The rules that an offload gets then.
+    /// The rules that the offload then gets, by direction.
     offloaded: Option<Box<[Option<FastRule>; 2]>>,
-    /// The batch of the offload that has to pass before.
+    /// The batch of the offload that also has to pass before the delta counts as observed.
     batch: Option<OffloadBatch>,
 }
 
-/// The fast paths of a session that are written and not active yet.
+/// The fast paths of a session that were written and are not active yet.
 #[derive(Debug)]
 struct WrittenFastPaths {
     directions: [(Direction, WrittenRule); 2],
@@ -111,15 +111,15 @@ pub struct Publisher {
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
     offload: Option<OffloadWriter>,
-    /// The offload forwards nothing.
+    /// True while the offload has no next hops, so that it forwards nothing.
     is_offload_paused: bool,
     correlated_rates: CorrelatedRateNumbers,
-    /// Next hops reserved for gateways and GTP-U peers: hosts that packets are sent to get none of
-    /// them.
+    /// How many next hops are reserved for gateways and GTP-U peers. Hosts to which packets are
+    /// sent on demand get none of these.
     demand_reserve: usize,
-    /// Deltas that were not yet returned as observed, in order.
+    /// Deltas that were not returned as observed yet, in order.
     unobserved: VecDeque<UnobservedDelta>,
-    /// The epoch of the last [`Publisher::probe`].
+    /// The epoch that the last [`Publisher::probe`] closed.
     probe: Epoch,
     worker_counters: Vec<Arc<WorkerCounters>>,
     usage: std::sync::Arc<UsageTable>,
@@ -129,8 +129,8 @@ pub struct Publisher {
 impl Publisher {
     /// Applies a delta. [`Publisher::poll_observed`] returns its id once all workers run it.
     ///
-    /// Cannot fail: [`PublisherCounters`] count entries without room. A FAR without room for its
-    /// next hop keeps [`NextHopIndex::NONE`].
+    /// Cannot fail: if a table has no room for an entry, a counter of [`PublisherCounters`] counts
+    /// it. A FAR without room for its next hop keeps [`NextHopIndex::NONE`].
     pub fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         let RuleDelta { session, keys, rules } = delta;
         self.counters.deltas_applied += 1;
@@ -194,7 +194,7 @@ impl Publisher {
         self.unobserved.push_back(delta);
     }
 
-    /// Marks the tunnel to the UE that has a fast rule, instead of the previous one.
+    /// Marks the tunnel to the UE that has a fast rule now, and unmarks the previous one.
     fn mark_tunnel_to_ue(&self, session: SessionIndex, teid: Option<Teid>) {
         let former = self.tables.fast_rules.tunnel_to_ue(session);
         if let Some(former) = former.filter(|former| Some(*former) != teid) {
@@ -241,7 +241,7 @@ impl Publisher {
     }
 
     /// Frees values that no worker can read any more. Returns the oldest delta that all workers run
-    /// and that was not returned before. Call until it returns `None`.
+    /// and that was not returned before. Call it until it returns `None`.
     pub fn poll_observed(&mut self) -> Option<DeltaId> {
         while let Some(rules) = self.rules.reclaim() {
             for far in &rules.fars {
@@ -288,14 +288,14 @@ impl Publisher {
         Some(id)
     }
 
-    /// Lets the offload, if there is one, read counters, and goes on with the choice of its
-    /// sessions. Once in each turn of the control thread.
+    /// Lets the offload, if there is one, read its counters, and continues the choice of its
+    /// sessions. Call it once in each turn of the control thread.
     pub fn turn(&mut self, now: Nanos) {
         let Some(offload) = &mut self.offload else { return };
         if offload.turn(&choice_context(now, &self.tables, &self.routes, &self.rules)) {
             self.rules.advance();
         }
-        // A batch without a delta ends here.
+        // Closes a batch that belongs to no delta.
         self.advance_offload();
     }
 
@@ -311,55 +311,55 @@ impl Publisher {
         self.rules.has_passed(usize::from(worker.0), self.probe)
     }
 
-    /// A boundary that every worker has passed once it began a step after this call, or is offline.
+    /// Returns a boundary. A worker passes it by beginning a step after this call or going offline.
     pub fn boundary(&mut self) -> Boundary {
         Boundary(self.rules.advance())
     }
 
-    /// True if every worker has passed `boundary`. From there on it acts by state stored before the
-    /// boundary; its earlier actions are complete.
+    /// True if every worker has passed `boundary`: it acts by state stored before the boundary, and
+    /// its earlier actions are complete.
     #[must_use]
     pub fn has_passed(&self, boundary: Boundary) -> bool {
         self.rules.passed() >= boundary.0
     }
 
-    /// Sessions of a previous process are still to come, or all of them are published. Until then
+    /// Notes whether sessions of a previous process are still to be published. While they are,
     /// workers send no Error Indication for an unknown tunnel.
     pub fn set_restoring(&self, is_restoring: bool) {
         self.tables.is_restoring.store(is_restoring, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Deltas that some worker may not run yet.
+    /// Returns the number of deltas that some worker may not run yet.
     #[must_use]
     pub fn unobserved(&self) -> usize {
         self.unobserved.len()
     }
 
-    /// The published rules of a session, next hops filled in.
+    /// Returns the published rules of a session, with their next hops.
     #[must_use]
     pub fn rules(&self, session: SessionIndex) -> Option<&PublishedRules> {
         self.rules.get(session.0 as usize)
     }
 
-    /// The session of a local TEID, [`SessionIndex::NONE`] if no session has it.
+    /// Returns the session of a local TEID, or [`SessionIndex::NONE`] if no session has it.
     #[must_use]
     pub fn session_of_teid(&self, teid: Teid) -> SessionIndex {
         self.tables.teids.session(teid)
     }
 
-    /// Next hops in use.
+    /// Returns the number of next hops in use.
     #[must_use]
     pub fn next_hops(&self) -> usize {
         self.next_hops.len()
     }
 
-    /// Forwarded packets and octets of a session since it was installed.
+    /// Returns the forwarded packets and octets of a session since it was installed.
     #[must_use]
     pub fn session_traffic(&self, session: SessionIndex) -> SessionTraffic {
         self.usage.traffic(session)
     }
 
-    /// Packets and octets that passed a QER's bucket of one direction, and that exceeded it.
+    /// Returns the counts of a QER's bucket of one direction: what passed, and what exceeded it.
     #[must_use]
     pub fn meter_traffic(
         &self,
@@ -375,19 +375,19 @@ impl Publisher {
         }
     }
 
-    /// The rates of slices, and of all sessions together.
+    /// Returns the rates of slices, and of all sessions together.
     #[must_use]
     pub fn aggregates(&self) -> &Aggregates {
         &self.tables.aggregates
     }
 
-    /// Where the usage of URRs is read.
+    /// Returns the table from which the usage of URRs is read.
     #[must_use]
     pub fn usage(&self) -> std::sync::Arc<UsageTable> {
         std::sync::Arc::clone(&self.usage)
     }
 
-    /// The counters of all workers and of the offload together.
+    /// Returns the counters of all workers and of the offload together.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut sum = Snapshot::sum(self.worker_counters.iter().map(|counters| &**counters));
@@ -397,26 +397,26 @@ impl Publisher {
         sum
     }
 
-    /// The counters of each worker, by worker id.
+    /// Returns the counters of each worker, by worker id.
     #[must_use]
     pub fn worker_counters(&self) -> &[Arc<WorkerCounters>] {
         &self.worker_counters
     }
 
-    /// The publisher's own counters.
+    /// Returns the publisher's own counters.
     #[must_use]
     pub const fn counters(&self) -> PublisherCounters {
         self.counters
     }
 
-    /// The report of the offload, if there is one.
+    /// Returns the report of the offload, if there is one.
     #[must_use]
     pub fn offload(&self) -> Option<OffloadReport> {
         self.offload.as_ref().map(OffloadWriter::report)
     }
 
-    /// Leaves all packets to the workers, or no more. The offload, if there is one, keeps its
-    /// entries: it has no next hop meanwhile.
+    /// Leaves all packets to the workers, or ends that. The offload, if there is one, keeps its
+    /// entries but has no next hops meanwhile.
     pub fn pause_offload(&mut self, is_paused: bool) {
         self.is_offload_paused = is_paused;
         if self.offload.is_none() {
@@ -427,9 +427,9 @@ impl Publisher {
         self.rules.advance();
     }
 
-    /// Packets into tunnels to `peer` have at most `mtu_bytes` octets with all headers; `u16::MAX`:
-    /// only links limit them. Packets that exceed the narrowest path of all leave the fast path and
-    /// the offload, which do not distinguish peers.
+    /// Limits packets into tunnels to `peer` to `mtu_bytes` octets with all headers; `u16::MAX`:
+    /// only links limit them. Packets longer than the narrowest of all paths leave the fast path
+    /// and the offload, which do not distinguish peers.
     pub fn set_path_mtu(&mut self, peer: IpAddr, mtu_bytes: u16) {
         let narrowest = self.gtpu_peers.set_path_mtu(peer, mtu_bytes);
         if let Some(offload) = &mut self.offload {
@@ -437,7 +437,7 @@ impl Publisher {
         }
     }
 
-    /// Gives the offload, if there is one, the next hop as packets to it leave.
+    /// Copies a next hop to the offload, if there is one: as resolved, or none while it is paused.
     fn offload_next_hop(&mut self, index: NextHopIndex) {
         if let Some(offload) = &mut self.offload {
             let resolved = self.tables.next_hops.resolved(index);
@@ -463,8 +463,8 @@ impl Publisher {
         }
     }
 
-    /// Adds a key of a UE to the counts of its area, or removes it, if UEs of its domain reach each
-    /// other without the data network.
+    /// Adds a key of a UE to the counts of its area, or removes it (`count`), if UEs of its domain
+    /// reach each other without the data network.
     fn count_ue(
         &mut self,
         key: SessionKey,
@@ -496,14 +496,14 @@ impl Publisher {
         }
     }
 
-    /// The UEs of the domain of a key.
+    /// Returns the UEs of the domain of a key.
     fn ues_of(&mut self, key: SessionKey) -> Option<(&mut UeWriter, &UeTable)> {
         let domain = usize::from(key.domain()?.0);
         Some((self.ues.get_mut(domain)?, self.routes.current().ues.get(domain)?))
     }
 
-    /// Gives every QER with a rate the buckets that it had, or free ones, if possible none that the
-    /// last rules used.
+    /// Assigns every QER with a rate the bucket that it had, or a free one, if possible one that
+    /// the last rules did not use.
     fn assign_buckets(&self, session: SessionIndex, rules: &mut SessionRules) {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let had = |id| before.iter().find(|qer| qer.id == id).and_then(|qer| qer.meter);
@@ -511,7 +511,7 @@ impl Publisher {
             .iter()
             .filter_map(|qer| qer.meter)
             .fold(0, |set, meter| set | bit(meter.bucket) | meter.guaranteed_bucket.map_or(0, bit));
-        // Buckets of the last rules are taken last: a worker may still run these rules.
+        // Buckets of the last rules, which workers may still run, come last.
         let fresh = |taken: &mut u64| {
             let free = match *taken | left {
                 u64::MAX => taken.trailing_ones(),
@@ -525,8 +525,8 @@ impl Publisher {
         };
         let kept = rules.qers.iter().filter_map(|qer| had(qer.id));
         let mut taken = kept.fold(0, |set, meter| set | bit(meter.bucket));
-        // There are as many buckets as a session has QERs with a rate at most, so only guarantees
-        // may find none.
+        // There are at least as many buckets as a session may have QERs with a rate, so only
+        // buckets for guarantees may be lacking.
         for qer in &mut rules.qers {
             let Some(meter) = &mut qer.meter else { continue };
             let known = had(qer.id).map(|known| known.bucket);
@@ -544,8 +544,8 @@ impl Publisher {
         }
     }
 
-    /// Takes the correlated rates that rules name; without room for one the session does not share
-    /// it.
+    /// Acquires the correlated rates that rules name. If there is no room for a rate, the session
+    /// does not share it.
     fn take_correlated_rates(&mut self, rules: &mut SessionRules) {
         for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
             let Some(id) = meter.correlated_rate else { continue };
@@ -557,7 +557,7 @@ impl Publisher {
     }
 
     /// Writes the limits of new QERs into their buckets, while no worker reads a fast rule of the
-    /// session. True if the session had or has rates, of its own or shared.
+    /// session. Returns true if the session had or has rates, of its own or shared.
     fn set_limits(&self, session: SessionIndex, qers: &[QerEntry]) -> bool {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let meters = &self.tables.meters;
@@ -587,8 +587,8 @@ impl Publisher {
         !self.tables.aggregates.is_empty() || all.any(|qer| qer.meter.is_some())
     }
 
-    /// Gives every FAR with a GTP-U peer its index and the next hop towards it. Spec: TS 29.244
-    /// §8.2.56.
+    /// Sets for every FAR with a GTP-U peer the index of the peer and the next hop towards it.
+    /// Spec: TS 29.244 §8.2.56.
     fn resolve_next_hops(&mut self, rules: &mut SessionRules) {
         for far in &mut rules.fars {
             far.next_hop = NextHopIndex::NONE;
@@ -620,7 +620,7 @@ impl Publisher {
     }
 }
 
-/// The workers as a data plane: a change is in effect once every worker has passed a quiescent
+/// The workers are the data plane: a change is in effect once every worker has passed a quiescent
 /// state after it.
 impl DataPlane for Publisher {
     fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
@@ -706,7 +706,7 @@ impl NextHops for Publisher {
     }
 }
 
-/// The inputs of the choice of sessions for an offload.
+/// Collects the inputs for the choice of an offload's sessions.
 fn choice_context<'a>(
     now: Nanos,
     tables: &'a Tables,
@@ -722,12 +722,12 @@ fn choice_context<'a>(
     }
 }
 
-/// The correlated rates that QERs name.
+/// Returns the correlated rates that QERs name.
 fn correlated_rates(qers: &[QerEntry]) -> impl Iterator<Item = CorrelatedRateId> {
     qers.iter().filter_map(|qer| qer.meter?.correlated_rate)
 }
 
-/// A bucket as a bit.
+/// Returns a set of buckets with this one.
 fn bit(bucket: u8) -> u64 {
     1 << (u32::from(bucket) % u64::BITS)
 }

@@ -1,7 +1,7 @@
-//! Changes of the rules of sessions with rates: workers review their queues.
+//! Notices of changed rules of sessions with rates, so that workers review their queues.
 //!
 //! A ring that the publisher writes and each worker reads at its own pace. The publisher writes an
-//! entry before it swaps the rules: a worker that has the rules finds the entry.
+//! entry before it swaps the rules: a worker that has the new rules finds the entry.
 
 use adit_rules::DeltaId;
 use adit_types::SessionIndex;
@@ -9,32 +9,32 @@ use adit_types::limits::RATE_CHANGES_LEN;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits of the session index in an entry; above it are the lower 40 bits of the change's
-/// [`DeltaId`].
+/// How many low bits of an entry are the session index; the other 40 are the low bits of the
+/// change's [`DeltaId`].
 const SESSION_BITS: u32 = 24;
 
 const _: () = assert!(adit_types::limits::SESSIONS_MAX <= 1 << SESSION_BITS);
 
-/// The ring.
+/// The ring of rate changes.
 #[derive(Debug)]
 pub(crate) struct RateChangeRing {
-    /// Changes ever written.
+    /// How many changes have ever been written.
     count: AtomicU64,
     entries: Box<[AtomicU64]>,
 }
 
-/// A change of the rules of a session that has rates before or after it, or any change while
-/// aggregates are configured.
+/// A change to the rules of a session that has rates before or after the change; while aggregates
+/// are configured, a change to any session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateChange {
     /// The session.
     pub session: SessionIndex,
-    /// The lower 40 bits of its [`DeltaId`].
+    /// The lower 40 bits of the change's [`DeltaId`].
     change: u64,
 }
 
 impl RateChange {
-    /// True if rules published by change `generation` are as new as this change.
+    /// True if rules that the change `generation` published are at least as new as this change.
     #[inline]
     #[must_use]
     pub const fn is_included_in(&self, generation: DeltaId) -> bool {
@@ -44,12 +44,12 @@ impl RateChange {
     }
 }
 
-/// The next entry for a worker.
+/// The result of reading the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextRateChange {
     /// There is no further change.
     None,
-    /// A change.
+    /// The next change.
     One(RateChange),
     /// Entries were overwritten before they were read: any session may have changed.
     Lost,
@@ -71,21 +71,21 @@ impl RateChangeRing {
         self.count.store(count.wrapping_add(1), Ordering::Release);
     }
 
-    /// Changes ever written.
+    /// Returns how many changes have ever been written.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The change after the first `seen` ones.
+    /// Returns the change after the first `seen` changes.
     pub(crate) fn next(&self, seen: u64) -> NextRateChange {
         let ahead = || self.count().wrapping_sub(seen);
         if ahead() == 0 {
             return NextRateChange::None;
         }
         let bits = self.entry(seen).map_or(0, |entry| entry.load(Ordering::Acquire));
-        // The ring has been filled since: the publisher may already overwrite this entry, before it
-        // counts the new one.
+        // The ring has been filled since, so the publisher may be overwriting this entry: it counts
+        // the new one only afterwards.
         if ahead() >= RATE_CHANGES_LEN as u64 {
             return NextRateChange::Lost;
         }

@@ -1,4 +1,4 @@
-//! The workers' side: one [`TablesReader`] per worker, one [`TablesView`] per step.
+//! The workers' side of the tables: one [`TablesReader`] per worker, one [`TablesView`] per step.
 
 use core::net::IpAddr;
 
@@ -39,45 +39,46 @@ pub(crate) struct Tables {
     pub(crate) meters: MeterTable,
     pub(crate) aggregates: Aggregates,
     pub(crate) rate_changes: RateChangeRing,
-    /// Sessions of a previous process are still to come. Written by the control thread.
+    /// True while sessions of a previous process are to be published. Set by the control thread.
     pub(crate) is_restoring: std::sync::atomic::AtomicBool,
 }
 
 /// The tables as one worker sees them. Starts offline; the first [`TablesReader::observe`] goes
 /// online.
 ///
-/// An online reader that stops observing delays each publication: take it offline, or drop it.
+/// An online reader that stops observing delays all publications: take it offline, or drop it.
 #[derive(Debug)]
 pub struct TablesReader {
     pub(crate) worker: WorkerId,
     pub(crate) tables: Arc<Tables>,
     pub(crate) rules: SlotReader<PublishedRules>,
-    /// Its only slot is never empty.
+    /// The only slot is never empty.
     pub(crate) routes: SlotReader<Routes>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) usage: std::sync::Arc<UsageTable>,
-    /// The interfaces of the start.
+    /// The interfaces at the start.
     pub(crate) interfaces: std::sync::Arc<[Interface]>,
 }
 
 impl TablesReader {
-    /// The leases of a worker that has leased nothing yet.
+    /// Returns leases for a worker that has not leased anything yet.
     #[must_use]
     pub fn leases(&self) -> Leases {
         Leases::new(&self.tables.aggregates)
     }
 
-    /// The worker that this reader is for.
+    /// Returns the worker that this reader is for.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// Opens a view. This is the worker's quiescent state.
+    /// Opens a view. The call is the worker's quiescent state.
     ///
-    /// Cost:    two loads of shared lines, for the rules and for the routes; after a change a store
-    ///          to a line of the worker. Threads: announces that nothing from earlier views is in
-    ///          use any more. The borrow checker ensures it, because a view borrows the reader.
+    /// Cost:    two loads of shared lines, for the rules and for the routes; after a change also a
+    ///          store to a line of the worker.
+    /// Threads: announces that values from earlier views are not in use any more. The borrow
+    ///          checker ensures that, because a view borrows the reader.
     #[inline]
     pub fn observe(&mut self) -> TablesView<'_> {
         let Some(routes) = self.routes.observe().get(0) else {
@@ -92,33 +93,33 @@ impl TablesReader {
         }
     }
 
-    /// Stops delaying publication until the next [`TablesReader::observe`].
+    /// Goes offline: does not delay publications until the next [`TablesReader::observe`].
     pub fn go_offline(&mut self) {
         self.rules.go_offline();
         self.routes.go_offline();
     }
 
-    /// This worker's counters, for use outside a view.
+    /// Returns this worker's counters, for use outside a view.
     #[must_use]
     pub const fn counters(&self) -> &Arc<WorkerCounters> {
         &self.counters
     }
 
-    /// Sessions at most; every index is below.
+    /// Returns the most sessions that the tables can hold; every session index is below.
     #[must_use]
     pub fn sessions_max(&self) -> usize {
         self.tables.fast_rules.len()
     }
 
-    /// Our logical interfaces of the start, by id. A view has those in effect, which begin with
-    /// these.
+    /// Returns our logical interfaces at the start, by id. A view has the present ones, which begin
+    /// with these.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 }
 
-/// The tables between two quiescent states of one worker.
+/// The tables as one worker sees them between two of its quiescent states.
 #[derive(Debug, Clone, Copy)]
 pub struct TablesView<'a> {
     rules: SlotGuard<'a, PublishedRules>,
@@ -134,7 +135,7 @@ impl<'a> TablesView<'a> {
     /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss; n is the
     ///          length of the shorter slice.
     /// Cost:    two passes with prefetch over the direct index, and a probe of the hash table for
-    ///          each TEID whose place another TEID has. No allocation, no clock.
+    ///          each TEID whose slot in the index has another TEID. No allocation, no clock.
     /// Spec:    TS 29.281 §5.1.
     /// Errors:  none; a miss is the caller's `DropReason::TeidUnknown`.
     #[inline]
@@ -145,7 +146,7 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// The UEs of a routing domain; those of the last domain for a number out of range.
+    /// Returns the UEs of a routing domain, or of the last domain if `domain` is out of range.
     #[inline]
     #[must_use]
     pub fn ues(&self, domain: DomainId) -> &'a UeTable {
@@ -154,45 +155,45 @@ impl<'a> TablesView<'a> {
         &domains[usize::from(domain.0).min(last)]
     }
 
-    /// Prefetches the cache line of [`TablesView::session_of_teid`].
+    /// Prefetches the cache line that [`TablesView::session_of_teid`] reads.
     #[inline]
     pub fn prefetch_teid(&self, teid: Teid) {
         self.tables.teids.prefetch(teid);
     }
 
-    /// The session of a local TEID, `SessionIndex::NONE` on a miss.
+    /// Returns the session of a local TEID, or `SessionIndex::NONE` on a miss.
     #[inline]
     #[must_use]
     pub fn session_of_teid(&self, teid: Teid) -> SessionIndex {
         self.tables.teids.session(teid)
     }
 
-    /// The session of a local TEID if its tunnel comes from the RAN, as far as the index of TEIDs
-    /// shows it. Otherwise `SessionIndex::NONE`: then [`TablesView::session_of_other_teid`] finds
-    /// it.
+    /// Returns the session of a local TEID if the direct index has the TEID and its tunnel is not
+    /// marked as coming from another UPF. Otherwise `SessionIndex::NONE`: then
+    /// [`TablesView::session_of_other_teid`] finds the session.
     #[inline]
     #[must_use]
     pub fn session_of_usual_teid(&self, teid: Teid) -> SessionIndex {
         self.tables.teids.unmarked_session(teid)
     }
 
-    /// The session of a local TEID that [`TablesView::session_of_usual_teid`] does not find, and
-    /// whether [`TablesView::tunnel_to_ue_cell`] has its fast rule.
+    /// Returns the session of a local TEID that [`TablesView::session_of_usual_teid`] does not
+    /// find, and whether the tunnel's fast rule is in [`TablesView::tunnel_to_ue_cell`].
     #[inline]
     #[must_use]
     pub fn session_of_other_teid(&self, teid: Teid) -> (SessionIndex, bool) {
         self.tables.teids.other_session(teid)
     }
 
-    /// The cell of the tunnel in which another UPF sends packets to the UE of a session; `None` for
-    /// [`SessionIndex::NONE`].
+    /// Returns the cell of the tunnel in which another UPF sends packets to the UE of a session;
+    /// `None` for [`SessionIndex::NONE`].
     #[inline]
     #[must_use]
     pub fn tunnel_to_ue_cell(&self, session: SessionIndex) -> Option<FastRuleCellRef<'a>> {
         self.tables.fast_rules.tunnel_cell_ref(session)
     }
 
-    /// The rules of a session; `None` if it has none, and for `SessionIndex::NONE`.
+    /// Returns the rules of a session; `None` if it has none, and for `SessionIndex::NONE`.
     ///
     /// Load them once per packet: two calls within one view may return two publications.
     #[inline]
@@ -201,7 +202,7 @@ impl<'a> TablesView<'a> {
         self.rules.get(session.0 as usize)
     }
 
-    /// The cell of one direction of a session; `None` for [`SessionIndex::NONE`].
+    /// Returns the cell of one direction of a session; `None` for [`SessionIndex::NONE`].
     #[inline]
     #[must_use]
     pub fn fast_rule_cell(
@@ -212,14 +213,14 @@ impl<'a> TablesView<'a> {
         self.tables.fast_rules.cell_ref(session, direction)
     }
 
-    /// Prefetches the cache line of [`TablesView::fast_rule_cell`] and
-    /// [`TablesView::count_session`].
+    /// Prefetches the cache line that [`TablesView::fast_rule_cell`] and
+    /// [`TablesView::count_session`] access.
     #[inline]
     pub fn prefetch_fast_rule(&self, session: SessionIndex, direction: Direction) {
         self.tables.fast_rules.prefetch(session, direction);
     }
 
-    /// Prefetches the cache line that [`TablesView::rules`] reads. First of two prefetch passes.
+    /// Prefetches the line with the pointer to a session's rules. First of two prefetch passes.
     #[inline]
     pub fn prefetch_slot(&self, session: SessionIndex) {
         self.rules.prefetch_slot(session.0 as usize);
@@ -232,9 +233,9 @@ impl<'a> TablesView<'a> {
         self.rules.prefetch(session.0 as usize);
     }
 
-    /// The next hop towards `addr` among the routes and connected prefixes of the interfaces
-    /// `within` the set: GTP-U interfaces if `role` is one of theirs, else N6 interfaces. `None`
-    /// without a route, and for our own, network and broadcast addresses.
+    /// Returns the next hop towards `addr` by the routes and connected prefixes of the interfaces
+    /// `within`: of GTP-U interfaces if `role` is a GTP-U role, else of N6 interfaces. `None` if no
+    /// route leads to `addr`, and for our own, network and broadcast addresses.
     #[inline]
     #[must_use]
     pub fn route(
@@ -255,10 +256,10 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// The interface on which a locally switched packet from a UE to `addr` arrives again, instead
-    /// of leaving to a data network through one of `within`. Its destination is a UE, or a network
-    /// behind a UE whose prefix is longer than the route's. `None` without such a UE, and in
-    /// domains without local switching.
+    /// Returns the interface on which a locally switched packet from a UE to `addr` arrives again,
+    /// instead of leaving to a data network through one of `within`. Its destination is a UE, or a
+    /// network behind a UE whose prefix is longer than that of the route. `None` if there is no
+    /// such UE, and in domains without local switching.
     ///
     /// Cost: that of [`TablesView::block_gateway`] for blocks without UEs; else one search among
     ///       the routes and one among the UEs.
@@ -299,35 +300,35 @@ impl<'a> TablesView<'a> {
         is_nearest.then_some(interface)
     }
 
-    /// The neighbor `addr` on `interface`; `None` if it has no next hop, because no packets are
-    /// sent to it.
+    /// Returns the neighbor `addr` on `interface`. `None` if it has no next hop: no packet was sent
+    /// to it.
     #[must_use]
     pub fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
         self.tables.next_hops.neighbor(interface, addr)
     }
 
     /// True while sessions of a previous process are still to be published: a key that is not found
-    /// may belong to one.
+    /// may belong to one of them.
     #[must_use]
     pub fn is_restoring(&self) -> bool {
         self.tables.is_restoring.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// The GTP-U peers to which published FARs send.
+    /// Returns the GTP-U peers to which published FARs send.
     #[must_use]
     pub fn gtpu_peers(&self) -> &'a GtpuPeers {
         &self.tables.gtpu_peers
     }
 
-    /// True if `addr` is ours for packets that leave through `within`: no route of a data network
-    /// leads to it. Addresses on N6 interfaces are ours only in their routing domain.
+    /// True if `addr` is an address of ours for packets that leave through `within`. Addresses on
+    /// N6 interfaces are ours only in their routing domain.
     #[must_use]
     pub fn is_own(&self, within: InterfaceSet, addr: IpAddr) -> bool {
         let target = self.routes.lookup(InterfaceRole::N6, within, addr);
         matches!(target, Some(RouteTarget::Own(_)))
     }
 
-    /// The next hop of `index`, `None` if the index names none.
+    /// Returns the next hop with `index`; `None` if there is none.
     ///
     /// Cost:    one cache line. Marks a stale entry as used, for the control thread.
     #[inline]
@@ -336,27 +337,27 @@ impl<'a> TablesView<'a> {
         self.tables.next_hops.next_hop(index)
     }
 
-    /// Interface and link-layer address of `index`; `None` unless the address is known and fresh.
+    /// Returns interface and link-layer address of a next hop; `None` if it is unresolved or stale.
     #[inline]
     #[must_use]
     pub fn resolved_hop(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
         self.tables.next_hops.resolved(index)
     }
 
-    /// How often a link-layer address or the routes changed. If a later call returns the same
-    /// value, also of another view, [`TablesView::block_gateway`] and [`TablesView::resolved_hop`]
-    /// return the same as at the first call, for each index that rules or routes name.
+    /// Returns a value that changes when a link-layer address or the routes change. If a later call
+    /// returns the same value, also in another view, [`TablesView::block_gateway`] and
+    /// [`TablesView::resolved_hop`] return the same for each index that rules or routes name.
     #[inline]
     #[must_use]
     pub fn next_hop_changes(&self) -> u64 {
-        // The value wraps after 2^48 changes of addresses or 2^16 of routes: no worker sees only
-        // the first and the last one.
+        // The value repeats after 2^48 changes of addresses or 2^16 changes of routes. No worker
+        // misses so many between two calls.
         self.tables.next_hops.changes() ^ u64::from(self.routes.version()) << 48
     }
 
-    /// The number of an IPv4 destination's block in data networks, by which
-    /// [`TablesView::block_gateway`] finds the one gateway of the whole block. Zero if there is no
-    /// such gateway.
+    /// Returns the block number of an IPv4 destination in data networks, by which
+    /// [`TablesView::block_gateway`] finds the one gateway of all destinations in the block. Zero
+    /// if there is no such gateway.
     ///
     /// Cost: one bit of 8 KiB behind a default route, else one octet of 64 KiB.
     #[inline]
@@ -365,7 +366,7 @@ impl<'a> TablesView<'a> {
         self.routes.network_block_v4(addr)
     }
 
-    /// As [`Self::network_block_v4`], for IPv6 addresses whose upper half is `upper`.
+    /// Does [`Self::network_block_v4`] for IPv6 addresses whose upper 64 bits are `upper`.
     ///
     /// Cost: one bit of 8 KiB for destinations behind the usual gateway, else a binary search over
     ///       the borders of the routes.
@@ -375,15 +376,15 @@ impl<'a> TablesView<'a> {
         self.routes.network_block_v6(upper)
     }
 
-    /// The gateway to all destinations of a block, if it is on one of `within`.
+    /// Returns the gateway to all destinations of a block, if it is on one of `within`.
     #[inline]
     #[must_use]
     pub fn block_gateway(&self, within: InterfaceSet, block: u8) -> Option<NextHopIndex> {
         self.routes.block_gateway(within, block)
     }
 
-    /// The next hop towards `addr` by the routes of data networks through one of `within`. `None`
-    /// without a route, and for an on-link destination without a next hop yet.
+    /// Returns the next hop towards `addr` by the routes of data networks through one of `within`.
+    /// `None` if no route leads to `addr`, and for an on-link destination that has no next hop yet.
     #[inline(never)]
     #[must_use]
     pub fn next_hop_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
@@ -393,15 +394,15 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches usage counters that do not stand in a cell.
+    /// Prefetches usage counters that are not in a cell.
     #[inline(always)]
     // PERF (adit-bench datapath): part of the passes that prefetch.
     fn prefetch_usage(&self, slots: [UsageSlot; FAST_RULE_URRS_MAX]) {
         slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
-    /// Prefetches the usage counters of the cell's fast rule that do not stand in the cell. Reads
-    /// the second line.
+    /// Prefetches the usage counters of the cell's fast rule that are not in the cell. Reads the
+    /// second line of the cell.
     #[inline]
     pub fn prefetch_usage_elsewhere(&self, cell: FastRuleCellRef<'a>) {
         if cell.flags().has_urrs() {
@@ -409,10 +410,10 @@ impl<'a> TablesView<'a> {
         }
     }
 
-    /// Prefetches the lines that a packet of `direction` needs besides the first one of its cell,
+    /// Prefetches the lines that a packet of `direction` needs besides the first line of its cell,
     /// which [`FastRuleCellRef::prefetch`] prefetched: usage counters and buckets, and the far end
     /// of a rule with [`CellFlags::may_relay`]. `is_tunneled`: the packet arrived in a tunnel.
-    /// Returns the flags of the cell; does nothing else if it holds no fast rule.
+    /// Returns the flags of the cell; prefetches nothing if the cell holds no fast rule.
     #[inline]
     pub fn prefetch_rule(
         &self,
@@ -431,7 +432,7 @@ impl<'a> TablesView<'a> {
             }
             if flags.has_urrs() {
                 let slots = cell.usage_slots();
-                // Behind the word of a relay's one URR is that of its far end.
+                // A relay has one URR: the word after it is the far end, not a slot.
                 if is_relay { self.usage.prefetch(slots[0]) } else { self.prefetch_usage(slots) }
             }
             if flags.may_be_metered() {
@@ -441,8 +442,8 @@ impl<'a> TablesView<'a> {
         flags
     }
 
-    /// The filter of one direction, if a single one selects the fast rule and no rule leads into a
-    /// tunnel over IPv6.
+    /// Returns the filter of one direction if a single filter selects the fast rule and no rule
+    /// leads into a tunnel over IPv6; else `None`.
     #[inline(always)]
     // PERF (adit-bench datapath --sdf): a call would pass the words through memory.
     #[must_use]
@@ -450,15 +451,16 @@ impl<'a> TablesView<'a> {
         cell.filter(CellKind::FILTER, self.rules)
     }
 
-    /// The filter of one direction, if a single one selects the fast rule.
+    /// Returns the filter of one direction if a single filter selects the fast rule; else `None`.
     #[inline]
     #[must_use]
     pub fn any_fast_rule_filter(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleFilter<'a>> {
         cell.filter(CellKind::ANY_FILTER, self.rules)
     }
 
-    /// The fast rule that `filter` selects for the packet of `key`: prefetches its line. `None` if
-    /// the stages classify the packet: it does not match, and there is no fast rule for the others.
+    /// Returns the fast rule that `filter` selects for the packet of `key`, and prefetches its
+    /// line. `None` if the stages classify the packet: it does not match, and others have no fast
+    /// rule.
     #[inline(always)]
     // PERF (adit-bench datapath --sdf): a call would pass filter and key through memory.
     #[must_use]
@@ -478,7 +480,7 @@ impl<'a> TablesView<'a> {
         self.tables.meters.prefetch(session, direction);
     }
 
-    /// Prefetches the lines of a matcher that a packet of the family needs first, and returns true;
+    /// Prefetches the lines of a matcher that a packet of the address family needs first. Returns
     /// false if no matcher selects the fast rule.
     #[inline]
     #[must_use]
@@ -486,7 +488,7 @@ impl<'a> TablesView<'a> {
         cell.prefetch_selector(is_v6)
     }
 
-    /// The selector of one direction, if a matcher selects the fast rule.
+    /// Returns the selector of one direction if a matcher selects the fast rule; else `None`.
     #[inline]
     #[must_use]
     pub fn fast_rule_selector(&self, cell: FastRuleCellRef<'a>) -> Option<FastRuleSelector<'a>> {
@@ -499,15 +501,15 @@ impl<'a> TablesView<'a> {
         self.prefetch_usage(selected.fast_rule().usage_slots());
     }
 
-    /// The first two buckets of each direction of all sessions, for fast rules.
+    /// Returns the first two buckets of each direction of all sessions, for fast rules.
     #[inline]
     #[must_use]
     pub fn meter_pairs(&self) -> MeterPairs<'a> {
         self.tables.meters.all_pairs()
     }
 
-    /// The first two buckets of a direction of a session, for fast rules. Writes a deferred charge
-    /// to them. For the worker that owns the session only.
+    /// Returns the first two buckets of a direction of a session, for fast rules. First writes a
+    /// deferred charge to them. For the worker that owns the session only.
     #[inline]
     #[must_use]
     pub fn meter_pair(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
@@ -529,7 +531,7 @@ impl<'a> TablesView<'a> {
         true
     }
 
-    /// [`TablesView::meter_pair`], with a charge deferred as it is, for
+    /// Returns the same buckets as [`TablesView::meter_pair`], but leaves a charge deferred, for
     /// [`FastRuleSnapshot::try_charge`](crate::FastRuleSnapshot::try_charge).
     #[inline]
     #[must_use]
@@ -537,8 +539,8 @@ impl<'a> TablesView<'a> {
         self.tables.meters.pair(session, direction)
     }
 
-    /// True if a packet would be charged to buckets of a direction of a session: all are open at
-    /// `now`. Tries it on copies, and changes nothing. For the worker that owns the session only.
+    /// True if a packet would be charged to the buckets of `charge`, because all are open at `now`.
+    /// Tries it on copies, and changes nothing. For the worker that owns the session only.
     #[must_use]
     pub fn would_charge(
         &self,
@@ -552,8 +554,8 @@ impl<'a> TablesView<'a> {
         pair.zip(cell).is_some_and(|(pair, cell)| cell.charge.would_charge(pair, charge, now))
     }
 
-    /// The counters of the packets that wait for the first of the buckets `which` (bit n is bucket
-    /// n) of [`TablesView::meter_pair`]. `which` is not zero.
+    /// Returns the counters of the packets that wait for the first of the buckets `which` (bit n is
+    /// bucket n) of [`TablesView::meter_pair`]. `which` is not zero.
     #[inline]
     #[must_use]
     pub fn wait_counts(
@@ -565,34 +567,34 @@ impl<'a> TablesView<'a> {
         self.tables.meters.wait_counts(session, direction, which)
     }
 
-    /// Prefetches the cache lines of [`TablesView::meter_pair`] and [`TablesView::wait_counts`].
+    /// Prefetches what [`TablesView::meter_pair`] and [`TablesView::wait_counts`] access.
     #[inline]
     pub fn prefetch_pair_and_waits(&self, session: SessionIndex, direction: Direction) {
         self.tables.meters.prefetch_pair_and_waits(session, direction);
     }
 
-    /// The number of rate changes so far.
+    /// Returns the number of rate changes so far.
     #[inline]
     #[must_use]
     pub fn rate_changes(&self) -> u64 {
         self.tables.rate_changes.count()
     }
 
-    /// The rate change after the first `seen` ones.
+    /// Returns the rate change after the first `seen` changes.
     #[must_use]
     pub fn rate_change(&self, seen: u64) -> NextRateChange {
         self.tables.rate_changes.next(seen)
     }
 
-    /// False if no session has ever had a correlated rate.
+    /// True once a session has had a correlated rate.
     #[inline]
     #[must_use]
     pub fn any_correlated_rate(&self) -> bool {
         self.tables.meters.correlated_rates().is_used()
     }
 
-    /// A bucket of a direction of a session. The first two always exist. Those beyond exist once
-    /// some session needed them, and stay when the rules leave them. For the worker that owns the
+    /// Returns a bucket of a direction of a session. The first two always exist. Further buckets
+    /// exist once any session has needed them, and stay allocated. For the worker that owns the
     /// session only: writes a deferred charge to the buckets.
     #[inline]
     #[must_use]
@@ -608,7 +610,7 @@ impl<'a> TablesView<'a> {
         self.tables.meters.meter(session, direction, bucket)
     }
 
-    /// The rates of slices, and of all sessions together.
+    /// Returns the rates of slices, and of all sessions together.
     #[inline]
     #[must_use]
     pub const fn aggregates(&self) -> &'a Aggregates {
@@ -628,21 +630,21 @@ impl<'a> TablesView<'a> {
         self.routes.ues.len() == 1
     }
 
-    /// The routing domain of the first N6 interface in a set.
+    /// Returns the routing domain of the first N6 interface in a set.
     #[inline]
     #[must_use]
     pub fn domain_within(&self, interfaces: InterfaceSet) -> DomainId {
         self.first_network(interfaces).map_or(DomainId(0), |known| known.domain)
     }
 
-    /// The first N6 interface in a set.
+    /// Returns the first N6 interface in a set.
     fn first_network(&self, interfaces: InterfaceSet) -> Option<&'a Interface> {
         let is_it =
             |known: &&Interface| known.role == InterfaceRole::N6 && interfaces.contains(known.id);
         self.routes.interfaces.iter().find(is_it)
     }
 
-    /// Our logical interfaces, by id. Those of a later view begin with these.
+    /// Returns our logical interfaces, by id. The interfaces of a later view begin with these.
     #[inline]
     #[must_use]
     pub const fn interfaces(&self) -> &'a [Interface] {
@@ -656,15 +658,15 @@ impl<'a> TablesView<'a> {
         self.counters
     }
 
-    /// The usage counters of URRs.
+    /// Returns the usage counters of URRs.
     #[inline]
     #[must_use]
     pub const fn usage(&self) -> UsageView<'a> {
         self.usage
     }
 
-    /// Counts forwarded packets of a session. `bytes` is the length of the inner IP packets. An
-    /// index out of range is ignored. For the worker that owns the session only.
+    /// Counts forwarded packets of a session. `bytes` is the sum of the lengths of the inner IP
+    /// packets. Ignores an index out of range. For the worker that owns the session only.
     #[inline]
     pub fn count_session(
         &self,

@@ -1,13 +1,15 @@
-//! Longest-prefix match over connected prefixes and configured routes. Immutable once built: other
-//! routes are other tables.
+//! Longest-prefix match over connected prefixes and configured routes. Immutable once built:
+//! changed routes are new tables.
 //!
 //! GTP-U interfaces (N3, N9, N4-u) and N6 interfaces have separate tables: transport networks and
-//! data networks may use the same addresses, and a default route of one must not catch the other's
-//! packets. For the same reason one prefix may have a route per interface; a lookup names the
-//! interfaces whose routes count.
+//! data networks may use the same addresses, and a default route of one kind must not apply to
+//! packets of the other. For the same reason one prefix may have a route per interface, and a
+//! lookup names the interfaces whose routes it considers.
 //!
-//! Only marks change: the publisher marks the blocks and areas of destinations that contain UEs,
-//! and packets to these take a search.
+//! Only marks change: the publisher marks the blocks and areas of destinations that contain UEs.
+//! There, lookups search all prefixes.
+//!
+//! A *gateway number* stands for the gateways, one per set of interfaces, of a whole block.
 
 use core::net::IpAddr;
 use core::ops::{BitAnd, BitOr, Not};
@@ -25,14 +27,14 @@ use crate::config::{Interface, Route, TablesError, networks, reserved_v4};
 use crate::sync::Arc;
 use crate::ues::UeTable;
 
-/// Where packets to a prefix go.
+/// The target of packets to a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteTarget {
     /// To the destination itself, on this interface's link.
     OnLink(InterfaceId),
     /// To a gateway.
     Gateway(InterfaceId, NextHopIndex),
-    /// Nowhere: our own, network and broadcast addresses on an interface's link.
+    /// Nowhere: our own address, or a network or broadcast address, on an interface's link.
     Nowhere(InterfaceId),
     /// Nowhere: an address of ours, for packets that may leave through one of these interfaces.
     Own(InterfaceSet),
@@ -46,7 +48,7 @@ impl RouteTarget {
         }
     }
 
-    /// True if packets that may leave through `within` have this target.
+    /// True if this target applies to packets that may leave through `within`.
     fn is_for(self, within: InterfaceSet) -> bool {
         match self {
             Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => within.contains(id),
@@ -54,7 +56,7 @@ impl RouteTarget {
         }
     }
 
-    /// True if one prefix cannot have both targets: it has one target per interface.
+    /// True if one prefix cannot have both targets, as it has at most one target per interface.
     fn excludes(self, other: Self) -> bool {
         match (self.interface(), other.interface()) {
             (None, None) => self == other,
@@ -63,43 +65,43 @@ impl RouteTarget {
     }
 }
 
-/// Destinations of one prefix length.
+/// All prefixes of one length.
 #[derive(Debug)]
 struct PrefixLength<K> {
     mask: K,
-    /// By prefix, then in the order of insertion; one per prefix and interface.
+    /// Sorted by prefix, then in the order of insertion; one entry per prefix and interface.
     prefixes: Vec<(K, RouteTarget)>,
 }
 
-/// The prefixes of one family: longest first.
+/// The prefixes of one address family, longest first.
 #[derive(Debug)]
 struct Lpm<K>(Vec<PrefixLength<K>>);
 
-/// Entries of [`Ipv4Blocks`]: one per /16.
+/// Number of IPv4 blocks, each a /16.
 const BLOCKS: usize = 1 << 16;
 
-/// The number of a block without one gateway for all its destinations: packets take a search.
+/// The gateway number of a block that no single gateway serves: lookups search the prefixes.
 const SEARCH: u8 = 0;
 
-/// The number of the first gateway that got one.
+/// The lowest gateway number.
 const FIRST: u8 = 1;
 
-/// A gateway for each set of interfaces in [`Gateways::scopes`].
+/// The gateways of one number: one for each set of interfaces in [`Gateways::scopes`].
 type ScopedGateways = Box<[Option<(InterfaceId, NextHopIndex)>]>;
 
-/// Gateways that serve whole blocks of destinations.
+/// Gateways that serve whole blocks of destinations, by number.
 #[derive(Debug)]
 struct Gateways {
-    /// Sets of interfaces that lookups name: first all interfaces, then those of each routing
+    /// The sets of interfaces that lookups use: first all N6 interfaces, then those of each routing
     /// domain if there are several.
     scopes: Vec<InterfaceSet>,
-    /// By number less one.
+    /// By gateway number less one.
     numbered: Vec<ScopedGateways>,
 }
 
 impl Gateways {
-    /// The number of the gateways that `lookup` finds, one per scope. New ones get the next number,
-    /// or [`SEARCH`] if all numbers are taken.
+    /// Returns the number of the gateways that `lookup` finds, one per scope. New gateways get the
+    /// next number, or [`SEARCH`] if all numbers are in use.
     fn number(&mut self, lookup: impl Fn(InterfaceSet) -> Option<RouteTarget>) -> u8 {
         let gateway = |scope: &InterfaceSet| match lookup(*scope) {
             Some(RouteTarget::Gateway(interface, index)) => Some((interface, index)),
@@ -120,8 +122,8 @@ impl Gateways {
         }
     }
 
-    /// The gateway of a number among routes through `within`. The best gateway of a wider scope is
-    /// also the best one of `within`, if it is on one of these interfaces.
+    /// Returns the gateway with `number` among routes through `within`. The best gateway of a wider
+    /// scope is also the best one of `within` if it is on one of these interfaces.
     #[inline]
     fn find(&self, within: InterfaceSet, number: u8) -> Option<(InterfaceId, NextHopIndex)> {
         let gateways = self.numbered.get(usize::from(number).checked_sub(1)?)?;
@@ -134,13 +136,13 @@ impl Gateways {
     }
 }
 
-/// The number of each /16 of IPv4: one load instead of a search. A block that a longer prefix or a
-/// UE divides has [`SEARCH`]. 64 KiB.
+/// The gateway number of each /16 of IPv4, found by one load instead of a search. A block that a
+/// longer prefix or a UE divides has [`SEARCH`]. 64 KiB.
 struct Ipv4Blocks {
-    /// By routes alone, as if there were no UEs.
+    /// Gateway numbers by routes only, as if there were no UEs.
     by_route: Box<[u8; BLOCKS]>,
     numbers: Box<[AtomicU8; BLOCKS]>,
-    /// The blocks whose number is [`FIRST`]. 8 KiB stay in the L1 cache.
+    /// The blocks whose gateway number is [`FIRST`]. Its 8 KiB stay in the L1 cache.
     first: AreaBits,
 }
 
@@ -175,7 +177,7 @@ impl Ipv4Blocks {
         built
     }
 
-    /// Marks a block that contains UEs, or removes the mark. For the one writer.
+    /// Marks a block that contains UEs, or removes the mark. For the writer only.
     fn mark(&self, block: u16, has_ues: bool) {
         let at = usize::from(block);
         let number = if has_ues { SEARCH } else { self.by_route[at] };
@@ -183,7 +185,7 @@ impl Ipv4Blocks {
         self.first.set(block, number == FIRST);
     }
 
-    /// The number of the gateway to `addr`.
+    /// Returns the gateway number of the block of `addr`.
     #[inline]
     fn number(&self, addr: u32) -> u8 {
         let at = block(addr);
@@ -191,19 +193,19 @@ impl Ipv4Blocks {
     }
 }
 
-/// The numbers of IPv6 destinations, by the upper halves of their addresses. A span reaches from
-/// one of `starts` to the next.
+/// The gateway numbers of IPv6 destinations by the upper halves of their addresses. A span of
+/// destinations with one number reaches from one of `starts` to the next.
 #[derive(Debug)]
 struct Ipv6Spans {
-    /// Ascending, without the first span's, which is zero.
+    /// In ascending order, without the start of the first span, which is zero.
     starts: Box<[u64]>,
-    /// By span: one more than there are starts.
+    /// Gateway number of each span; there is one span more than `starts`.
     numbers: Box<[u8]>,
-    /// The number of most destinations.
+    /// The gateway number of most destinations.
     usual: u8,
     /// The areas in which all spans have the usual number.
     usual_by_route: AreaBits,
-    /// The areas of `usual_by_route` without UEs. 8 KiB stay in the L1 cache.
+    /// The areas of `usual_by_route` without UEs. Its 8 KiB stay in the L1 cache.
     usual_areas: AreaBits,
     /// The areas with UEs.
     ue_areas: AreaBits,
@@ -238,7 +240,7 @@ impl Ipv6Spans {
         spans
     }
 
-    /// First and last upper half of each span, and its number.
+    /// Returns the first and the last upper half in each span, and its gateway number.
     fn each(&self) -> impl Iterator<Item = (u64, u64, u8)> {
         let firsts = [0].into_iter().chain(self.starts.iter().copied());
         let lasts = self.starts.iter().map(|start| start - 1).chain([u64::MAX]);
@@ -252,16 +254,16 @@ impl Ipv6Spans {
         Self::of(starts.into_iter().skip(1).collect(), numbers)
     }
 
-    /// Marks an area that contains UEs, or removes the mark. For the one writer.
+    /// Marks an area that contains UEs, or removes the mark. For the writer only.
     fn mark(&self, area: u16, has_ues: bool) {
         self.ue_areas.set(area, has_ues);
         self.usual_areas.set(area, !has_ues && self.usual_by_route.has(area));
     }
 
-    /// The number of the gateway to addresses whose upper half is `upper`.
+    /// Returns the gateway number of addresses whose upper half is `upper`.
     ///
     /// Cost: one bit for destinations with the usual number; else a binary search over the borders
-    ///       of the routes.
+    ///       of the spans.
     #[inline]
     fn number(&self, upper: u64) -> u8 {
         let area = area(upper);
@@ -295,10 +297,11 @@ where
     K: Copy + Ord + BitAnd<Output = K> + BitOr<Output = K> + Not<Output = K>,
     K: Into<u128> + TryFrom<u128>,
 {
-    /// The numbers of units of 2^`unit_bits` destinations, by the first unit of each span in which
-    /// they are equal, ascending from unit zero. A unit that longer prefixes divide has [`SEARCH`].
+    /// Returns the gateway numbers of all units of 2^`unit_bits` destinations: for each span of
+    /// units with one number, its first unit and the number, in ascending order from unit zero. A
+    /// unit that longer prefixes divide has [`SEARCH`].
     ///
-    /// Shape: neighbors among the spans may have the same number.
+    /// Shape: adjacent spans may have the same number.
     fn number_spans(&self, unit_bits: u32, gateways: &mut Gateways) -> Vec<(u64, u8)> {
         let unit = |addr: K| u64::try_from(addr.into() >> unit_bits).unwrap_or(u64::MAX);
         let (mut divided, mut starts) = (BTreeSet::new(), BTreeSet::from([0]));
@@ -312,7 +315,7 @@ where
             }
         }
         let number = |start: u64| {
-            // The unit after the last one has no address.
+            // The start after the last unit is no address.
             let addr = K::try_from(u128::from(start) << unit_bits).ok()?;
             let number = match divided.contains(&start) {
                 true => SEARCH,
@@ -329,7 +332,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
         Self(Vec::new())
     }
 
-    /// Adds a prefix; false if it has a target on the same interface already.
+    /// Adds a prefix. Returns false if the prefix already has a target on the same interface.
     fn insert(&mut self, mask: K, prefix: K, target: RouteTarget) -> bool {
         let at = match self.0.binary_search_by(|length| mask.cmp(&length.mask)) {
             Ok(at) => at,
@@ -348,13 +351,13 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
         true
     }
 
-    /// The target on one of `within` of the longest prefix that contains `addr`.
+    /// Returns the target on one of `within` of the longest prefix that contains `addr`.
     #[inline]
     fn lookup(&self, within: InterfaceSet, addr: K) -> Option<RouteTarget> {
         self.find(within, addr).map(|(target, _)| target)
     }
 
-    /// As [`Self::lookup`], with the mask of the prefix.
+    /// Returns the target as [`Self::lookup`] does, and the mask of its prefix.
     #[inline]
     fn find(&self, within: InterfaceSet, addr: K) -> Option<(RouteTarget, K)> {
         self.0.iter().find_map(|length| {
@@ -382,7 +385,7 @@ impl<K: Copy + Ord> PrefixLength<K> {
     }
 }
 
-/// The routes of one kind of interface, both families.
+/// The routes through GTP-U interfaces, or through N6 interfaces, of both address families.
 #[derive(Debug)]
 struct RoleRoutes {
     gateways: Gateways,
@@ -403,7 +406,7 @@ impl RoleRoutes {
         }
     }
 
-    /// Numbers the gateways of whole blocks, among the routes of each scope.
+    /// Assigns gateway numbers to whole blocks, by the routes of each scope.
     fn number(&mut self, scopes: Vec<InterfaceSet>) {
         self.gateways.scopes = scopes;
         self.v4_blocks = Ipv4Blocks::build(&self.v4, &mut self.gateways);
@@ -430,7 +433,7 @@ fn mask_v6(prefix: Ipv6Prefix) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix.len())).unwrap_or(0)
 }
 
-/// All N6 interfaces, and those of each routing domain if there are several.
+/// Returns the set of all N6 interfaces, and the set of each routing domain if there are several.
 fn scopes(interfaces: &[Interface]) -> Vec<InterfaceSet> {
     let n6 = interfaces.iter().filter(|interface| interface.role == InterfaceRole::N6);
     let last = n6.map(|interface| interface.domain.0).max().unwrap_or(0);
@@ -438,8 +441,8 @@ fn scopes(interfaces: &[Interface]) -> Vec<InterfaceSet> {
     core::iter::once(None).chain(domains).map(|domain| networks(interfaces, domain)).collect()
 }
 
-/// The interfaces through which UEs could reach the addresses of `interface`: the N6 interfaces of
-/// its routing domain, and for other roles all interfaces.
+/// Returns the interfaces through which UEs could reach the addresses of `interface`: the N6
+/// interfaces of its routing domain, or all interfaces if it has another role.
 fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceSet {
     match interface.role {
         InterfaceRole::N6 => networks(interfaces, Some(interface.domain)),
@@ -450,23 +453,23 @@ fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceS
 /// The interfaces, the routes through them, and the UEs of each routing domain.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// By `InterfaceId`. Those of later routes begin with these.
+    /// By `InterfaceId`. The interfaces of later routes begin with these.
     pub(crate) interfaces: Box<[Interface]>,
-    /// By routing domain; never empty. Those of later routes begin with these.
+    /// By routing domain; never empty. The domains of later routes begin with these.
     pub(crate) ues: Box<[Arc<UeTable>]>,
-    /// Differs from that of the routes before and after, for workers that keep the result of a
-    /// lookup.
+    /// Differs between successive routes, so that workers notice when a result that they kept is
+    /// outdated.
     version: u16,
     /// The next hops that routes name, each once.
     gateways: Vec<NextHopIndex>,
-    /// Through GTP-U interfaces.
+    /// Routes through GTP-U interfaces.
     gtpu: RoleRoutes,
     n6: RoleRoutes,
 }
 
 impl Routes {
     /// Builds routes. `own_addrs` are our addresses in addition to those of `interfaces`; `gateway`
-    /// returns the index of a gateway on an interface.
+    /// returns the next-hop index of a gateway on an interface.
     pub(crate) fn build(
         interfaces: &[Interface],
         ues: Box<[Arc<UeTable>]>,
@@ -519,20 +522,20 @@ impl Routes {
         routes.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
     }
 
-    /// Keeps packets of UEs that may leave through one of `within` from an address of ours. No
-    /// gateway then serves the whole block around it, so its packets take the stages. Call it
+    /// Makes `addr` an address of ours that UEs cannot reach through any of `within`. No gateway
+    /// then serves the whole block around it, so packets to the block take the stages. Call it
     /// before all other inserts: the first target of a prefix wins.
     fn insert_own(&mut self, addr: IpAddr, within: InterfaceSet) {
         let host = match addr {
             IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
             IpAddr::V6(addr) => Ipv6Prefix::containing(addr, 128).map(IpPrefix::V6),
         };
-        // Fails for an address that two interfaces share, which is inserted already.
+        // Fails, harmlessly, for an address of two interfaces, which is inserted already.
         host.map(|host| self.n6.insert(host, RouteTarget::Own(within)));
     }
 
-    /// Inserts the connected prefixes; a host prefix contains no other station. Behind an only
-    /// station, connected destinations take routes as others do.
+    /// Inserts the connected prefixes; a host prefix contains no other station. If the link has
+    /// only one other station, connected destinations get no prefix: they take configured routes.
     fn insert_connected(&mut self, interface: &Interface) -> Result<(), TablesError> {
         let on_link = RouteTarget::OnLink(interface.id);
         let nowhere_here = RouteTarget::Nowhere(interface.id);
@@ -560,22 +563,22 @@ impl Routes {
         Ok(())
     }
 
-    /// The number of these routes among all that there were.
+    /// Returns a number that differs between successive routes.
     pub(crate) const fn version(&self) -> u16 {
         self.version
     }
 
-    /// These routes take the place of `former`.
+    /// Makes these routes the successor of `former`.
     pub(crate) const fn take_place_of(&mut self, former: &Self) {
         self.version = former.version.wrapping_add(1);
     }
 
-    /// The next hops that routes name, each once.
+    /// Returns the next hops that routes name, each once.
     pub(crate) fn gateways(&self) -> &[NextHopIndex] {
         &self.gateways
     }
 
-    /// The number of the gateways to a part of the data networks, zero for packets that take a
+    /// Returns the gateway number of a part of the data networks, or zero if lookups have to
     /// search.
     pub(crate) fn gateway_of(&self, part: NetworkPart) -> u8 {
         match part {
@@ -587,18 +590,18 @@ impl Routes {
         }
     }
 
-    /// Marks an IPv4 block of data networks that contains UEs, or removes the mark: packets to a
-    /// marked block take a search. For the one writer.
+    /// Marks an IPv4 block of data networks that contains UEs, so that lookups search, or removes
+    /// the mark. For the writer only.
     pub(crate) fn mark_v4(&self, block: u16, has_ues: bool) {
         self.n6.v4_blocks.mark(block, has_ues);
     }
 
-    /// As [`Self::mark_v4`], for an area of IPv6 addresses.
+    /// Does [`Self::mark_v4`] for an area of IPv6 addresses.
     pub(crate) fn mark_v6(&self, area: u16, has_ues: bool) {
         self.n6.v6_spans.mark(area, has_ues);
     }
 
-    /// True if a data network behind one of `within` has a route to exactly this prefix.
+    /// True if there is a route to exactly this prefix through one of `within` to a data network.
     pub(crate) fn has_network_route(&self, within: InterfaceSet, prefix: IpPrefix) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {
@@ -620,8 +623,8 @@ impl Routes {
         self.block_gateway(within, block).is_some()
     }
 
-    /// The target of the longest prefix that contains `addr`, among routes of data networks through
-    /// `within`, and the length of that prefix.
+    /// Returns the target of the longest prefix that contains `addr`, among routes of data networks
+    /// through `within`, and the length of this prefix.
     pub(crate) fn search_networks(
         &self,
         within: InterfaceSet,
@@ -657,9 +660,9 @@ impl Routes {
         self.n6.gateways.find(within, block).map(|(_, index)| index)
     }
 
-    /// The target of the longest prefix that contains `addr`, among routes through `within`: of
-    /// GTP-U interfaces if `role` is one of theirs, else of N6 interfaces. If there are several
-    /// targets, that of the first interface is returned. `None` without a route.
+    /// Returns the target of the longest prefix that contains `addr`, among routes through
+    /// `within`: of GTP-U interfaces if `role` is a GTP-U role, else of N6 interfaces. If the
+    /// prefix has several targets, the first one. `None` if no prefix contains `addr`.
     #[inline]
     pub(crate) fn lookup(
         &self,

@@ -1,4 +1,4 @@
-//! All shared-memory primitives of the room: the standard ones, or loom's in its models.
+//! All primitives for shared memory of this crate: the standard ones, or loom's in its models.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -11,5 +11,5 @@ pub(crate) use std::sync::{
     atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// A value that the control thread creates once; readers find it by one load and never wait.
+/// A value that the control thread creates once. A reader finds it by one load, and never waits.
 pub(crate) use std::sync::OnceLock as MadeOnce;

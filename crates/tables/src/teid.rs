@@ -1,12 +1,12 @@
-//! Sessions by local TEID: a direct index by the low bits of the TEID, and a hash table for TEIDs
-//! whose place is taken.
+//! Finds sessions by local TEID: in a direct index by the low bits of the TEID, or in a hash table
+//! if another TEID has the slot of the index.
 //!
 //! `session` chooses TEIDs whose low `teid_slot_bits` are unique. A TEID that a control plane chose
-//! takes its place in the index if that is free, and else goes to the hash table.
+//! gets its slot in the index if that is free, and else an entry in the hash table.
 //!
-//! A tunnel towards the UE that has a fast rule is marked in the index. The mark decides only where
-//! the fast path looks for the rule, which holds its TEID: an outdated mark sends packets to the
-//! stages. Spec: TS 29.281 §5.1.
+//! A tunnel from another UPF to the UE is marked in the index if it has a fast rule. The mark
+//! decides only in which cell the fast path looks for the rule. The rule itself contains its TEID,
+//! so an outdated mark only sends packets to the stages. Spec: TS 29.281 §5.1.
 
 use core::fmt;
 
@@ -18,35 +18,35 @@ use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// An empty entry.
+/// The value of an empty entry.
 const VACANT: u64 = 0;
 
-/// An entry of the index: the TEID in the upper 32 bits, the complement of the session index in the
-/// lower ones, so that zeros name no session.
+/// Returns an entry of the index: the TEID in the upper 32 bits, and in the lower ones the
+/// complement of the session index, so that an entry of zeros names no session.
 fn pack(teid: Teid, session: SessionIndex) -> u64 {
     u64::from(teid.0) << 32 | u64::from(!session.0)
 }
 
-/// The entry of a marked tunnel: its TEID is complemented. No other TEID of its place has that
-/// complement, because the lowest bits differ.
+/// Returns the entry of a marked tunnel: its TEID is complemented. No other TEID with the same slot
+/// has this complement as its value, because the lowest bits differ.
 fn pack_marked(teid: Teid, session: SessionIndex) -> u64 {
     pack(Teid(!teid.0), session)
 }
 
-/// The session of `entry` if it belongs to `teid`, marked or not.
+/// Returns the session of `entry` if it belongs to `teid`, marked or not.
 fn session_of_any(entry: u64, teid: Teid) -> SessionIndex {
     let session = session_of(entry, teid);
     if session.is_some() { session } else { session_of(entry, Teid(!teid.0)) }
 }
 
-/// The session of `entry` if it belongs to `teid` and is not marked.
+/// Returns the session of `entry` if it belongs to `teid` and is not marked.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "the halves of an entry")]
 fn session_of(entry: u64, teid: Teid) -> SessionIndex {
     if (entry >> 32) as u32 == teid.0 { SessionIndex(!(entry as u32)) } else { SessionIndex::NONE }
 }
 
-/// The readers' side.
+/// The readers' side of the table.
 pub(crate) struct TeidTable {
     slots: LargeArray<AtomicU64>,
     mask: u32,
@@ -59,35 +59,35 @@ impl TeidTable {
         &self.slots[(teid.0 & self.mask) as usize]
     }
 
-    /// Prefetches the place of `teid`.
+    /// Prefetches the slot of `teid` in the index.
     #[inline]
     pub(crate) fn prefetch(&self, teid: Teid) {
         prefetch::read(self.slot(teid));
     }
 
-    /// The session of `teid`, `SessionIndex::NONE` without one.
+    /// Returns the session of `teid`, or `SessionIndex::NONE` if there is none.
     #[inline]
     pub(crate) fn session(&self, teid: Teid) -> SessionIndex {
         let session = self.unmarked_session(teid);
         if session.is_some() { session } else { self.other_session(teid).0 }
     }
 
-    /// The session of `teid` if the index has it without a mark, else `SessionIndex::NONE`.
+    /// Returns the session of `teid` if the index has it without a mark, else `SessionIndex::NONE`.
     #[inline]
     pub(crate) fn unmarked_session(&self, teid: Teid) -> SessionIndex {
         session_of(self.slot(teid).load(Ordering::Acquire), teid)
     }
 
-    /// The session of `teid` if the index does not have it without a mark, and whether it is
-    /// marked.
+    /// Returns the session of a `teid` that the index does not have without a mark, and whether it
+    /// has it with a mark.
     #[inline]
     pub(crate) fn other_session(&self, teid: Teid) -> (SessionIndex, bool) {
         let session = session_of(self.slot(teid).load(Ordering::Acquire), Teid(!teid.0));
         if session.is_some() { (session, true) } else { (self.foreign_session(teid), false) }
     }
 
-    /// The session of a `teid` that is not marked. Looks at the index again: a mark may just have
-    /// been removed.
+    /// Returns the session of a `teid` that is not marked. Reads the index again, because a mark
+    /// may just have been removed.
     #[inline(never)]
     fn foreign_session(&self, teid: Teid) -> SessionIndex {
         let session = self.unmarked_session(teid);
@@ -118,10 +118,10 @@ pub(crate) struct TeidWriter {
 }
 
 impl TeidWriter {
-    /// An empty index of `2^slot_bits` places and a hash table for `foreign_capacity` TEIDs.
+    /// Creates an index of `2^slot_bits` slots, and a hash table for `foreign_capacity` TEIDs.
     pub(crate) fn new(slot_bits: u8, foreign_capacity: usize, seed: u64, table: u64) -> Self {
         let foreign = KeyWriter::new(foreign_capacity, seed, table);
-        // Entries of marked tunnels are unambiguous if there are two places.
+        // With two slots or more, entries of marked tunnels are unambiguous.
         let places = 1_u32 << slot_bits.max(1);
         let slots = LargeArray::zeroed(places as usize);
         let table = TeidTable { slots, mask: places - 1, foreign: Arc::clone(foreign.table()) };
@@ -146,7 +146,7 @@ impl TeidWriter {
         self.foreign.insert(key, session.0).map(|_| ())
     }
 
-    /// Removes `teid` if it maps to `session`.
+    /// Removes `teid` if it maps to `session`; returns whether it did.
     pub(crate) fn remove(&mut self, teid: Teid, session: SessionIndex, epoch: Epoch) -> bool {
         let slot = self.table.slot(teid);
         let entry = slot.load(Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! The blocks and areas of destinations that contain UEs. Only packets to these take the search for
-//! local switching.
+//! Counts UEs by block and area of destinations. Only packets to a block or area with UEs are
+//! searched for local switching.
 //!
-//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits.
-//! Destinations that share a block or area with UEs take the search as well, which finds their
-//! route.
+//! An IPv4 block is a /16. An IPv6 area has the addresses whose first three 16-bit groups XOR to
+//! one value. Packets to other destinations in a block or area with UEs are searched as well, and
+//! the search finds their route. A *part* is a block or an area.
 
 use core::net::Ipv6Addr;
 use core::ops::RangeInclusive;
@@ -16,8 +16,8 @@ use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
 use crate::area_bits::{AREAS, area};
 use crate::routes::Routes;
 
-/// The blocks or areas of a prefix of `len` bits, counted from its first one. `bits` bits of an
-/// address distinguish them; the last 16 of these are enough to name all areas.
+/// Returns the positions of the blocks or areas of a prefix of `len` bits, from its first one on.
+/// `bits` bits of an address distinguish them; the last 16 of these cover all areas.
 fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
     let last = match bits.saturating_sub(len) {
         spare @ 0..16 => (1 << spare) - 1,
@@ -26,27 +26,27 @@ fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
     0..=last
 }
 
-/// The number of UE keys in each block and each area. The publisher owns it.
+/// How many UE keys are in each block and each area. The publisher owns it.
 #[derive(Debug)]
 pub(crate) struct UeAreas {
     v4: Vec<u32>,
     v6: Vec<u32>,
-    /// Framed routes, the interfaces of their data networks, and whether their parts are counted:
-    /// routes decide that.
+    /// Framed routes, each with the interfaces of its data network, and whether it is counted in
+    /// its parts: it is not if a route has the same prefix.
     framed: BTreeMap<SessionKey, (InterfaceSet, bool)>,
-    /// Parts that were marked, or whose marks were removed, if they are noted for an offload.
+    /// Parts whose marks have changed since they were last taken; `None` without an offload.
     changed: Option<Vec<NetworkPart>>,
 }
 
 impl UeAreas {
-    /// No UEs. With `notes_changes`, [`UeAreas::take_changed`] returns the parts whose marks
-    /// changed.
+    /// Creates counts of zero. Only with `notes_changes` does [`UeAreas::take_changed`] return
+    /// parts.
     pub(crate) fn new(notes_changes: bool) -> Self {
         let changed = notes_changes.then(Vec::new);
         Self { v4: vec![0; AREAS], v6: vec![0; AREAS], framed: BTreeMap::new(), changed }
     }
 
-    /// A part whose mark changed since the last call.
+    /// Returns a part whose mark has changed and that was not returned since.
     pub(crate) fn take_changed(&mut self) -> Option<NetworkPart> {
         self.changed.as_mut()?.pop()
     }
@@ -55,8 +55,8 @@ impl UeAreas {
     pub(crate) fn add(&mut self, routes: &Routes, within: InterfaceSet, key: SessionKey) {
         let Some(prefix) = prefix_of(key) else { return };
         if let SessionKey::Framed(..) = key {
-            // While a route of the data network has the same prefix, it gets the packets, not the
-            // network behind the UE.
+            // If a route to the data network has the same prefix, packets go to the data network,
+            // not to the network behind the UE.
             let is_counted = !routes.has_network_route(within, prefix);
             self.framed.insert(key, (within, is_counted));
             if !is_counted {
@@ -66,7 +66,7 @@ impl UeAreas {
         self.count(prefix, true, |part| mark(routes, part, true));
     }
 
-    /// Removes a key that was added.
+    /// Removes a key that [`UeAreas::add`] added.
     pub(crate) fn remove(&mut self, routes: &Routes, _: InterfaceSet, key: SessionKey) {
         let Some(prefix) = prefix_of(key) else { return };
         let is_counted = match key {
@@ -78,8 +78,8 @@ impl UeAreas {
         }
     }
 
-    /// Counts framed routes by `routes`, which take the place of others, and marks their parts with
-    /// UEs. For routes that no reader has yet.
+    /// Counts framed routes again by `routes`, which are about to replace others, and marks in them
+    /// the parts with UEs. No reader may have `routes` yet.
     pub(crate) fn move_to(&mut self, routes: &Routes) {
         let mut framed = core::mem::take(&mut self.framed);
         for (key, (within, is_counted)) in &mut framed {
@@ -99,8 +99,8 @@ impl UeAreas {
         with_ues(&self.v6).into_iter().for_each(|area| routes.mark_v6(area, true));
     }
 
-    /// Counts one prefix more or fewer in each of its parts, and calls `on_change` for the parts
-    /// that get their first one or lose their last one.
+    /// Counts one prefix more (`is_more`) or less in each of its parts. Calls `on_change` for each
+    /// part whose count becomes one or zero by that.
     fn count(&mut self, prefix: IpPrefix, is_more: bool, mut on_change: impl FnMut(NetworkPart)) {
         for part in parts(prefix) {
             let count = match part {
@@ -117,7 +117,7 @@ impl UeAreas {
     }
 }
 
-/// The addresses of a key of a UE or of a network behind it.
+/// Returns the addresses of a UE's key or of a network behind the UE; `None` for a TEID.
 fn prefix_of(key: SessionKey) -> Option<IpPrefix> {
     match key {
         SessionKey::Teid(_) => None,
@@ -130,7 +130,7 @@ fn prefix_of(key: SessionKey) -> Option<IpPrefix> {
     }
 }
 
-/// The blocks or areas of a prefix.
+/// Returns the blocks or areas of a prefix.
 fn parts(prefix: IpPrefix) -> impl Iterator<Item = NetworkPart> {
     let (first, len) = match prefix {
         IpPrefix::V4(prefix) => (u64::from(prefix.addr().to_bits() >> 16), prefix.len()),

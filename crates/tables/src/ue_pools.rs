@@ -1,6 +1,6 @@
-//! Sessions by UE IPv4 address inside the configured pools: a direct index, one load and no hash.
+//! Finds sessions by UE IPv4 address in the configured pools: a direct index without a hash.
 //!
-//! The index serves addresses of the pools, whether we or the control plane chose them. Addresses
+//! The index has all addresses of the pools, whether we or the control plane chose them. Addresses
 //! outside the pools are in a hash table.
 
 use core::fmt;
@@ -11,8 +11,8 @@ use crate::large::LargeArray;
 use crate::prefetch;
 use crate::sync::{AtomicU32, Ordering};
 
-/// The sessions by address of one pool. Zero is no session, other values are a session index plus
-/// one: memory comes zeroed, and pages without an address in use are never touched.
+/// The sessions of one pool by address. An entry is the session index plus one, or zero: memory is
+/// zeroed, and pages without an address in use are never touched.
 struct UePoolIndex {
     first: u32,
     sessions: LargeArray<AtomicU32>,
@@ -25,19 +25,19 @@ impl UePoolIndex {
     }
 }
 
-/// The pools, readers' and writer's side in one: an entry is one word.
+/// The indexes of all pools, for readers and the writer, as an entry is one word.
 ///
-/// PERF (tables/lookup): usually there is one pool; a loop over all costs more than the look at the
-/// first.
+/// PERF (tables/lookup): usually there is one pool, and checking it first costs less than a loop.
 pub(crate) struct UePools {
-    /// Empty if there is none.
+    /// Has no addresses if there is no pool.
     first: UePoolIndex,
     further: Box<[UePoolIndex]>,
 }
 
 impl UePools {
-    /// An empty index of `pools`, in their order, as long as `left` addresses suffice; subtracts
-    /// its own. All domains together have `UE_POOL_INDEX_MAX`.
+    /// Creates an empty index of `pools`, in their order. A pool with more than `left` addresses
+    /// gets none; the addresses of the others are subtracted from `left`, so that all domains
+    /// together have at most `UE_POOL_INDEX_MAX`.
     pub(crate) fn new(pools: impl IntoIterator<Item = Ipv4Prefix>, left: &mut usize) -> Self {
         let mut indexed = Vec::new();
         for pool in pools {
@@ -54,7 +54,7 @@ impl UePools {
         Self { first: pools.next().unwrap_or(none), further: pools.collect() }
     }
 
-    /// The entry of `addr`, `None` outside the pools.
+    /// Returns the entry of `addr`, or `None` outside the pools.
     ///
     /// Cost: a scan over the pools, of which there are few.
     #[inline]
@@ -70,21 +70,21 @@ impl UePools {
         self.further.iter().find_map(|pool| pool.entry(addr))
     }
 
-    /// Prefetches the entry of `addr`; returns whether there is one.
+    /// Prefetches the entry of `addr`; returns whether it is in a pool.
     #[inline]
     pub(crate) fn prefetch(&self, addr: u32) -> bool {
         self.entry(addr).map(prefetch::read).is_some()
     }
 
-    /// The session of `addr`: `SessionIndex::NONE` without one, `None` outside the pools.
+    /// Returns the session of `addr`: `SessionIndex::NONE` if it has none, `None` outside pools.
     #[inline]
     pub(crate) fn lookup(&self, addr: u32) -> Option<SessionIndex> {
         let value = self.entry(addr)?.load(Ordering::Acquire);
         Some(value.checked_sub(1).map_or(SessionIndex::NONE, SessionIndex))
     }
 
-    /// Lets `addr` lead to `session`; returns whether it led nowhere before, `None` outside the
-    /// pools. For the one writer.
+    /// Maps `addr` to `session`. Returns whether it mapped to no session before, or `None` outside
+    /// the pools. For the writer only.
     pub(crate) fn insert(&self, addr: u32, session: SessionIndex) -> Option<bool> {
         let entry = self.entry(addr)?;
         let is_new = entry.load(Ordering::Relaxed) == 0;
@@ -92,8 +92,8 @@ impl UePools {
         Some(is_new)
     }
 
-    /// Lets `addr` lead nowhere if it leads to `session`; returns whether it did, `None` outside
-    /// the pools. For the one writer.
+    /// Removes `addr` if it maps to `session`. Returns whether it did, or `None` outside the pools.
+    /// For the writer only.
     pub(crate) fn remove(&self, addr: u32, session: SessionIndex) -> Option<bool> {
         let entry = self.entry(addr)?;
         let is_its = entry.load(Ordering::Relaxed) == session.0.wrapping_add(1);

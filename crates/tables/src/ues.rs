@@ -1,5 +1,5 @@
-//! The UEs of one routing domain: packets from its data networks find their sessions by these
-//! addresses and networks.
+//! The UEs of one routing domain: finds the sessions of packets from its data networks by the UEs'
+//! addresses and the networks behind them.
 
 use adit_rules::SessionKey;
 use adit_types::limits::framed_routes_max;
@@ -11,15 +11,15 @@ use crate::publish::Epoch;
 use crate::sync::Arc;
 use crate::ue_pools::UePools;
 
-/// The readers' side. The interface that a packet arrives on names the domain to look into.
+/// The readers' side. A packet is looked up in the domain of the interface that it arrived on.
 #[derive(Debug)]
 pub struct UeTable {
     pools: UePools,
-    /// UEs outside the pools.
+    /// Sessions of UE IPv4 addresses outside the pools.
     v4: Arc<KeyTable>,
     v6: Arc<KeyTable>,
     framed: Arc<FramedRoutes>,
-    /// The N6 interfaces of the domain, if it switches packets between its UEs locally.
+    /// The N6 interfaces of the domain if it switches packets between its UEs locally, else none.
     local_switching: InterfaceSet,
 }
 
@@ -33,13 +33,13 @@ pub(crate) enum UeAddressMatch {
 }
 
 impl UeTable {
-    /// The N6 interfaces of the domain, if it switches packets between its UEs locally.
+    /// Returns the domain's N6 interfaces if it switches packets between its UEs locally.
     #[inline]
     pub(crate) fn local_switching(&self) -> InterfaceSet {
         self.local_switching
     }
 
-    /// How an IPv4 address belongs to a UE; `None` if it does not.
+    /// Returns how an IPv4 address belongs to a UE; `None` if it does not.
     pub(crate) fn match_v4(&self, addr: u32) -> Option<UeAddressMatch> {
         let session = match self.pools.lookup(addr) {
             Some(session) => session,
@@ -51,7 +51,7 @@ impl UeTable {
         }
     }
 
-    /// How the IPv6 addresses of a key belong to a UE; `None` if they do not.
+    /// Returns how the IPv6 addresses of a key belong to a UE; `None` if they do not.
     pub(crate) fn match_v6(&self, key: u64) -> Option<UeAddressMatch> {
         match self.v6.session(key).is_some() {
             true => Some(UeAddressMatch::Address),
@@ -67,8 +67,8 @@ impl UeTable {
         }
     }
 
-    /// The session of a UE IPv4 address, given as host-order bits
-    /// ([`core::net::Ipv4Addr::to_bits`]), or of the network behind a UE; `SessionIndex::NONE` on a
+    /// Returns the session of a UE IPv4 address, or of the network behind a UE that contains it.
+    /// `addr` is in host-order bits ([`core::net::Ipv4Addr::to_bits`]). `SessionIndex::NONE` on a
     /// miss.
     #[inline]
     #[must_use]
@@ -94,8 +94,8 @@ impl UeTable {
         self.v6.prefetch(key);
     }
 
-    /// The session of a UE IPv6 key ([`adit_rules::rule::ue_ipv6_key`]), or of the network behind a
-    /// UE; `SessionIndex::NONE` on a miss.
+    /// Returns the session of a UE IPv6 key ([`adit_rules::rule::ue_ipv6_key`]), or of the network
+    /// behind a UE that contains it; `SessionIndex::NONE` on a miss.
     #[inline]
     #[must_use]
     pub fn session_v6(&self, key: u64) -> SessionIndex {
@@ -105,10 +105,10 @@ impl UeTable {
 
     /// Finds the session of every UE IPv4 address.
     ///
-    /// Shape:   reads `addrs[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The
-    ///          shorter of the two slices decides n.
+    /// Shape:   reads `addrs[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss; n is the
+    ///          length of the shorter slice.
     /// Cost:    two passes with prefetch; one load inside the pools, else one bucket of a hash
-    ///          table. Misses then visit the framed routes while there are any.
+    ///          table. Misses are then looked up in the framed routes if there are any.
     #[inline]
     pub fn lookup_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
         addrs.iter().for_each(|addr| self.prefetch_v4(*addr));
@@ -127,7 +127,7 @@ impl UeTable {
     }
 }
 
-/// The writer's side of the UEs of one domain.
+/// The writer's side of the table of one domain's UEs.
 #[derive(Debug)]
 pub(crate) struct UeWriter {
     v4: KeyWriter,
@@ -136,8 +136,8 @@ pub(crate) struct UeWriter {
 }
 
 impl UeWriter {
-    /// No UEs, with room for `sessions_max` addresses of each kind, and the tables for the workers.
-    /// `pools` take IPv4 addresses; for `local_switching` see [`UeTable::local_switching`].
+    /// Creates an empty table for `sessions_max` addresses of each kind, and its writer. `pools`
+    /// index IPv4 addresses; for `local_switching` see [`UeTable::local_switching`].
     pub(crate) fn new(
         sessions_max: usize,
         seed: u64,
@@ -145,7 +145,7 @@ impl UeWriter {
         local_switching: InterfaceSet,
         pools: UePools,
     ) -> (Self, UeTable) {
-        // Tables of the same seed differ by their numbers; those below belong to no domain.
+        // Tables of the same seed need different ids; tables without a domain have 1, 4, 5 and 8.
         let table = |number: u64| u64::from(domain.0) << 8 | number;
         let v4 = KeyWriter::new(sessions_max, seed, table(2));
         let v6 = KeyWriter::new(sessions_max, seed, table(3));
@@ -161,10 +161,10 @@ impl UeWriter {
         (Self { v4, v6, framed }, ues)
     }
 
-    /// Lets `key` lead to `session`; returns whether it led to none before.
+    /// Maps `key` to `session`; returns whether it mapped to no session before.
     ///
     /// # Errors
-    /// [`KeyRefused`] without room.
+    /// [`KeyRefused`] if there is no room.
     pub(crate) fn insert(
         &mut self,
         ues: &UeTable,
@@ -185,7 +185,7 @@ impl UeWriter {
         }
     }
 
-    /// Removes `key` if it leads to `session`; returns whether it did.
+    /// Removes `key` if it maps to `session`; returns whether it did.
     pub(crate) fn remove(
         &mut self,
         ues: &UeTable,

@@ -2,11 +2,11 @@
 //!
 //! Only the worker that owns the session writes its lines; the control thread reads them with
 //! relaxed loads. Counters are not reset when a slot is reused: a measurement remembers the values
-//! that it began with.
+//! at its beginning.
 //!
-//! The session's own URR counts in the cells of its fast rules (`fast_rule_cell`). The line of its
-//! slot holds the generation, and counts the session's other packets: forwarded ones less those
-//! that the URR counted.
+//! The session's own URR counts in the cells of the session's fast rules (`fast_rule_cell`). The
+//! line of the own slot holds the generation of this URR, and counts the session's other packets:
+//! all forwarded packets less those that the URR counted.
 
 use core::fmt;
 
@@ -19,7 +19,7 @@ use crate::fast_rule::FastRuleTable;
 use crate::fast_rule_cell::FastRuleSnapshot;
 use crate::large::LargeArray;
 
-/// Events that a worker reports at most once per generation of a URR's entry; bits of `marks`.
+/// Events that a worker reports at most once per generation of a URR; bits of `UsageLine::marks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum UsageMark {
@@ -33,7 +33,7 @@ pub enum UsageMark {
     Dropped = 1 << 3,
 }
 
-/// Bits of `marks` below the generation.
+/// Number of low bits of `UsageLine::marks` below the generation.
 const MARK_BITS: u32 = 8;
 
 #[derive(Debug, Default)]
@@ -44,14 +44,14 @@ struct UsageLine {
     dl_bytes: Counter,
     ul_pkts: Counter,
     dl_pkts: Counter,
-    /// First packet of the generation in `marks`; zero is none. Unit: nanoseconds.
+    /// When the first packet of the generation arrived; zero if none has. Unit: nanoseconds.
     first: Counter,
-    /// Last packet; zero is none. Unit: nanoseconds.
+    /// When the last packet arrived; zero if none has. Unit: nanoseconds.
     last: Counter,
-    /// Generation, and which of its marks were reported.
+    /// The generation, and the events ([`UsageMark`]) of it that were reported.
     marks: Counter,
-    /// While the octets of both directions stay below this, no limit is reached and nothing is to
-    /// be reported: packets are counted without checks. Unit: octets.
+    /// Packets are counted without checks while the octets of both directions stay below this: no
+    /// limit is reached and no report is due until then. Unit: octets.
     unchecked_below: Counter,
 }
 
@@ -70,9 +70,9 @@ impl UsageLine {
         pkts_counter.add(pkts);
     }
 
-    /// Takes a packet that a cell counts out of the line: the session's traffic is the sum of line
-    /// and cells, and the stages count each forwarded packet in the line
-    /// ([`crate::TablesView::count_session`]). Below zero, counters wrap.
+    /// Subtracts a packet that a cell counts: the session's traffic is the sum of line and cells,
+    /// but the stages count each forwarded packet also in the line
+    /// ([`crate::TablesView::count_session`]). Counters wrap below zero.
     #[inline]
     fn uncount_forwarded(&self, direction: Direction, bytes: u64) {
         let (pkts_counter, bytes_counter) = self.counters(direction);
@@ -80,7 +80,7 @@ impl UsageLine {
         pkts_counter.sub(1);
     }
 
-    /// Packets and octets of a direction.
+    /// Returns the counters of packets and octets of a direction.
     #[inline]
     const fn counters(&self, direction: Direction) -> (&Counter, &Counter) {
         match direction {
@@ -98,14 +98,14 @@ impl UsageLine {
         }
     }
 
-    /// Octets of both directions.
+    /// Returns the octets of both directions.
     #[inline]
     fn octets(&self) -> u64 {
         self.ul_bytes.load().wrapping_add(self.dl_bytes.load())
     }
 }
 
-/// Downlink packets that rules dropped. In a table of their own, because few URRs count them.
+/// Downlink packets that rules dropped. Few URRs count these, so they have a separate table.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 struct DroppedUsage {
@@ -117,7 +117,7 @@ struct DroppedUsage {
 pub struct UsageTable {
     lines: LargeArray<UsageLine>,
     dropped: LargeArray<DroppedUsage>,
-    /// With the counters of the sessions' own URRs.
+    /// The fast rules, whose cells have the counters of the sessions' own URRs.
     fast_rules: std::sync::Arc<FastRuleTable>,
 }
 
@@ -129,19 +129,19 @@ impl UsageTable {
         Self { lines, dropped, fast_rules }
     }
 
-    /// The line of a session's own slot.
+    /// Returns the line of a session's own slot.
     fn own_line(&self, session: SessionIndex) -> Option<&UsageLine> {
         let UsageSlot(at) = own_usage_slot(self.fast_rules.len(), session);
         self.lines.get(at as usize)
     }
 
-    /// Forwarded packets of a session since [`UsageTable::reset_traffic`].
+    /// Returns the forwarded traffic of a session since [`UsageTable::reset_traffic`].
     pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
         let line = self.own_line(session).map(UsageLine::traffic).unwrap_or_default();
         line.plus(self.fast_rules.counted(session).0)
     }
 
-    /// Counts a session's traffic from zero again. Only while no worker can have found the session.
+    /// Sets a session's traffic to zero. Only while no worker can have found the session.
     pub(crate) fn reset_traffic(&self, session: SessionIndex) {
         let Some(line) = self.own_line(session) else { return };
         let SessionTraffic { ul_pkts, ul_bytes, dl_pkts, dl_bytes } = self.traffic(session);
@@ -151,7 +151,7 @@ impl UsageTable {
             (&line.dl_pkts, dl_pkts),
             (&line.dl_bytes, dl_bytes),
         ] {
-            // A page that was never written takes no memory.
+            // Writes only if needed, because a page that was never written takes no memory.
             if traffic != 0 {
                 counter.set(counter.load().wrapping_sub(traffic));
             }
@@ -159,7 +159,7 @@ impl UsageTable {
     }
 }
 
-/// The session whose own slot this is, if it is one.
+/// Returns the session whose own slot this is; `None` if it is the slot of another URR.
 #[inline]
 fn owner(sessions: usize, slot: UsageSlot) -> Option<SessionIndex> {
     #[allow(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
@@ -198,7 +198,7 @@ impl UsageSource for UsageTable {
     }
 }
 
-/// The URRs of a fast rule in addition to the session's own one.
+/// The URRs of a fast rule besides the session's own URR.
 pub type FastRuleUrrs = [Option<FastRuleUrr>; FAST_RULE_URRS_MAX];
 
 /// A packet to be counted.
@@ -214,7 +214,7 @@ pub struct CountedPacket {
     pub now: Nanos,
 }
 
-/// The counters as workers use them, each those of its own sessions.
+/// The counters as a worker writes them, for the sessions that it owns.
 #[derive(Debug, Clone, Copy)]
 pub struct UsageView<'a> {
     lines: &'a [UsageLine],
@@ -237,11 +237,11 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// Counts one packet of `bytes` octets that arrived at `now`. A slot out of range is ignored.
+    /// Counts one packet of `bytes` octets that arrived at `now`. Ignores a slot out of range.
     #[inline]
     pub fn add(&self, urr: &PublishedUrr, direction: Direction, bytes: u64, now: Nanos) {
         let Some(line) = self.line(urr.slot) else { return };
-        // Zero would be never.
+        // Zero stands for no packet.
         let now = now.max(Nanos(1));
         match self.owner(urr.slot) {
             Some(session) => {
@@ -274,7 +274,7 @@ impl<'a> UsageView<'a> {
         line.inspect(|line| line.count_forwarded(direction, pkts, bytes));
     }
 
-    /// From the next packet of the URR on, no packet is counted without checks.
+    /// Ends counting without checks from the next packet of the URR on.
     #[inline]
     fn check_all(&self, slot: UsageSlot, line: &UsageLine) {
         match self.owner(slot) {
@@ -288,8 +288,8 @@ impl<'a> UsageView<'a> {
         owner(self.fast_rules.len(), slot)
     }
 
-    /// Counts one downlink packet of `bytes` octets that rules dropped, and returns how many octets
-    /// and packets were dropped so far.
+    /// Counts one downlink packet of `bytes` octets that rules dropped. Returns how many octets and
+    /// packets of the URR were dropped so far.
     #[inline]
     pub fn add_dropped(&self, slot: UsageSlot, bytes: u64) -> (u64, u64) {
         let Some(dropped) = self.dropped.get(slot.0 as usize) else { return (0, 0) };
@@ -298,9 +298,9 @@ impl<'a> UsageView<'a> {
         (dropped.bytes.load(), dropped.pkts.load())
     }
 
-    /// Octets counted towards the data network and towards the UE. They do not change before this
-    /// worker counts a packet or calls [`UsageView::update_unchecked`]. For the worker that owns
-    /// the session only.
+    /// Returns the octets counted towards the data network and towards the UE. They do not change
+    /// before this worker counts a packet or calls [`UsageView::update_unchecked`], because an
+    /// offload must not count meanwhile. For the worker that owns the session only.
     #[inline]
     #[must_use]
     pub fn volume(&self, slot: UsageSlot) -> (u64, u64) {
@@ -314,8 +314,8 @@ impl<'a> UsageView<'a> {
         (counted.ul_bytes, counted.dl_bytes)
     }
 
-    /// Octets counted in both directions, without the right to count on: counts of an offload
-    /// meanwhile may be missing.
+    /// Returns the octets counted in both directions. An offload may count on, so that more octets
+    /// may have passed.
     #[must_use]
     pub fn counted_bytes(&self, slot: UsageSlot) -> u64 {
         let counted = match self.owner(slot) {
@@ -325,7 +325,7 @@ impl<'a> UsageView<'a> {
         counted.ul_bytes + counted.dl_bytes
     }
 
-    /// True if `mark` was not reported yet for the entry's generation.
+    /// True if `mark` was not reported yet for the URR's generation.
     #[inline]
     #[must_use]
     pub fn is_unreported(&self, urr: &PublishedUrr, mark: UsageMark) -> bool {
@@ -334,7 +334,7 @@ impl<'a> UsageView<'a> {
         marks >> MARK_BITS != u64::from(urr.generation) || marks & mark as u64 == 0
     }
 
-    /// Remembers that `mark` was reported.
+    /// Notes that `mark` was reported.
     #[inline]
     pub fn mark_reported(&self, urr: &PublishedUrr, mark: UsageMark) {
         let Some(line) = self.line(urr.slot) else { return };
@@ -349,8 +349,8 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// [`FastRuleSnapshot::is_unchecked`] for a rule that counts elsewhere: for its URRs `urrs`,
-    /// and for the session's own one if it counts the packet.
+    /// Does [`FastRuleSnapshot::is_unchecked`] for a rule that also counts outside its cell: for
+    /// the URRs `urrs`, and for the session's own URR if it counts the packet.
     #[inline(always)]
     // PERF (adit-bench datapath --urrs 2): once per packet.
     #[must_use]
@@ -369,12 +369,12 @@ impl<'a> UsageView<'a> {
     fn is_unchecked(&self, urr: FastRuleUrr, bytes: u64) -> bool {
         self.line(urr.slot).is_some_and(|line| {
             line.marks.load() >> MARK_BITS == u64::from(urr.generation)
-                // Counters of octets do not reach 2^63.
+                // Octet counters do not reach 2^63, so the sum does not overflow.
                 && line.octets() + bytes < line.unchecked_below.load()
         })
     }
 
-    /// [`FastRuleSnapshot::count`] for a rule that counts elsewhere, after
+    /// Does [`FastRuleSnapshot::count`] for a rule that also counts outside its cell, after
     /// [`UsageView::is_unchecked_elsewhere`]. For the worker that owns the session only.
     #[inline(always)]
     // PERF (adit-bench datapath --urrs 2): once per packet.
@@ -394,8 +394,8 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// Updates up to how many octets the URR's packets are counted without checks. Called after a
-    /// packet of its generation was counted.
+    /// Updates up to how many octets the URR's packets are counted without checks. Call it after a
+    /// packet was counted for the URR's generation.
     #[inline]
     pub fn update_unchecked(&self, urr: &PublishedUrr) {
         let Some(line) = self.line(urr.slot) else { return };

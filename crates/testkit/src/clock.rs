@@ -1,4 +1,4 @@
-//! A clock that moves only when a test says so.
+//! A clock that moves only when a test advances it.
 
 use adit_types::Nanos;
 
@@ -9,13 +9,13 @@ pub struct SteppedClock {
 }
 
 impl SteppedClock {
-    /// A clock at zero.
+    /// Creates a clock at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The current instant.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
@@ -26,7 +26,7 @@ impl SteppedClock {
         self.now += span;
     }
 
-    /// Advances the clock to `instant`. An instant in the past changes nothing.
+    /// Advances the clock to `instant`. Does nothing if that is in the past.
     pub fn advance_to(&mut self, instant: Nanos) {
         self.now = self.now.max(instant);
     }

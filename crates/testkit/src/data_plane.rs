@@ -8,7 +8,7 @@ use adit_rules::{
 };
 use adit_types::{SessionIndex, UsageSlot};
 
-/// Usage that a test sets, by slot, whatever the generation.
+/// Usage that a test sets for each slot; it is the same for all generations of the slot.
 #[derive(Debug, Default)]
 pub struct RecordedUsage(Mutex<BTreeMap<UsageSlot, UsageCounts>>);
 
@@ -29,58 +29,58 @@ impl UsageSource for RecordedUsage {
 
 /// A [`DataPlane`] that records its changes.
 ///
-/// Changes take effect at once; after [`DataPlaneRecorder::hold`] they wait for
+/// Changes take effect at once, except after [`DataPlaneRecorder::hold`], when they wait for
 /// [`DataPlaneRecorder::release`].
 #[derive(Debug, Default)]
 pub struct DataPlaneRecorder {
-    /// Keys with their sessions, as packets find them.
+    /// Keys, and the sessions that packets with them belong to.
     keys: BTreeMap<SessionKey, SessionIndex>,
-    /// Rules of the sessions that have some.
+    /// The rules of each session that has any.
     rules: BTreeMap<SessionIndex, SessionRules>,
     unobserved: VecDeque<DeltaId>,
-    /// How many of `unobserved` are in effect, from the front.
+    /// How many of `unobserved` have taken effect, from the front.
     in_effect: usize,
     is_held: bool,
     usage: Arc<RecordedUsage>,
 }
 
 impl DataPlaneRecorder {
-    /// From now on changes wait for [`Self::release`].
+    /// Makes changes wait for [`Self::release`] from now on.
     pub fn hold(&mut self) {
         self.is_held = true;
     }
 
-    /// All changes take effect, and later ones at once.
+    /// Makes all changes take effect now, and later ones at once.
     pub fn release(&mut self) {
         self.is_held = false;
         self.in_effect = self.unobserved.len();
     }
 
-    /// The session that packets with this key belong to.
+    /// Returns the session that packets with this key belong to.
     #[must_use]
     pub fn session_of(&self, key: SessionKey) -> Option<SessionIndex> {
         self.keys.get(&key).copied()
     }
 
-    /// The rules of a session.
+    /// Returns the rules of a session.
     #[must_use]
     pub fn rules(&self, session: SessionIndex) -> Option<&SessionRules> {
         self.rules.get(&session)
     }
 
-    /// Sessions with rules.
+    /// Returns the number of sessions with rules.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.rules.len()
     }
 
-    /// Keys that lead to a session.
+    /// Returns the number of keys that belong to a session.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len()
     }
 
-    /// The counters that the control side reads.
+    /// Returns the counters that the control side reads.
     #[must_use]
     pub fn usage(&self) -> &RecordedUsage {
         &self.usage
@@ -89,8 +89,7 @@ impl DataPlaneRecorder {
 
 impl DataPlane for DataPlaneRecorder {
     /// # Panics
-    /// When ids do not ascend, when an added key belongs to another session, or when a removed key
-    /// does.
+    /// If ids do not ascend, or if an added or removed key belongs to another session.
     fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
         assert!(self.unobserved.back().is_none_or(|last| *last < id), "{id:?} does not ascend");
         let RuleDelta { session, keys, rules } = delta;

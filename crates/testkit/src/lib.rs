@@ -1,8 +1,8 @@
-//! Parts that tests share: a virtual clock, a simulated datagram link, an event scheduler in
-//! memory, a data plane that records, a folder of files that loses the same data as in a crash, and
-//! scripts of virtual machines.
+//! Code that tests share: a virtual clock, a simulated datagram link, an event scheduler in memory,
+//! a data plane that records, a folder of files that loses data as in a crash, and scripts of
+//! virtual machines.
 //!
-//! Nothing here is part of the product; nothing here reads a real clock or opens a socket.
+//! Nothing here is part of the product, reads a real clock, or opens a socket.
 #![forbid(unsafe_code)]
 
 pub mod clock;

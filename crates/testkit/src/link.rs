@@ -1,5 +1,5 @@
 //! A simulated datagram network in virtual time: loss, duplication, delay and, because every copy
-//! has its own delay, reordering. With the same seed, the same datagrams have the same fate.
+//! has its own delay, reordering. The same seed gives the same datagrams the same treatment.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -9,18 +9,18 @@ use adit_types::Nanos;
 /// The faults of a [`LossyLink`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// Datagrams lost, per thousand. 1000 loses all.
+    /// Datagrams lost, per thousand sent. 1000 loses all.
     pub loss_permille: u16,
-    /// Datagrams delivered twice, per thousand of those not lost.
+    /// Datagrams delivered twice, per thousand that are not lost.
     pub duplicate_permille: u16,
-    /// Shortest delay.
+    /// Minimum delay.
     pub delay_min: Nanos,
-    /// Longest delay. Within the difference, datagrams overtake each other.
+    /// Maximum delay. If it exceeds the minimum, datagrams may overtake each other.
     pub delay_max: Nanos,
 }
 
 impl LinkConfig {
-    /// Loses, repeats and reorders nothing; delay of one millisecond.
+    /// No loss, duplication or reordering; a delay of one millisecond.
     pub const PERFECT: Self = Self {
         loss_permille: 0,
         duplicate_permille: 0,
@@ -45,15 +45,15 @@ pub struct LinkDatagram {
 pub struct LinkCounts {
     /// Datagrams sent.
     pub sent: u64,
-    /// Lost ones among those.
+    /// Datagrams lost.
     pub lost: u64,
-    /// Those among them that were delivered twice.
+    /// Datagrams that were delivered twice.
     pub duplicated: u64,
-    /// Copies delivered.
+    /// Copies of datagrams delivered.
     pub delivered: u64,
 }
 
-/// A network between any number of addresses.
+/// A network that connects any number of addresses.
 #[derive(Debug)]
 pub struct LossyLink {
     config: LinkConfig,
@@ -64,7 +64,7 @@ pub struct LossyLink {
 }
 
 impl LossyLink {
-    /// An empty network.
+    /// Creates an empty network.
     #[must_use]
     pub fn new(seed: u64, config: LinkConfig) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl LossyLink {
         self.config = config;
     }
 
-    /// Takes a datagram and decides its fate.
+    /// Sends a datagram: loses it, or schedules its delivery, once or twice.
     pub fn send(&mut self, now: Nanos, datagram: LinkDatagram) {
         self.counts.sent += 1;
         if self.chance(self.config.loss_permille) {
@@ -95,7 +95,7 @@ impl LossyLink {
         self.schedule(now, datagram);
     }
 
-    /// The next datagram that has arrived at `now`.
+    /// Returns the next datagram that has arrived by `now`.
     pub fn poll_delivery(&mut self, now: Nanos) -> Option<LinkDatagram> {
         if self.next_delivery()? > now {
             return None;
@@ -105,13 +105,13 @@ impl LossyLink {
         Some(datagram)
     }
 
-    /// When the next datagram arrives.
+    /// Returns when the next datagram arrives.
     #[must_use]
     pub fn next_delivery(&self) -> Option<Nanos> {
         self.on_the_way.keys().next().map(|&(at, _)| at)
     }
 
-    /// The counters so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> LinkCounts {
         self.counts
@@ -129,7 +129,7 @@ impl LossyLink {
         self.draw() % 1000 < u64::from(permille)
     }
 
-    /// SplitMix64: every seed, zero too, gives a full-period sequence.
+    /// Draws a number by SplitMix64: every seed, even zero, gives a sequence of full period.
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

@@ -1,5 +1,5 @@
-//! The in-memory event scheduler, for tests: slow, exact, and with the choice of the port in the
-//! hands of the test.
+//! An event scheduler in memory, for tests: slow, exact, and the test chooses the port of each
+//! flow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,30 +7,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Event, EventBurst, EventOperation, EventPort, EventPortCounts, ScheduleType};
 
-/// Chooses the port of a flow that no port has: queue, flow, and the ports that may get it.
+/// Chooses the port for a flow that no port has. Parameters: queue, flow, and the ports that are
+/// allowed.
 pub type ChoosePort = Box<dyn FnMut(u8, u32, &[usize]) -> usize + Send>;
 
-/// Returns whether a port keeps its events of a queue and a flow for now, as `event_dsw` does while
-/// the flow moves.
+/// Returns whether a port keeps back its events of a queue and a flow for now, as `event_dsw` does
+/// while it moves the flow. Parameters: queue and flow.
 pub type KeepBack = Box<dyn FnMut(u8, u32) -> bool + Send>;
 
-/// Events that a queue has room for without allocating.
+/// Number of events that a queue can hold without allocating.
 const QUEUE_LEN: usize = 8192;
 
 /// The configuration of a [`MemScheduler`].
 pub struct MemSchedulerConfig {
-    /// How each queue orders the events of a flow.
+    /// The order in which each queue schedules the events of a flow.
     pub queues: Vec<ScheduleType>,
-    /// The queues of each port.
+    /// The queues that each port is linked to.
     pub links: Vec<Vec<u8>>,
-    /// Flows of each queue.
+    /// Number of flows of each queue.
     pub flows: usize,
-    /// Events that the queues take before new ones are refused.
+    /// Number of events in the queues from which on new ones are refused.
     pub new_threshold: usize,
-    /// The choice of ports.
+    /// Chooses ports.
     pub choose: ChoosePort,
-    /// Whether ports keep events that were enqueued. Those of a flow stay in order, but events of
-    /// other ports may go first. It has to let go of each at last.
+    /// Decides whether ports keep back enqueued events. Kept events of a flow stay in order, but
+    /// events of other ports may overtake them. It must release every event eventually.
     pub keep_back: KeepBack,
 }
 
@@ -40,7 +41,7 @@ impl core::fmt::Debug for MemSchedulerConfig {
     }
 }
 
-/// An in-memory scheduler. It allocates nothing while its queues hold few events.
+/// A scheduler in memory. It does not allocate while its queues hold few events.
 #[derive(Debug)]
 pub struct MemScheduler {
     shared: Arc<Mutex<SchedulerState>>,
@@ -54,46 +55,47 @@ pub struct MemEventPort {
     counts: EventPortCounts,
 }
 
-/// The ports that have or get a flow of an atomic queue.
+/// The port that has a flow of an atomic queue, and the port that gets it next.
 #[derive(Debug, Clone, Copy, Default)]
 struct FlowPorts {
-    /// The port that has it.
+    /// The port that has the flow.
     held: Option<usize>,
-    /// The port that gets its next event.
+    /// The port that gets the flow's next event.
     chosen: Option<usize>,
 }
 
 struct MemQueue {
     schedule: ScheduleType,
-    /// In order.
+    /// Waiting events, in order.
     events: VecDeque<Event<MemBuf>>,
-    /// In an ordered queue: the events that ports have, in order, and the number of the first.
+    /// In an ordered queue: the events that ports have, in order; `first_given` is the number of
+    /// the first.
     given: VecDeque<GivenEvent>,
     first_given: usize,
     flows: Vec<FlowPorts>,
-    /// The ports to which it is linked.
+    /// The ports that are linked to the queue.
     ports: Vec<usize>,
 }
 
-/// An event of an ordered queue that a port has.
+/// An event of an ordered queue that was given to a port.
 enum GivenEvent {
-    /// Its port did not end it yet.
+    /// The port has not ended the event yet.
     Open,
-    /// Ended, with the event that follows from it.
+    /// The port has ended the event, with this successor.
     Ended(Option<Event<MemBuf>>),
 }
 
-/// A dequeued event: its queue, and in an ordered queue its number.
+/// A dequeued event: its queue and, in an ordered queue, its number.
 type DequeuedEvent = (u8, Option<usize>);
 
 struct SchedulerState {
-    /// The events that each port has, in order.
+    /// For each port, the events that it has dequeued and not ended, in order.
     dequeued: Vec<VecDeque<DequeuedEvent>>,
-    /// The events that each port keeps.
+    /// For each port, the events that it keeps back.
     kept: Vec<VecDeque<Event<MemBuf>>>,
     keep_back: KeepBack,
     queues: Vec<MemQueue>,
-    /// The queues of each port.
+    /// The queues that each port is linked to.
     links: Vec<Vec<u8>>,
     choose: ChoosePort,
     new_threshold: usize,
@@ -106,7 +108,7 @@ impl core::fmt::Debug for SchedulerState {
 }
 
 impl MemScheduler {
-    /// A scheduler, and its ports.
+    /// Creates a scheduler and its ports.
     #[must_use]
     pub fn new(config: MemSchedulerConfig) -> (Self, Vec<MemEventPort>) {
         let MemSchedulerConfig { queues, links, flows, new_threshold, choose, keep_back } = config;
@@ -137,13 +139,13 @@ impl MemScheduler {
         (Self { shared }, ports)
     }
 
-    /// Packets in all queues.
+    /// Returns the number of packets in all queues.
     #[must_use]
     pub fn waiting_pkts(&self) -> usize {
         locked(&self.shared).waiting(|event| event.buf.is_some())
     }
 
-    /// Takes every event out of the queues.
+    /// Removes and returns every event in the queues.
     #[must_use]
     pub fn drain(&self) -> Vec<Event<MemBuf>> {
         let mut state = locked(&self.shared);
@@ -175,7 +177,7 @@ impl SchedulerState {
         queued.chain(kept).chain(ended).filter(|event| is_counted(event)).count()
     }
 
-    /// Takes the first event that `port` may have.
+    /// Removes and returns the first event that `port` may have.
     fn take(&mut self, port: usize) -> Option<Event<MemBuf>> {
         let Self { dequeued, queues, links, choose, .. } = self;
         for number in &links[port] {
@@ -204,8 +206,8 @@ impl SchedulerState {
         None
     }
 
-    /// Puts an event of `port` into its queue, or keeps it behind others. The first `older` of
-    /// these are not kept again yet.
+    /// Enqueues an event of `port`, or appends it to those that the port keeps back. The first
+    /// `older` of these are about to be enqueued themselves, so they are ignored.
     fn put(&mut self, port: usize, event: Event<MemBuf>, older: usize) {
         let Self { queues, kept, keep_back, .. } = self;
         let kept = &mut kept[port];
@@ -219,7 +221,8 @@ impl SchedulerState {
         }
     }
 
-    /// Enqueues events that `port` kept, in order, unless it keeps them again.
+    /// Enqueues the events that `port` keeps back, in order, except those that it must keep
+    /// further.
     fn let_go(&mut self, port: usize) {
         for older in (0..self.kept[port].len()).rev() {
             let Some(event) = self.kept[port].pop_front() else { break };
@@ -227,7 +230,7 @@ impl SchedulerState {
         }
     }
 
-    /// Ends the first event that `port` has by the event that follows from it.
+    /// Ends the first event that `port` has. `successor` is the event that takes its place.
     fn end(&mut self, port: usize, successor: Option<Event<MemBuf>>) {
         let (number, order) =
             self.dequeued[port].pop_front().unwrap_or_else(|| unreachable!("no event to end"));
@@ -242,13 +245,13 @@ impl SchedulerState {
         {
             *first_given += 1;
             if let Some(GivenEvent::Ended(Some(event))) = given.pop_front() {
-                // An ordered queue enqueues by itself: no port keeps the event back.
+                // The queue itself enqueues here, so no port can keep the event back.
                 self.queues[usize::from(event.tag.queue())].events.push_back(event);
             }
         }
     }
 
-    /// Takes back the flows that `port` has, and ends its events.
+    /// Ends all events that `port` has, and releases its flows.
     fn release(&mut self, port: usize) {
         while !self.dequeued[port].is_empty() {
             self.end(port, None);
@@ -385,7 +388,7 @@ mod tests {
             for (port, taken) in ports.iter_mut().zip(&mut taken) {
                 assert_eq!(port.dequeue(1, taken), 1);
             }
-            // The port with the second event ends it first.
+            // The port that has the second event ends its event first.
             for at in [1, 0] {
                 assert_eq!(ports[2].dequeue(8, &mut EventBurst::new()), 0);
                 let event = &mut taken[at][0];

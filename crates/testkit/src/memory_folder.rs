@@ -1,5 +1,5 @@
-//! A folder of files in memory: unsynced data is lost in a crash, in the order or sectors that the
-//! test chooses; any call can fail.
+//! A folder of files in memory. A crash loses unsynced changes of names and sectors, as the test
+//! chooses; any call can be made to fail.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,21 +8,21 @@ use std::rc::Rc;
 
 use adit_store::Files;
 
-/// Octets that a device writes whole or not at all.
+/// Number of octets that a device writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// The result and the effect of a call that fails.
+/// How a call fails, and what it has done by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFault {
-    /// EIO. Nothing is written; octets that a sync covered are never durable.
+    /// EIO, and nothing is written; a sync loses the octets that it should have made durable.
     Io,
-    /// ENOSPC, after half of the octets.
+    /// ENOSPC, after half of the octets are written.
     NoSpace,
     /// EROFS, and nothing is written.
     ReadOnly,
-    /// EIO after half of the octets.
+    /// EIO, after half of the octets are written.
     Short,
-    /// The process ends before the call. Its writes stay unsynced.
+    /// The process ends before the call. Its earlier writes stay unsynced.
     Killed,
 }
 
@@ -31,35 +31,35 @@ pub enum FileFault {
 pub enum FolderEvent {
     /// A file was created.
     Create {
-        /// Its name.
+        /// Name of the file.
         name: String,
-        /// Its number among all files that ever were.
+        /// Index of the file among all files that ever existed.
         file: usize,
     },
     /// Octets were written.
     Write {
-        /// The file's number.
+        /// Index of the file.
         file: usize,
-        /// Where.
+        /// Offset of the octets in the file.
         offset: usize,
-        /// The written octets.
+        /// The octets.
         octets: Vec<u8>,
     },
     /// A file was renamed.
     Rename {
-        /// Its name.
+        /// Former name of the file.
         from: String,
-        /// Its new name.
+        /// New name of the file.
         to: String,
     },
     /// A file was removed.
     Remove {
-        /// Its name.
+        /// Name of the file.
         name: String,
     },
 }
 
-/// The files of a folder at a time.
+/// The files of a folder at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FolderImage {
     names: BTreeMap<String, usize>,
@@ -67,7 +67,7 @@ pub struct FolderImage {
 }
 
 impl FolderImage {
-    /// An image of these files.
+    /// Makes an image of the given files.
     #[must_use]
     pub fn of(files: &[(String, Vec<u8>)]) -> Self {
         let names = files.iter().enumerate().map(|(file, (name, _))| (name.clone(), file));
@@ -75,7 +75,7 @@ impl FolderImage {
         Self { names: names.collect(), contents: contents.collect() }
     }
 
-    /// Applies an event, of a write only the first `octets_max` octets.
+    /// Applies an event; of a write only the first `octets_max` octets.
     pub fn apply(&mut self, event: &FolderEvent, octets_max: usize) {
         match event {
             FolderEvent::Create { name, file } => {
@@ -97,13 +97,13 @@ impl FolderImage {
         }
     }
 
-    /// Names and octets of all files.
+    /// Returns names and octets of all files.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let octets = |file: &usize| self.contents.get(file).map_or(&[][..], Vec::as_slice);
         self.names.iter().map(move |(name, file)| (name.as_str(), octets(file)))
     }
 
-    /// The octets of a file.
+    /// Returns the octets of a file.
     pub fn octets_mut(&mut self, name: &str) -> Option<&mut Vec<u8>> {
         self.contents.get_mut(self.names.get(name)?)
     }
@@ -122,7 +122,7 @@ fn write(content: &mut Vec<u8>, offset: usize, octets: &[u8]) {
     content[offset..offset + octets.len()].copy_from_slice(octets);
 }
 
-/// A write that no sync has covered.
+/// A write that was not synced.
 #[derive(Debug, Clone)]
 struct UnsyncedWrite {
     file: usize,
@@ -135,32 +135,32 @@ struct FolderState {
     now: FolderImage,
     durable: FolderImage,
     unsynced: Vec<UnsyncedWrite>,
-    /// Changes of names that no sync has covered.
+    /// Changes of names that were not synced.
     unsynced_names: Vec<FolderEvent>,
     history: Vec<FolderEvent>,
     keeps_history: bool,
     files: usize,
     calls: u64,
     fails: Vec<(u64, u64, FileFault)>,
-    /// Octets that all files may have together.
+    /// Maximum size of all files together. Unit: octets.
     space: Option<usize>,
-    /// Polls that a parallel sync takes.
+    /// How many polls a parallel sync takes.
     sync_polls: u32,
     is_locked: bool,
 }
 
-/// A folder in memory, as the test holds it.
+/// A folder in memory, which a test owns and processes access by [`MemoryFolder::files`].
 #[derive(Debug, Clone, Default)]
 pub struct MemoryFolder(Rc<RefCell<FolderState>>);
 
 impl MemoryFolder {
-    /// An empty folder.
+    /// Creates an empty folder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A folder with durable files.
+    /// Creates a folder with durable files.
     #[must_use]
     pub fn from_image(image: FolderImage) -> Self {
         let files = image.contents.keys().max().map_or(0, |last| last + 1);
@@ -169,20 +169,20 @@ impl MemoryFolder {
         Self(Rc::new(RefCell::new(state)))
     }
 
-    /// A process's access to the folder.
+    /// Returns the access of a new process to the folder.
     #[must_use]
     pub fn files(&self) -> MemoryFiles {
         MemoryFiles { folder: self.clone(), has_lock: false, syncing: None }
     }
 
-    /// The files that a process sees which starts now.
+    /// Returns the files that a process sees that starts now.
     #[must_use]
     pub fn image(&self) -> FolderImage {
         self.0.borrow().now.clone()
     }
 
-    /// The files that are left after a crash. A sector of a write that no sync covered is there if
-    /// `keeps` says so; of the changes of names, those before the first that `keeps` refuses.
+    /// Returns the files after a crash. Each unsynced sector survives if `keeps` returns true for
+    /// it. Unsynced changes of names survive up to the first for which `keeps` returns false.
     #[must_use]
     pub fn crash(&self, mut keeps: impl FnMut() -> bool) -> FolderImage {
         let state = self.0.borrow();
@@ -203,7 +203,7 @@ impl MemoryFolder {
             if !keeps() {
                 break;
             }
-            // The file's durable octets stay as they are.
+            // Keeps the octets that are durable already, even if the file's name is not.
             if let FolderEvent::Create { name, file } = event {
                 image.names.insert(name.clone(), *file);
                 image.contents.entry(*file).or_default();
@@ -214,55 +214,56 @@ impl MemoryFolder {
         image
     }
 
-    /// Keeps all events from now on for [`Self::history`].
+    /// Records all events from now on for [`Self::history`].
     pub fn keep_history(&self) {
         self.0.borrow_mut().keeps_history = true;
     }
 
-    /// The events so far.
+    /// Returns the recorded events.
     #[must_use]
     pub fn history(&self) -> Vec<FolderEvent> {
         self.0.borrow().history.clone()
     }
 
-    /// How many events there were so far.
+    /// Returns the number of recorded events.
     #[must_use]
     pub fn history_len(&self) -> usize {
         self.0.borrow().history.len()
     }
 
-    /// Calls so far.
+    /// Returns the number of calls so far.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.0.borrow().calls
     }
 
-    /// Lets `count` calls fail from call number `first` on; the first call of all is 0.
+    /// Makes `count` calls fail, from the one with index `first` on; the first call of all has
+    /// index 0.
     pub fn fail(&self, first: u64, count: u64, fault: FileFault) {
         self.0.borrow_mut().fails.push((first, first.saturating_add(count), fault));
     }
 
-    /// The process ends before call number `first`.
+    /// Ends the process before the call with index `first`: this call and all later ones fail.
     pub fn kill(&self, first: u64) {
         self.fail(first, u64::MAX, FileFault::Killed);
     }
 
-    /// All calls succeed again.
+    /// Makes all calls succeed again.
     pub fn heal(&self) {
         self.0.borrow_mut().fails.clear();
     }
 
-    /// Files cannot grow beyond this many octets together.
+    /// Limits the size of all files together. Unit: octets.
     pub fn limit_space(&self, octets: Option<usize>) {
         self.0.borrow_mut().space = octets;
     }
 
-    /// A parallel sync takes this many polls.
+    /// Makes a parallel sync take this many polls.
     pub fn delay_syncs(&self, polls: u32) {
         self.0.borrow_mut().sync_polls = polls;
     }
 
-    /// Changes an octet of a file, as a failing device does.
+    /// Flips a bit of a file, as a failing device does.
     pub fn damage(&self, name: &str, at: usize) {
         let state = &mut *self.0.borrow_mut();
         for image in [&mut state.now, &mut state.durable] {
@@ -272,7 +273,7 @@ impl MemoryFolder {
         }
     }
 
-    /// Removes all files; a process that has one open reads and writes on.
+    /// Removes all files; a process that has one open can still read and write it.
     pub fn remove_all(&self) {
         let state = &mut *self.0.borrow_mut();
         state.now.names.clear();
@@ -280,7 +281,7 @@ impl MemoryFolder {
         state.unsynced_names.clear();
     }
 
-    /// Octets of all files that have a name.
+    /// Returns the size of all files that have a name. Unit: octets.
     #[must_use]
     pub fn octets(&self) -> usize {
         self.0.borrow().now.files().map(|(_, octets)| octets.len()).sum()
@@ -288,7 +289,7 @@ impl MemoryFolder {
 }
 
 impl FolderState {
-    /// Counts a call, and returns the fault that it has.
+    /// Counts a call, and returns its fault if it has one.
     fn call(&mut self) -> Option<FileFault> {
         let call = self.calls;
         self.calls += 1;
@@ -317,7 +318,7 @@ fn error(fault: FileFault) -> io::Error {
     })
 }
 
-/// A process's access to a [`MemoryFolder`].
+/// The access of one process to a [`MemoryFolder`].
 #[derive(Debug)]
 pub struct MemoryFiles {
     folder: MemoryFolder,
@@ -325,7 +326,7 @@ pub struct MemoryFiles {
     syncing: Option<BegunSync>,
 }
 
-/// A sync in parallel to other calls.
+/// A sync that runs in parallel to other calls.
 #[derive(Debug, Clone, Copy)]
 struct BegunSync {
     file: Option<usize>,
@@ -437,7 +438,7 @@ impl Files for MemoryFiles {
         let of_file = state.unsynced.extract_if(.., |write| write.file == *file);
         let writes: Vec<UnsyncedWrite> = of_file.collect();
         if let Some(fault) = fault {
-            // Readers still see octets that no disk has.
+            // As on a disk, readers still see the octets that are lost.
             return Err(error(fault));
         }
         for UnsyncedWrite { file, offset, octets } in writes {

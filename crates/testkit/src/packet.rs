@@ -1,9 +1,9 @@
 //! Packets for tests, written from the outer header to the inner, with correct lengths and
 //! checksums.
 //!
-//! Each layer method adds a header; the methods behind it (`ttl`, `tos`, `extension`, `overwrite`,
-//! …) change the header added last, and panic if it has no such field. Wrong values come last:
-//! `overwrite` acts after lengths and checksums are in place.
+//! Each layer method adds a header. The methods that follow it (`ttl`, `tos`, `extension`,
+//! `overwrite` …) change the header added last, and panic if it has no such field. Wrong values are
+//! set last: `overwrite` acts after lengths and checksums are computed.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ use adit_wire::udp::UdpHeader;
 use adit_wire::vlan::VlanTag;
 use adit_wire::{EtherType, Malformed, protocol};
 
-/// Protocol number of an IP packet whose payload is raw: for experiments (RFC 3692).
+/// Protocol number of an IP packet with a raw payload: a number for experiments (RFC 3692).
 pub const PROTOCOL_EXPERIMENT: u8 = 253;
 
 /// A packet under construction.
@@ -50,8 +50,9 @@ pub struct PacketBuilder {
 #[derive(Debug, Clone)]
 struct PacketLayer {
     kind: LayerKind,
-    /// Options of IPv4 and TCP, or IPv6 and GTP-U extension headers as type and content.
+    /// Options of IPv4 or TCP.
     options: Vec<u8>,
+    /// Extension headers of IPv6 or GTP-U, as type and content.
     extensions: Vec<(u8, Vec<u8>)>,
     overwrites: Vec<(usize, Vec<u8>)>,
     fix_checksum: bool,
@@ -70,19 +71,19 @@ enum LayerKind {
 }
 
 impl PacketBuilder {
-    /// A packet that begins with the layer that is added first.
+    /// Begins a packet whose outermost layer is the one that is added first.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A frame to `dst` from `src`.
+    /// Begins a frame to `dst` from `src`.
     #[must_use]
     pub fn ethernet(dst: MacAddr, src: MacAddr) -> Self {
         Self::new().layer(LayerKind::Ethernet { dst, src, ether_type: None })
     }
 
-    /// A VLAN tag of 1..=4094.
+    /// Adds a VLAN tag of 1..=4094.
     #[must_use]
     pub fn vlan(self, vlan: u16) -> Self {
         let vlan = VlanId::new(vlan);
@@ -90,7 +91,7 @@ impl PacketBuilder {
         self.layer(LayerKind::Vlan { vlan: vlan.unwrap_or_default(), ether_type: None })
     }
 
-    /// An IPv4 header, of TTL 64 unless changed. Addresses as text or `Ipv4Addr`.
+    /// Adds an IPv4 header, with TTL 64 unless changed. Addresses are text or `Ipv4Addr`.
     #[must_use]
     pub fn ipv4(self, src: impl IntoIpv4, dst: impl IntoIpv4) -> Self {
         let fields = Ipv4Fields {
@@ -106,7 +107,7 @@ impl PacketBuilder {
         self.layer(LayerKind::Ipv4 { fields, protocol: None, flags_offset: 0 })
     }
 
-    /// An IPv6 header, of hop limit 64 unless changed. Addresses as text or `Ipv6Addr`.
+    /// Adds an IPv6 header, with hop limit 64 unless changed. Addresses are text or `Ipv6Addr`.
     #[must_use]
     pub fn ipv6(self, src: impl IntoIpv6, dst: impl IntoIpv6) -> Self {
         let fields = Ipv6Fields {
@@ -121,38 +122,38 @@ impl PacketBuilder {
         self.layer(LayerKind::Ipv6 { fields, protocol: None })
     }
 
-    /// A UDP header with a checksum.
+    /// Adds a UDP header with a checksum.
     #[must_use]
     pub fn udp(self, src_port: u16, dst_port: u16) -> Self {
         self.layer(LayerKind::Udp { src_port, dst_port, checksum: true })
     }
 
-    /// A TCP header of the given flags.
+    /// Adds a TCP header with the given flags.
     #[must_use]
     pub fn tcp(self, src_port: u16, dst_port: u16, flags: u8) -> Self {
         self.layer(LayerKind::Tcp { src_port, dst_port, flags })
     }
 
-    /// An echo request, of the family of the IP header in front.
+    /// Adds an echo request, of the IP version of the header before it.
     #[must_use]
     pub fn icmp_echo(self, identifier: u16, sequence: u16) -> Self {
         self.layer(LayerKind::IcmpEcho { reply: false, identifier, sequence })
     }
 
-    /// An echo reply, of the family of the IP header in front.
+    /// Adds an echo reply, of the IP version of the header before it.
     #[must_use]
     pub fn icmp_echo_reply(self, identifier: u16, sequence: u16) -> Self {
         self.layer(LayerKind::IcmpEcho { reply: true, identifier, sequence })
     }
 
-    /// A G-PDU header for a tunnel; behind an IP header, a UDP header without checksum from and to
-    /// port 2152 comes first.
+    /// Adds a G-PDU header; directly after an IP header, first adds a UDP header from and to port
+    /// 2152 without checksum.
     #[must_use]
     pub fn gtpu(self, teid: u32) -> Self {
         self.gtpu_message(GtpuMessageType::G_PDU, teid)
     }
 
-    /// As [`PacketBuilder::gtpu`] for another message.
+    /// Like [`PacketBuilder::gtpu`], but for another message.
     #[must_use]
     pub fn gtpu_message(self, message_type: GtpuMessageType, teid: u32) -> Self {
         let on_ip = matches!(
@@ -163,21 +164,21 @@ impl PacketBuilder {
         builder.layer(LayerKind::Gtpu { message_type, teid: Teid(teid), sequence: None })
     }
 
-    /// An uplink PDU Session Container behind GTP-U.
+    /// Adds an uplink PDU Session Container to GTP-U.
     #[must_use]
     pub fn psc_ul(self, qfi: u8) -> Self {
         self.extension(ExtensionType::PDU_SESSION_CONTAINER.0, &[0x10, qfi & Qfi::MAX])
     }
 
-    /// A downlink PDU Session Container behind GTP-U.
+    /// Adds a downlink PDU Session Container to GTP-U.
     #[must_use]
     pub fn psc_dl(self, qfi: u8, rqi: bool) -> Self {
         let octet = u8::from(rqi) << 6 | qfi & Qfi::MAX;
         self.extension(ExtensionType::PDU_SESSION_CONTAINER.0, &[0, octet])
     }
 
-    /// An extension header of IPv6 (content without next header and length) or GTP-U (without
-    /// length and next type); zeros fill it up to the next multiple of 8 or 4 octets.
+    /// Adds an extension header of IPv6 (content without next header and length) or GTP-U (content
+    /// without length and next type). Zeros pad it to a multiple of 8 or 4 octets.
     #[must_use]
     pub fn extension(mut self, kind: u8, content: &[u8]) -> Self {
         let layer = self.last();
@@ -189,7 +190,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Options of IPv4 or TCP; zeros fill them up to the next multiple of 4 octets.
+    /// Sets options of IPv4 or TCP; zeros pad them to a multiple of 4 octets.
     #[must_use]
     pub fn options(mut self, options: &[u8]) -> Self {
         let layer = self.last();
@@ -201,19 +202,19 @@ impl PacketBuilder {
         self
     }
 
-    /// TTL or hop limit.
+    /// Sets the TTL or hop limit.
     #[must_use]
     pub fn ttl(self, ttl: u8) -> Self {
         self.ip(|fields| fields.ttl = ttl, |fields| fields.hop_limit = ttl)
     }
 
-    /// Type of service or traffic class.
+    /// Sets the type of service or traffic class.
     #[must_use]
     pub fn tos(self, tos: u8) -> Self {
         self.ip(|fields| fields.tos = tos, |fields| fields.traffic_class = tos)
     }
 
-    /// Flow label of IPv6.
+    /// Sets the flow label of IPv6.
     #[must_use]
     pub fn flow_label(self, flow_label: u32) -> Self {
         self.ip(
@@ -222,7 +223,7 @@ impl PacketBuilder {
         )
     }
 
-    /// Protocol number, or the last next header, in place of that of the following layer.
+    /// Sets the protocol number or last next header, in place of the number of the following layer.
     #[must_use]
     pub fn protocol(mut self, number: u8) -> Self {
         match &mut self.last().kind {
@@ -234,7 +235,7 @@ impl PacketBuilder {
         self
     }
 
-    /// EtherType in place of that of the following layer.
+    /// Sets the EtherType, in place of that of the following layer.
     #[must_use]
     pub fn ether_type(mut self, number: u16) -> Self {
         match &mut self.last().kind {
@@ -246,7 +247,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Identification, flags and fragment offset (unit: 8 octets) of IPv4.
+    /// Sets identification, more-fragments flag and fragment offset (unit: 8 octets) of IPv4.
     #[must_use]
     pub fn fragment(mut self, identification: u16, offset: u16, more: bool) -> Self {
         match &mut self.last().kind {
@@ -259,7 +260,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Sets "don't fragment" of IPv4.
+    /// Sets the don't-fragment flag of IPv4.
     #[must_use]
     pub fn dont_fragment(self) -> Self {
         self.ip(
@@ -268,7 +269,7 @@ impl PacketBuilder {
         )
     }
 
-    /// Sequence number of GTP-U.
+    /// Sets the sequence number of GTP-U.
     #[must_use]
     pub fn sequence(mut self, number: u16) -> Self {
         match &mut self.last().kind {
@@ -278,7 +279,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Sends UDP without a checksum.
+    /// Leaves out the UDP checksum.
     #[must_use]
     pub fn no_checksum(mut self) -> Self {
         match &mut self.last().kind {
@@ -288,15 +289,15 @@ impl PacketBuilder {
         self
     }
 
-    /// Replaces octets of the header added last, at `at` from its beginning, once all its lengths
-    /// and checksums are in place; the checksums of outer layers cover the new octets.
+    /// Replaces octets of the header added last, at `at` from its start, after its lengths and
+    /// checksums are computed. The checksums of outer layers cover the new octets.
     #[must_use]
     pub fn overwrite(mut self, at: usize, octets: &[u8]) -> Self {
         self.last().overwrites.push((at, octets.to_vec()));
         self
     }
 
-    /// Computes the IPv4 header checksum after `overwrite`.
+    /// Recomputes the IPv4 header checksum after `overwrite`.
     #[must_use]
     pub fn fix_checksum(mut self) -> Self {
         let layer = self.last();
@@ -305,21 +306,21 @@ impl PacketBuilder {
         self
     }
 
-    /// The payload of the innermost layer.
+    /// Sets the payload of the innermost layer.
     #[must_use]
     pub fn payload(mut self, octets: &[u8]) -> Self {
         self.payload = octets.to_vec();
         self
     }
 
-    /// Octets behind the packet that no length field counts (Ethernet padding).
+    /// Appends octets after the packet that no length field counts (Ethernet padding).
     #[must_use]
     pub fn trailer(mut self, octets: &[u8]) -> Self {
         self.trailer = octets.to_vec();
         self
     }
 
-    /// The octets of the packet.
+    /// Returns the octets of the packet.
     #[must_use]
     pub fn build(&self) -> Vec<u8> {
         let mut packet = self.payload.clone();
@@ -361,7 +362,7 @@ impl PacketBuilder {
         self
     }
 
-    /// The layer of this index in front of `body`.
+    /// Puts the header of the layer with this index in front of `body`.
     fn wrap(&self, index: usize, body: &[u8]) -> Vec<u8> {
         let Some(layer) = self.layers.get(index) else { return body.to_vec() };
         let following = self.layers.get(index + 1).map(|layer| &layer.kind);
@@ -400,7 +401,7 @@ impl PacketBuilder {
         packet
     }
 
-    /// A header whose checksum covers `body`, and for most a pseudo header.
+    /// Builds a header whose checksum covers `body`, and for most protocols a pseudo header.
     fn upper_header(&self, index: usize, kind: &LayerKind, body: &[u8]) -> Vec<u8> {
         let outer = index.checked_sub(1).and_then(|outer| self.layers.get(outer));
         let ipv6 = matches!(outer.map(|outer| &outer.kind), Some(LayerKind::Ipv6 { .. }));
@@ -450,12 +451,12 @@ impl PacketBuilder {
     }
 }
 
-/// An IPv4 address, given as such or as text.
+/// An IPv4 address, given as an address or as text.
 pub trait IntoIpv4 {
-    /// The address.
+    /// Returns the address.
     ///
     /// # Panics
-    /// When the text is not an address.
+    /// If the text is no address.
     fn into_ipv4(self) -> Ipv4Addr;
 }
 
@@ -471,12 +472,12 @@ impl IntoIpv4 for &str {
     }
 }
 
-/// An IPv6 address, given as such or as text.
+/// An IPv6 address, given as an address or as text.
 pub trait IntoIpv6 {
-    /// The address.
+    /// Returns the address.
     ///
     /// # Panics
-    /// When the text is not an address.
+    /// If the text is no address.
     fn into_ipv6(self) -> Ipv6Addr;
 }
 

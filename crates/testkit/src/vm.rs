@@ -1,23 +1,23 @@
-//! Scripts that run programs in a virtual machine.
+//! Runs scripts that run programs in a virtual machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::skip_on_this_machine;
 
-/// Environment variable: the folder with the unpacked kernel package, if not that of
+/// Environment variable with the folder of the unpacked kernel package, if it is not the one of
 /// `scripts/install.sh test`.
 const KERNEL_ROOT: &str = "ADIT_TEST_VM_ROOT";
 
-/// The status of a script if the machine lacks something.
+/// Exit status of a script if the machine lacks something.
 const MISSING: i32 = 77;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/")).to_owned()
 }
 
-/// The folder that has the kernel of virtual machines.
+/// Returns the folder that has the kernel of virtual machines.
 #[must_use]
 pub fn kernel_root() -> PathBuf {
     let unpacked = repository().join("target/vm-root");
@@ -25,10 +25,10 @@ pub fn kernel_root() -> PathBuf {
     std::env::var_os(KERNEL_ROOT).map_or(usual, PathBuf::from)
 }
 
-/// False, with the reason printed, if this machine can run no virtual machine.
+/// False, with the reason printed, if this machine cannot run a virtual machine.
 ///
 /// # Panics
-/// When there is no shell.
+/// If there is no shell.
 #[must_use]
 pub fn is_possible() -> bool {
     let mut begin = Command::new("sh");
@@ -36,17 +36,17 @@ pub fn is_possible() -> bool {
     begin.output().is_ok_and(|output| output_of_vm(&output).is_some())
 }
 
-/// The script of this name, in `scripts/`.
+/// Returns the path of a script in `scripts/`.
 #[must_use]
 pub fn script(name: &str) -> PathBuf {
     repository().join("scripts").join(name)
 }
 
-/// The standard output of a script of a virtual machine. `None`, with the reason printed, if this
-/// machine lacks something.
+/// Returns the standard output of a script that ran a virtual machine. `None`, with the reason
+/// printed, if this machine lacks something.
 ///
 /// # Panics
-/// When the script failed.
+/// If the script failed.
 #[must_use]
 pub fn output_of_vm(output: &Output) -> Option<String> {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -59,10 +59,11 @@ pub fn output_of_vm(output: &Output) -> Option<String> {
     Some(told)
 }
 
-/// Runs a script of a virtual machine with a program and [`kernel_root`]. See [`output_of_vm`].
+/// Runs a script that starts a virtual machine, with `programs` and [`kernel_root`] as arguments.
+/// See [`output_of_vm`].
 ///
 /// # Panics
-/// When the script cannot be started or fails.
+/// If the script cannot be started or fails.
 #[must_use]
 #[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn run_in_vm(name: &str, programs: &[&Path]) -> Option<String> {

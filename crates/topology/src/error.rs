@@ -1,11 +1,11 @@
-//! Why there is no description of a machine.
+//! Errors of reading a machine.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a machine could not be read.
+/// The reason why a machine could not be read.
 #[derive(Debug, Error)]
 pub enum TopologyError {
     /// The file cannot be opened.
@@ -13,7 +13,7 @@ pub enum TopologyError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The file is not a topology.
@@ -24,7 +24,7 @@ pub enum TopologyError {
         /// The file.
         path: PathBuf,
     },
-    /// hwloc does not understand the text.
+    /// hwloc cannot parse the text.
     #[error(
         "\"{text}\" is not a synthetic description of hwloc, such as \"pack:2 [numa] core:8 pu:2\""
     )]
@@ -32,7 +32,7 @@ pub enum TopologyError {
         /// The text.
         text: String,
     },
-    /// A made-up machine that is larger than any.
+    /// The text describes a machine that is larger than any real one.
     #[error("\"{text}\" is a machine with more than 16,384 CPUs; describe a smaller one")]
     TooLarge {
         /// The text.
@@ -41,18 +41,18 @@ pub enum TopologyError {
     /// hwloc failed on the live machine.
     #[error("hwloc cannot read this machine: {error}")]
     Live {
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// The installed library has another binary interface than the header that was bound.
+    /// The installed hwloc library has another ABI than the header that adit was built with.
     #[error(
         "the installed hwloc does not fit the one that adit was built with; install libhwloc15 of the same version"
     )]
     OtherLibrary,
-    /// The description has CPU numbers beyond the kernel's.
+    /// The description has CPU indexes beyond the kernel's maximum.
     #[error("the description names CPUs that no Linux kernel has: {cpus}")]
     TooManyCpus {
-        /// The CPUs that it names.
+        /// The CPUs in the description.
         cpus: String,
     },
     /// The description has no CPU.

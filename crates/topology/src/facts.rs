@@ -1,18 +1,18 @@
-//! The kernel's facts about CPUs, cgroups, hugepages and interrupts, below any root.
+//! Reads the kernel's facts about CPUs, cgroups, hugepages and interrupts, below any root folder.
 //!
-//! A file that is missing or has another form is a fact that is not known: kernels differ, and
-//! containers hide files.
+//! If a file is missing or malformed, its fact is unknown: kernels differ, and containers hide
+//! files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use adit_machine::placement::{CpuSet, HostInterrupt, HugePages};
 
-/// Facts in addition to hwloc's. Defaults: nothing is known.
+/// Facts that hwloc does not have. Default: nothing is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct HostFacts {
     pub online: Option<CpuSet>,
-    /// By affinity and cpuset of this process.
+    /// CPUs that the affinity and the cpuset of this process allow.
     pub allowed: Option<CpuSet>,
     pub isolated: CpuSet,
     pub tickless: CpuSet,
@@ -21,7 +21,7 @@ pub(crate) struct HostFacts {
     pub interrupts: Vec<HostInterrupt>,
 }
 
-/// Hugepages with their node.
+/// Hugepages of one size on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeHugePages {
     pub node: u32,
@@ -47,14 +47,14 @@ impl HostFacts {
     }
 }
 
-/// CPUs that this process may run on.
+/// Reads the CPUs that this process may run on; `None` if unknown.
 fn allowed(root: &Path) -> Option<CpuSet> {
     let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     list.parse().ok()
 }
 
-/// The smallest CPU quota of the cgroups of this process.
+/// Returns the smallest CPU quota of the cgroups of this process. Unit: thousandths of a CPU.
 fn quota(root: &Path) -> Option<u64> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let mount = root.join("sys/fs/cgroup");
@@ -77,7 +77,7 @@ fn quota(root: &Path) -> Option<u64> {
     quotas.into_iter().min()
 }
 
-/// The quotas of a cgroup and of those above it, below `mount`.
+/// Returns the quotas of a cgroup and of its ancestors, up to `mount`.
 fn quotas_above(mount: &Path, path: &str) -> Vec<u64> {
     let mut folders: Vec<PathBuf> = vec![mount.to_owned()];
     for name in path.split('/').filter(|name| !name.is_empty() && *name != "..") {
@@ -87,7 +87,7 @@ fn quotas_above(mount: &Path, path: &str) -> Vec<u64> {
     folders.iter().filter_map(|folder| quota_of(folder)).collect()
 }
 
-/// The quota of one cgroup, of version 2 or 1, in thousandths of a CPU.
+/// Reads the quota of one cgroup, of version 2 or 1. Unit: thousandths of a CPU.
 fn quota_of(folder: &Path) -> Option<u64> {
     let number = |name: &str| -> Option<u64> {
         fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()
@@ -97,7 +97,8 @@ fn quota_of(folder: &Path) -> Option<u64> {
             let mut parts = text.split_whitespace();
             (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?)
         }
-        // −1 is no limit, and no number here.
+        // Version 1 writes −1 for no limit. It does not parse as an unsigned number, so the result
+        // is `None`.
         Err(_) => (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?),
     };
     let (quota, period): (u64, u64) = (quota, period);
@@ -124,7 +125,8 @@ fn huge_pages(root: &Path) -> Vec<NodeHugePages> {
     found
 }
 
-/// Entries of a folder whose names are `prefix`, a number, `suffix`; in ascending order.
+/// Returns the entries of a folder whose names are `prefix`, a number and `suffix`, in ascending
+/// order of the number.
 fn numbered(folder: &Path, prefix: &str, suffix: &str) -> Vec<(u32, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = entries
@@ -138,7 +140,7 @@ fn numbered(folder: &Path, prefix: &str, suffix: &str) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Numbered interrupts, with how often they came and the CPUs that may get them.
+/// Reads device interrupts, with their counts and the CPUs that may receive them.
 fn interrupts(root: &Path) -> Vec<HostInterrupt> {
     let text = fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
     let mut lines = text.lines();
@@ -152,8 +154,8 @@ fn interrupt(root: &Path, line: &str, columns: usize) -> Option<HostInterrupt> {
     let words: Vec<_> = rest.split_whitespace().collect();
     let counts = words.iter().take(columns).map_while(|word| word.parse::<u64>().ok());
     let count = counts.fold(0, u64::saturating_add);
-    // After the counts: the interrupt controller, its own number, and the names of those who
-    // requested it.
+    // The counts are followed by the interrupt controller, the controller's number of the
+    // interrupt, and the names of the drivers that requested it.
     let name = words.get(columns + 2..).filter(|name| !name.is_empty())?.join(" ");
     let list = fs::read_to_string(root.join(format!("proc/irq/{number}/smp_affinity_list")));
     let cpus = list.ok().and_then(|list| list.parse().ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Owns a topology of hwloc and copies its objects into plain values.
+//! Owns a topology of hwloc, and copies its objects into plain values.
 #![allow(
     unsafe_code,
     reason = "hwloc is a C library; this file is the only one of the room that calls it"
@@ -23,28 +23,28 @@ use adit_machine::placement::{CpuSet, HugePages};
 
 use crate::TopologyError;
 
-/// Longest list of CPUs that a bitmap may print: every second one of the kernel's CPUs, with
-/// commas.
+/// Maximum length of a bitmap as text: the list of every second one of the kernel's CPUs, with
+/// commas. Unit: octets.
 const LIST_BYTES_MAX: usize = 64 * 1024;
 
-/// Objects of a synthetic machine at most: more than any machine has, and few enough for hwloc to
-/// be quick.
+/// Maximum number of objects of a synthetic machine: more than any real machine has, and few enough
+/// for hwloc to be fast.
 const SYNTHETIC_OBJECTS_MAX: u64 = 16_384;
 
 /// A loaded topology.
 ///
 /// Invariant: `raw` came from `hwloc_topology_init`, is loaded, and is destroyed exactly once, by
-/// `drop`. All objects and their strings live as long, and nothing changes them after loading.
+/// `drop`. All its objects and strings live as long as it, and do not change after loading.
 pub(crate) struct HwlocTopology {
     raw: hwloc_topology_t,
 }
 
-/// Levels and devices that are read.
+/// The kinds of objects that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HwlocKind {
     Package,
     Node,
-    /// The data or unified cache of a level.
+    /// The data cache or unified cache of this level.
     Cache(u8),
     Core,
     Cpu,
@@ -70,25 +70,25 @@ impl HwlocKind {
     }
 }
 
-/// The plain values of an object.
+/// The values of an object, copied from hwloc.
 #[derive(Debug, Default)]
 pub(crate) struct HwlocObject {
     pub index: u32,
     pub name: String,
-    /// Its CPUs; of a device, those next to it.
+    /// CPUs of the object; for a device, the CPUs close to it.
     pub cpus: CpuSet,
-    /// Its nodes, by number; of a device, those to which it is attached.
+    /// Indexes of the object's nodes; for a device, of the nodes that it is attached to.
     pub nodes: CpuSet,
     pub memory_bytes: u64,
     pub page_types: Vec<HugePages>,
     pub cache_bytes: u64,
-    /// Address of the PCI device, or of the PCI device behind an interface.
+    /// Address of the PCI device, or of the PCI device that an interface belongs to.
     pub pci_address: Option<String>,
     pub is_network: bool,
 }
 
 impl HwlocTopology {
-    /// The machine that this process runs on.
+    /// Reads the machine that this process runs on.
     pub(crate) fn live() -> Result<Self, TopologyError> {
         let topology = Self::new()?;
         topology.load().map_err(|error| TopologyError::Live { error })?;
@@ -99,8 +99,8 @@ impl HwlocTopology {
         let refused = || TopologyError::NotXml { path: path.to_owned() };
         let topology = Self::new()?;
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| refused())?;
-        // SAFETY: the topology is initialized and not loaded; hwloc copies the parts of the string
-        // that it keeps.
+        // SAFETY: the topology is initialized and not loaded; hwloc copies what it keeps of the
+        // string.
         let set = unsafe { hwloc_topology_set_xml(topology.raw, name.as_ptr()) };
         if set != 0 {
             return Err(refused());
@@ -116,8 +116,8 @@ impl HwlocTopology {
         }
         let topology = Self::new()?;
         let description = CString::new(text).map_err(|_| refused())?;
-        // SAFETY: the topology is initialized and not loaded; hwloc copies the parts of the string
-        // that it keeps.
+        // SAFETY: the topology is initialized and not loaded; hwloc copies what it keeps of the
+        // string.
         let set = unsafe { hwloc_topology_set_synthetic(topology.raw, description.as_ptr()) };
         if set != 0 {
             return Err(refused());
@@ -126,10 +126,11 @@ impl HwlocTopology {
         Ok(topology)
     }
 
-    /// An empty topology of the hwloc library that was bound.
+    /// Creates an empty topology, if the installed hwloc library has the ABI that adit was built
+    /// with.
     fn new() -> Result<Self, TopologyError> {
         let mut raw: hwloc_topology_t = ptr::null_mut();
-        // SAFETY: `raw` is a valid place for the pointer, which is only used after success.
+        // SAFETY: `raw` may be written, and is only used after success.
         let status = unsafe { hwloc_topology_init(&raw mut raw) };
         if status != 0 {
             return Err(TopologyError::Live { error: io::Error::last_os_error() });
@@ -143,7 +144,7 @@ impl HwlocTopology {
     }
 
     fn load(&self) -> Result<(), io::Error> {
-        // CPUs outside the cpuset of this process belong to the machine as well.
+        // Includes the CPUs outside the cpuset of this process: they belong to the machine as well.
         let flags = hwloc_topology_flags_e::HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED;
         // SAFETY: the topology is initialized and not loaded.
         let flagged = unsafe { hwloc_topology_set_flags(self.raw, flags.into()) };
@@ -153,14 +154,14 @@ impl HwlocTopology {
         if flagged != 0 || filtered != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: as above; it is loaded once, since only constructors call this.
+        // SAFETY: as above; the topology is loaded only once, since only constructors call this.
         match unsafe { hwloc_topology_load(self.raw) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// CPUs of the machine.
+    /// Returns the CPUs of the machine.
     pub(crate) fn cpus(&self) -> Result<CpuSet, TopologyError> {
         // SAFETY: the topology is loaded.
         let set = unsafe { hwloc_topology_get_topology_cpuset(self.raw) };
@@ -168,7 +169,7 @@ impl HwlocTopology {
         unsafe { copy_set(set) }
     }
 
-    /// CPUs that the cpuset of the process allowed when the description was made.
+    /// Returns the CPUs that the cpuset of the process allowed when the description was made.
     pub(crate) fn allowed(&self) -> Result<CpuSet, TopologyError> {
         // SAFETY: the topology is loaded.
         let set = unsafe { hwloc_topology_get_allowed_cpuset(self.raw) };
@@ -178,16 +179,16 @@ impl HwlocTopology {
 
     /// Copies all objects of a kind.
     pub(crate) fn objects(&self, kind: HwlocKind) -> Result<Vec<HwlocObject>, TopologyError> {
-        // SAFETY: the topology is loaded. The depth is negative for nodes and devices, and where
-        // there are none.
+        // SAFETY: the topology is loaded. For nodes, for devices, and for kinds without objects the
+        // depth is a negative constant, which the calls below accept.
         let depth: c_int = unsafe { hwloc_get_type_depth(self.raw, kind.object_type()) };
-        // SAFETY: as above; a depth without objects yields 0.
+        // SAFETY: the topology is loaded; for a depth without objects the call returns 0.
         let count = unsafe { hwloc_get_nbobjs_by_depth(self.raw, depth) };
         let mut objects = Vec::new();
         for index in 0..count {
-            // SAFETY: as above, and the index is below the number of objects.
+            // SAFETY: the topology is loaded, and `index` is below the number of objects.
             let raw = unsafe { hwloc_get_obj_by_depth(self.raw, depth, index) };
-            // SAFETY: the pointer is null or an object of this topology, which nothing changes.
+            // SAFETY: the pointer is null or an object of this topology, which does not change.
             let Some(object) = (unsafe { raw.as_ref() }) else { continue };
             objects.push(copy_object(object, kind)?);
         }
@@ -197,18 +198,18 @@ impl HwlocTopology {
 
 impl Drop for HwlocTopology {
     fn drop(&mut self) {
-        // SAFETY: the topology is initialized, and this is the only place that destroys it.
+        // SAFETY: the topology is initialized, and no other code destroys it.
         unsafe { hwloc_topology_destroy(self.raw) }
     }
 }
 
-/// `object` belongs to a loaded topology and has the type of `kind`.
+/// Copies an object, which must belong to a loaded topology and be of `kind`.
 fn copy_object(object: &hwloc_obj, kind: HwlocKind) -> Result<HwlocObject, TopologyError> {
-    // Devices have no CPUs of their own. Their parents have.
+    // A device has no CPUs of its own; its place is the first ancestor that has.
     let place = place_of(object);
     let mut copy = HwlocObject {
         index: object.os_index,
-        // SAFETY: the name is null or a string of the topology.
+        // SAFETY: the name is null or a string of the topology, which outlives this call.
         name: unsafe { copy_text(object.name) },
         // SAFETY: the set is null or belongs to the topology.
         cpus: unsafe { copy_set(place.cpuset) }?,
@@ -225,7 +226,7 @@ fn copy_object(object: &hwloc_obj, kind: HwlocKind) -> Result<HwlocObject, Topol
             copy.memory_bytes = node.local_memory;
             if !node.page_types.is_null() {
                 let length = node.page_types_len as usize;
-                // SAFETY: hwloc has `page_types_len` entries there, which nothing changes.
+                // SAFETY: hwloc has `page_types_len` entries there, which do not change.
                 let types = unsafe { std::slice::from_raw_parts(node.page_types, length) };
                 copy.page_types.extend(types.iter().map(|pages| HugePages {
                     page_bytes: pages.size,
@@ -250,7 +251,7 @@ fn copy_object(object: &hwloc_obj, kind: HwlocKind) -> Result<HwlocObject, Topol
     Ok(copy)
 }
 
-/// The object itself, or the first parent with CPUs.
+/// Returns the object itself, or its first ancestor that has CPUs.
 fn place_of(object: &hwloc_obj) -> &hwloc_obj {
     let mut place = object;
     while place.cpuset.is_null() {
@@ -262,7 +263,7 @@ fn place_of(object: &hwloc_obj) -> &hwloc_obj {
     place
 }
 
-/// The address of the PCI device of `object`, which is the device or belongs to it.
+/// Returns the address of the PCI device that `object` is or belongs to.
 fn pci_address(object: &hwloc_obj) -> Option<String> {
     let mut at = object;
     while at.type_ != object_type::HWLOC_OBJ_PCI_DEVICE {
@@ -277,16 +278,20 @@ fn pci_address(object: &hwloc_obj) -> Option<String> {
     Some(format!("{:04x}:{:02x}:{:02x}.{:x}", pci.domain, pci.bus, pci.dev, pci.func))
 }
 
+/// Copies a text; empty for null.
+///
 /// # Safety
 /// `text` is null or a string that lives until the call returns.
 unsafe fn copy_text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises that `text` is such a string.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
+/// Copies a set; empty for null.
+///
 /// # Safety
 /// `set` is null or a bitmap that lives until the call returns.
 unsafe fn copy_set(set: hwloc_const_bitmap_t) -> Result<CpuSet, TopologyError> {
@@ -294,8 +299,8 @@ unsafe fn copy_set(set: hwloc_const_bitmap_t) -> Result<CpuSet, TopologyError> {
         return Ok(CpuSet::default());
     }
     let mut list = vec![0u8; LIST_BYTES_MAX];
-    // SAFETY: the buffer has the stated length, and hwloc ends the text with a zero. The set is the
-    // caller's.
+    // SAFETY: the buffer has the stated length, and hwloc ends the text with a NUL. The caller
+    // promises that `set` is a bitmap.
     let length = unsafe { hwloc_bitmap_list_snprintf(list.as_mut_ptr().cast(), list.len(), set) };
     let length = usize::try_from(length).ok().filter(|length| *length < list.len());
     let text = length.map(|length| String::from_utf8_lossy(&list[..length]).into_owned());
@@ -303,8 +308,8 @@ unsafe fn copy_set(set: hwloc_const_bitmap_t) -> Result<CpuSet, TopologyError> {
     shown.parse().map_err(|_| TopologyError::TooManyCpus { cpus: shown.chars().take(80).collect() })
 }
 
-/// Objects of a synthetic description on its lowest level: the product of the numbers behind its
-/// colons.
+/// Returns how many objects a synthetic description has on its lowest level: the product of the
+/// numbers behind its colons.
 fn objects_of(text: &str) -> u64 {
     let numbers = text.split_whitespace().filter_map(|level| {
         let digits = level.rsplit_once(':').map_or(level, |(_, number)| number);

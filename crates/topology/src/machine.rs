@@ -1,4 +1,4 @@
-//! From objects of hwloc and facts of the kernel to the description of the machine.
+//! Makes the description of the machine from hwloc's objects and the kernel's facts.
 
 use adit_machine::placement::{
     CpuCache, CpuCore, CpuLimits, CpuPackage, CpuSet, HostDevice, HostDeviceKind, HugePages,
@@ -9,10 +9,10 @@ use crate::TopologyError;
 use crate::facts::HostFacts;
 use crate::hwloc::{HwlocKind, HwlocObject, HwlocTopology};
 
-/// Caches of these levels are read.
+/// Levels of the caches that are read.
 const CACHE_LEVELS: [u8; 5] = [5, 4, 3, 2, 1];
 
-/// Pages of this size are the ordinary ones.
+/// Largest ordinary page; larger ones are huge pages. Unit: octets.
 const ORDINARY_PAGE_BYTES_MAX: u64 = 64 << 10;
 
 pub(crate) fn build(
@@ -67,7 +67,8 @@ fn nodes(topology: &HwlocTopology, facts: &HostFacts) -> Result<Vec<NumaNode>, T
     Ok(nodes)
 }
 
-/// The kernel's numbers, which include free pages, or those of hwloc.
+/// Returns the kernel's numbers of hugepages, which include free pages, or hwloc's if the kernel's
+/// are unknown.
 fn huge_pages(node: &HwlocObject, facts: &HostFacts) -> Vec<HugePages> {
     let of_kernel = facts.huge_pages.iter().filter(|pages| pages.node == node.index);
     let of_kernel: Vec<_> = of_kernel.map(|pages| pages.pages).collect();
@@ -78,7 +79,7 @@ fn huge_pages(node: &HwlocObject, facts: &HostFacts) -> Vec<HugePages> {
     of_hwloc.filter(|pages| pages.page_bytes > ORDINARY_PAGE_BYTES_MAX).collect()
 }
 
-/// Cores; a machine that reports none has one per CPU.
+/// Returns the cores. If the machine reports no core for a CPU, the CPU counts as a core.
 fn cores(
     topology: &HwlocTopology,
     packages: &[CpuPackage],
@@ -91,8 +92,8 @@ fn cores(
     let core = |object: HwlocObject| {
         let is_within = |cpus: &CpuSet| object.cpus.difference(cpus).is_empty();
         let package = packages.iter().find(|package| is_within(&package.cpus));
-        // With several memories next to a core, such as high-bandwidth memory, the first one is the
-        // ordinary one.
+        // If several nodes with memory are next to a core, such as high-bandwidth memory, the first
+        // one has the ordinary memory.
         let node = nodes.iter().find(|node| is_within(&node.cpus));
         CpuCore {
             node: node.map_or(0, |node| node.index),
@@ -106,11 +107,11 @@ fn cores(
     Ok(cores)
 }
 
-/// Network interfaces, and PCI devices without one.
+/// Returns network interfaces, and PCI devices without an interface.
 fn devices(topology: &HwlocTopology) -> Result<Vec<HostDevice>, TopologyError> {
     let device = |object: HwlocObject, kind| HostDevice {
         kind,
-        // The firmware does not report the node of a device that is next to several nodes.
+        // A device that is close to several nodes is one whose node the firmware does not report.
         node: object.nodes.first().filter(|_| object.nodes.len() == 1),
         name: match (&object.pci_address, kind) {
             (Some(address), HostDeviceKind::Other) => address.clone(),

@@ -1,16 +1,16 @@
-//! Why a stream does not work.
+//! Errors of streams.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Why a stream could not begin, or is over.
+/// The reason why a stream could not begin, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
-    /// The peer ended the stream in order.
+    /// The peer closed the stream.
     #[error("the peer closed the connection")]
     Ended,
-    /// Nobody accepts connections at this address.
+    /// No program accepts connections at this address.
     #[error("the peer refused the connection")]
     Refused,
     /// The peer or the network reset the stream, or it was closed here.
@@ -19,22 +19,22 @@ pub enum TransportError {
     /// The peer does not answer.
     #[error("the peer does not answer")]
     TimedOut,
-    /// There is no route, or no source address for the peer's family.
+    /// There is no route, or no source address of the peer's address family.
     #[error("there is no route to the address")]
     Unreachable,
     /// The local address is in use.
     #[error("the local address is in use")]
     AddressInUse,
-    /// As many streams exist as may.
+    /// The maximum number of streams exists.
     #[error("{0} connections exist, and no more are allowed")]
     Full(usize),
-    /// The stream was closed before.
+    /// The stream does not exist, or was closed.
     #[error("there is no such connection")]
     NoStream,
-    /// The transport only opens connections.
+    /// The transport has no certificate of its own, so it only opens connections.
     #[error("this transport accepts no connections")]
     ClientOnly,
-    /// TLS does not work with the peer.
+    /// TLS failed with this peer.
     #[error("TLS: {0}")]
     Tls(TlsFault),
     /// Another error of the kernel.
@@ -61,7 +61,7 @@ impl From<io::Error> for TransportError {
     }
 }
 
-/// Why TLS does not work with a peer.
+/// The reason why TLS failed with a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TlsFault {
     /// No configured authority signed the peer's certificate.
@@ -73,13 +73,13 @@ pub enum TlsFault {
     /// The peer's certificate has expired, or is not valid yet.
     #[error("the certificate of the peer has expired or is not valid yet")]
     Expired,
-    /// The peer's certificate is of no use for another reason.
+    /// The peer's certificate cannot be used for another reason.
     #[error("the certificate of the peer is not accepted")]
     Certificate,
-    /// The peer requires a certificate, or does not accept ours.
+    /// The peer requires a certificate, or rejects this side's.
     #[error("the peer wants a certificate, or does not accept the one that it got")]
     OwnCertificate,
-    /// The peer speaks something else, or another version.
+    /// The peer does not speak TLS, or another version.
     #[error("the peer does not speak TLS 1.2 or 1.3, or violates it")]
     Protocol,
 }

@@ -1,4 +1,4 @@
-//! Streams over sockets of the kernel.
+//! Streams over TCP sockets of the kernel.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -18,11 +18,11 @@ use adit_types::Nanos;
 
 use crate::{StreamId, StreamState, Transport, TransportError, busy_poll};
 
-/// Streams of one transport at most.
+/// Maximum number of streams of one transport.
 const STREAMS_MAX: usize = 1024;
-/// Events that one system call returns at most.
+/// Maximum number of events that one system call returns.
 const EVENTS_MAX: usize = 64;
-/// The number that identifies events of the listening socket.
+/// The event data that identifies the listening socket; smaller values are [`StreamId`]s.
 const LISTENER: u64 = u64::MAX;
 /// How long a receive call may poll the queue of a NIC. Unit: µs.
 const BUSY_POLL_US: i32 = 50;
@@ -30,17 +30,17 @@ const BUSY_POLL_US: i32 = 50;
 /// Flags of every socket.
 const SOCKET_FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// How a thread waits while nothing has arrived.
+/// How a thread waits if nothing has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelWait {
-    /// It sleeps in [`Transport::wait`].
+    /// The thread sleeps in [`Transport::wait`].
     Sleep,
-    /// It polls. [`Transport::wait`] returns at once, and receive calls poll the NIC
-    /// (`SO_BUSY_POLL`) where the kernel and the driver can.
+    /// The thread polls. [`Transport::wait`] returns at once, and receive calls poll the NIC
+    /// (`SO_BUSY_POLL`) if the kernel and the driver support that.
     Poll,
 }
 
-/// Nonblocking sockets, and the events of all of them.
+/// Nonblocking sockets, and one epoll instance for their events.
 #[derive(Debug)]
 pub struct KernelTcp {
     wait: KernelWait,
@@ -48,7 +48,8 @@ pub struct KernelTcp {
     streams: BTreeMap<StreamId, KernelStream>,
     next_stream: usize,
     listener: Option<TcpListener>,
-    /// An event said that a peer waits at the listener, and no call has found the contrary since.
+    /// True if an event reported a peer at the listener, and no call of `accept` has found none
+    /// since.
     has_peers: bool,
 }
 
@@ -56,18 +57,18 @@ pub struct KernelTcp {
 struct KernelStream {
     socket: OwnedFd,
     state: StreamState,
-    /// An event said so, and no call has found the contrary since.
+    /// True if an event reported it, and no call has found the contrary since.
     readable: bool,
     writable: bool,
-    /// An event said that the peer sends no more.
+    /// True if an event reported that the peer sends nothing more.
     ended: bool,
 }
 
 impl KernelTcp {
-    /// Without streams.
+    /// Creates a transport without streams.
     ///
     /// # Errors
-    /// The process can have no more descriptors.
+    /// The process is out of file descriptors.
     pub fn new(wait: KernelWait) -> Result<Self, TransportError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let streams = BTreeMap::new();
@@ -97,7 +98,7 @@ impl KernelTcp {
         Ok(id)
     }
 
-    /// The stream, unless it connects.
+    /// Returns the stream; `None` while it connects.
     fn open_stream(&mut self, id: StreamId) -> Result<Option<&mut KernelStream>, TransportError> {
         let stream = self.streams.get_mut(&id).ok_or(TransportError::NoStream)?;
         match stream.state {
@@ -107,17 +108,17 @@ impl KernelTcp {
         }
     }
 
-    /// True if a call on the socket is cheaper than a poll for its events first.
+    /// True if a call on the only socket is cheaper than querying its events first.
     fn is_direct(&self) -> bool {
         self.wait == KernelWait::Poll && self.streams.len() == 1 && self.listener.is_none()
     }
 
-    /// Learns from the kernel which sockets are ready.
+    /// Queries which sockets are ready, and waits for at most `limit` if none is.
     fn gather(&mut self, limit: Duration) {
         let timeout = Timespec::try_from(limit).ok();
-        // Not a part of `self`: events are no values that may go to another thread.
+        // Not a field of `self`: epoll events are not `Send`.
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
-        // Interrupted by a signal: the caller calls again.
+        // An error means that a signal interrupted the wait: the caller calls again.
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, timeout.as_ref()) else { return };
         for event in events {
             let data = event.data.u64();
@@ -150,7 +151,7 @@ impl KernelStream {
 
 impl Transport for KernelTcp {
     fn poll(&mut self, _now: Nanos) {
-        // Only an event says that a stream has connected, or can be written again.
+        // Only an event can report that a stream has connected, or is writable again.
         let all_writable = self.streams.values().all(|stream| stream.writable);
         if self.wait == KernelWait::Poll && !(self.is_direct() && all_writable) {
             self.gather(Duration::ZERO);
@@ -160,7 +161,8 @@ impl Transport for KernelTcp {
     fn wait(&mut self, limit: Duration) {
         let ready = self.streams.values().any(|stream| stream.readable);
         if self.wait == KernelWait::Sleep {
-            // A stream that always has octets keeps no other one from its events.
+            // If a stream is readable already, only queries events: a busy stream must not delay
+            // the others.
             self.gather(if ready { Duration::ZERO } else { limit });
         }
     }
@@ -191,7 +193,7 @@ impl Transport for KernelTcp {
             self.has_peers = false;
             return None;
         };
-        // Beyond the maximum the socket is dropped, which ends its connection.
+        // Beyond the maximum number of streams, dropping the socket closes the connection.
         self.add(socket, StreamState::Open).ok()
     }
 
@@ -221,8 +223,8 @@ impl Transport for KernelTcp {
         match recv(&stream.socket, room, RecvFlags::empty()) {
             Ok((_, 0)) if room_len > 0 => Err(stream.fail(TransportError::Ended)),
             Ok((_, len)) => {
-                // A stream socket that returns less than the room has no more; the next octets are
-                // a new event.
+                // The kernel has no more octets if it returned less than the room; later octets
+                // cause a new event.
                 stream.readable = len == room_len || stream.ended;
                 Ok(len)
             }

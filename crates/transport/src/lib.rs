@@ -1,11 +1,11 @@
-//! TCP streams for the store and for replication, over the kernel or in user space, and RESP, the
-//! protocol that both speak over them ([`resp`]).
+//! TCP streams for the store and for replication, over the kernel or in user space, and RESP
+//! ([`resp`]), the protocol of both.
 //!
-//! [`Transport`] moves octets of streams and never blocks outside [`Transport::wait`].
-//! [`KernelTcp`] uses sockets, and either sleeps in `wait` until one is ready or polls them.
-//! [`UserTcp`] runs TCP, IP and neighbor resolution of smoltcp on a port of its own, on a thread
-//! that polls. [`TlsTransport`] protects the streams of either. The meaning of the octets is left
-//! to the caller, and no clock is read: `now` is an argument.
+//! [`Transport`] moves octets of streams and blocks only in [`Transport::wait`]. [`KernelTcp`] uses
+//! sockets, and either sleeps in `wait` until one is ready or polls them. [`UserTcp`] runs the TCP,
+//! IP and neighbor resolution of smoltcp on a port of its own, on a thread that polls.
+//! [`TlsTransport`] protects the streams of either. The transports do not interpret the octets, and
+//! read no clock: `now` is a parameter.
 #![deny(unsafe_code)]
 
 mod busy_poll;
@@ -27,65 +27,66 @@ pub use tls::TlsTransport;
 pub use tls_settings::{TlsIdentity, TlsSettings, TlsSettingsError};
 pub use user_tcp::{UserTcp, UserTcpConfig};
 
-/// One stream of a transport, from [`Transport::connect`] or [`Transport::accept`] to
-/// [`Transport::close`]. Later ones are greater.
+/// The id of a stream, from [`Transport::connect`] or [`Transport::accept`] to
+/// [`Transport::close`]. Ids of later streams are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub usize);
 
 /// The state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamState {
-    /// The handshake is not finished.
+    /// The connection is being established.
     Connecting,
     /// Octets can be sent and received.
     Open,
-    /// The stream is over; octets that arrived before can still be received.
+    /// The stream is over; octets that arrived earlier can still be received.
     Closed(TransportError),
 }
 
-/// Streams over one network.
+/// The streams of one network.
 ///
 /// Threads: used by one thread at a time.
 pub trait Transport {
-    /// Moves what can move now: receives, acknowledges, sends, retransmits. Never blocks.
+    /// Does all work that is possible now: receives, acknowledges, sends, retransmits. Never
+    /// blocks.
     fn poll(&mut self, now: Nanos);
 
-    /// Blocks until a stream may have something to do, for at most `limit`. Transports that poll
-    /// return at once.
+    /// Blocks until a stream may have work, for at most `limit`. Transports that poll return at
+    /// once.
     fn wait(&mut self, limit: Duration);
 
-    /// Begins a stream to `peer`.
+    /// Opens a stream to `peer`.
     ///
     /// # Errors
-    /// The stream cannot begin; later reasons are in its [`StreamState`].
+    /// The stream cannot be opened. Later errors are in its [`StreamState`].
     fn connect(&mut self, peer: SocketAddr) -> Result<StreamId, TransportError>;
 
-    /// Accepts streams to `local` from now on. One address for each transport.
+    /// Accepts streams at the address `local` from now on. A transport has only one such address.
     ///
     /// # Errors
-    /// The address is not free, or not this host's.
+    /// The address is in use, or does not belong to this host.
     fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError>;
 
-    /// The next stream that a peer has opened.
+    /// Returns the next stream that a peer has opened, if there is one.
     fn accept(&mut self) -> Option<StreamId>;
 
-    /// The state of a stream.
+    /// Returns the state of a stream.
     fn state(&mut self, stream: StreamId) -> StreamState;
 
-    /// Takes octets to send and returns how many; zero while the stream connects or its buffer is
-    /// full.
+    /// Accepts octets for sending, and returns how many; zero while the stream connects or its
+    /// buffer is full.
     ///
     /// # Errors
     /// The stream is closed.
     fn send(&mut self, stream: StreamId, octets: &[u8]) -> Result<usize, TransportError>;
 
-    /// Copies octets that arrived into `room` and returns how many; zero if there are none.
+    /// Copies octets that arrived into `room`, and returns how many; zero if there are none.
     ///
     /// # Errors
-    /// The stream is closed and everything that arrived before was received.
+    /// The stream is closed, and all octets that arrived earlier were received.
     fn receive(&mut self, stream: StreamId, room: &mut [u8]) -> Result<usize, TransportError>;
 
-    /// Ends a stream. Octets that were taken are still sent.
+    /// Closes a stream. Octets that `send` accepted are still sent.
     fn close(&mut self, stream: StreamId);
 }
 

@@ -13,21 +13,21 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 use crate::tls_settings::TlsSettings;
 use crate::{StreamId, StreamState, TlsFault, Transport, TransportError};
 
-/// Octets that wait to be encrypted and sent.
+/// Maximum number of octets that wait to be encrypted or sent, per stream.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// Accepted streams at most whose handshake is not complete: a further one ends the oldest. Each
-/// has at most 64 KiB.
+/// Maximum number of accepted streams whose handshake is incomplete; a further one closes the
+/// oldest. Each buffers at most 64 KiB.
 const HANDSHAKES_MAX: usize = 16;
 
-/// How long the handshake of an accepted stream may take.
+/// Maximum duration of the handshake of an accepted stream.
 const HANDSHAKE_MAX: Nanos = Nanos::from_secs(3);
 
 /// The streams of `T`, protected by TLS.
 ///
-/// [`Transport::accept`] returns only streams of peers that have shown a certificate as
-/// [`TlsSettings`] demands. Until then a peer has at most [`HANDSHAKE_MAX`], and a place among
-/// [`HANDSHAKES_MAX`].
+/// [`Transport::accept`] returns only streams of peers that have shown a certificate which
+/// [`TlsSettings`] accepts. Before that a peer has only [`HANDSHAKE_MAX`] of time, and can be
+/// displaced if [`HANDSHAKES_MAX`] peers are in a handshake.
 #[derive(Debug)]
 pub struct TlsTransport<T: Transport> {
     inner: T,
@@ -38,15 +38,15 @@ pub struct TlsTransport<T: Transport> {
 #[derive(Debug)]
 struct TlsStream {
     connection: Connection,
-    /// For an accepted stream, until the caller accepts it, too: when its handshake must be
-    /// complete.
+    /// When the handshake of an accepted stream must be complete. `None` for streams that this side
+    /// opened, and once the caller has accepted the stream.
     handshake_until: Option<Nanos>,
-    /// Why nothing more can be sent or arrive.
+    /// The reason why nothing more can be sent or received.
     fault: Option<TransportError>,
 }
 
 impl<T: Transport> TlsTransport<T> {
-    /// Without streams.
+    /// Creates a transport without streams.
     #[must_use]
     pub const fn new(inner: T, settings: TlsSettings) -> Self {
         Self { inner, settings, streams: BTreeMap::new() }
@@ -58,7 +58,7 @@ impl<T: Transport> TlsTransport<T> {
         self.streams.insert(id, stream);
     }
 
-    /// Begins the handshakes of peers that have connected.
+    /// Starts the handshakes of peers that have connected.
     fn begin_handshakes(&mut self, now: Nanos) {
         let Some(config) = self.settings.server.clone() else { return };
         for _ in 0..HANDSHAKES_MAX {
@@ -75,7 +75,7 @@ impl<T: Transport> TlsTransport<T> {
         }
     }
 
-    /// Ends handshakes that have failed or take too long.
+    /// Closes streams whose handshakes have failed or take too long.
     fn end_handshakes(&mut self, now: Nanos) {
         let is_over =
             |stream: &TlsStream| stream.fault.is_some() || stream.handshake_until < Some(now);
@@ -85,7 +85,7 @@ impl<T: Transport> TlsTransport<T> {
         }
     }
 
-    /// Streams of peers that have not shown their certificates, oldest first.
+    /// Returns the streams whose peers have not shown a certificate yet, oldest first.
     fn strangers(&self) -> impl DoubleEndedIterator<Item = (&StreamId, &TlsStream)> {
         self.streams.iter().filter(|(_, stream)| {
             stream.handshake_until.is_some() && stream.connection.is_handshaking()
@@ -94,12 +94,12 @@ impl<T: Transport> TlsTransport<T> {
 }
 
 impl TlsStream {
-    /// True if the caller may accept it.
+    /// True if the caller may accept the stream.
     fn is_acceptable(&self) -> bool {
         self.handshake_until.is_some() && !self.connection.is_handshaking()
     }
 
-    /// Moves what can move in both directions.
+    /// Moves octets between the TLS library and the stream, in both directions.
     fn exchange<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         self.send(inner, id);
         while self.fault.is_none() && self.connection.wants_read() {
@@ -118,21 +118,23 @@ impl TlsStream {
         self.send(inner, id);
     }
 
-    /// Sends encrypted octets, an alert about a fault included. An error of the stream is left to a
-    /// read: the peer's octets before it ended the stream explain more.
+    /// Sends encrypted octets, including an alert about a fault. Ignores an error of the stream:
+    /// the read that follows reports it, and what the peer sent before it closed the stream
+    /// explains more.
     fn send<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         let mut octets = StreamOctets { inner, id };
         while self.connection.wants_write() && self.connection.write_tls(&mut octets).is_ok() {}
     }
 }
 
-/// A stream of the other transport as the TLS library sees it.
+/// A stream of the inner transport, in the form that the TLS library reads and writes.
 struct StreamOctets<'a, T> {
     inner: &'a mut T,
     id: StreamId,
 }
 
-/// Octets moved. None is an error, since the library would try again at once, for ever.
+/// Converts the number of octets moved. Zero becomes an error, since the library would retry for
+/// ever.
 fn io_result(moved: Result<usize, TransportError>) -> io::Result<usize> {
     match moved {
         Ok(0) => Err(io::ErrorKind::WouldBlock.into()),

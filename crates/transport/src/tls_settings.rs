@@ -1,4 +1,4 @@
-//! Certificates: whose are trusted, and which one is shown.
+//! Certificates: which ones are trusted, and which one is shown to peers.
 
 use std::sync::Arc;
 
@@ -14,49 +14,49 @@ use rustls::{
     SignatureScheme,
 };
 
-/// Whom this side trusts, and who it is.
+/// Which peers this side trusts, and its own certificate.
 #[derive(Debug, Clone)]
 pub struct TlsSettings {
     pub(crate) client: Arc<ClientConfig>,
-    /// How streams are accepted; `None` if none are.
+    /// The settings for accepting streams; `None` if streams cannot be accepted.
     pub(crate) server: Option<Arc<ServerConfig>>,
-    /// The name for which certificates must be issued; `None` for the address of the peer.
+    /// The name that peers' certificates must have; `None` for the peer's address.
     pub(crate) name: Option<ServerName<'static>>,
 }
 
 /// A certificate with its key, in PEM.
 #[allow(missing_debug_implementations, reason = "nobody prints a key")]
 pub struct TlsIdentity {
-    /// The certificate, and those between it and an authority.
+    /// The certificate, followed by the intermediate ones up to an authority.
     pub certificate: Vec<u8>,
-    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+    /// Private key of the certificate: PKCS #8, PKCS #1 or SEC 1.
     pub key: Vec<u8>,
 }
 
-/// Why settings cannot be used.
+/// The reason why settings cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsSettingsError {
     /// The authorities are no certificates in PEM.
     #[error("it has no certificate of an authority in PEM")]
     Authorities,
-    /// The own certificate file has no certificate.
+    /// The text of this side's certificate contains no certificate.
     #[error("it has no certificate in PEM")]
     Certificate,
-    /// The own key file has no private key.
+    /// The text of this side's key contains no private key.
     #[error("it has no private key in PEM")]
     Key,
-    /// Certificate and key do not belong together, or are of no known kind.
+    /// Certificate and key do not belong together, or are of an unknown kind.
     #[error("the certificate and the key cannot be used together: {0}")]
     Pair(String),
-    /// The name is no DNS name or address.
+    /// The name is neither a DNS name nor an address.
     #[error("it is neither a DNS name nor an address")]
     Name,
 }
 
 impl TlsSettings {
-    /// Trusts `authorities`, certificates in PEM. Certificates of peers must be for `name`, or for
-    /// their address without one. With an `identity` and a `name` streams can be accepted: from
-    /// peers with such a certificate, by TLS 1.3.
+    /// Trusts the certificates in PEM `authorities`. Peers' certificates must be for `name`, or for
+    /// the peer's address if there is no `name`. With both `identity` and `name`, streams can also
+    /// be accepted: over TLS 1.3, from peers whose certificate is for `name`.
     ///
     /// # Errors
     /// See [`TlsSettingsError`].
@@ -95,27 +95,27 @@ impl TlsSettings {
         let builder = builder.with_protocol_versions(&[&TLS13]).map_err(pair)?;
         let builder = builder.with_client_cert_verifier(verifier);
         let mut server = builder.with_single_cert(chain, key).map_err(pair)?;
-        // Each stream shows its certificate.
+        // Disables session resumption, so that every stream shows its certificate.
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self { client, server: Some(Arc::new(server)), name: Some(name) })
     }
 
-    /// Whom a client trusts, and what it shows.
+    /// Returns the settings for opening streams.
     #[must_use]
     pub const fn client(&self) -> &Arc<ClientConfig> {
         &self.client
     }
 
-    /// The name for which certificates must be issued; `None` for that of the peer's address.
+    /// Returns the name that peers' certificates must have; `None` for the peer's address.
     #[must_use]
     pub const fn name(&self) -> Option<&ServerName<'static>> {
         self.name.as_ref()
     }
 }
 
-/// Accepts a certificate that a trusted authority signed and that names the peer. Rejects the
-/// authority's other certificates.
+/// Accepts a certificate if a trusted authority signed it and it is for the peer's name. Rejects
+/// other certificates of the same authority.
 #[derive(Debug)]
 struct PeerVerifier {
     signed: Arc<dyn ClientCertVerifier>,
@@ -161,7 +161,7 @@ impl ClientCertVerifier for PeerVerifier {
     }
 }
 
-/// All certificates; `None` if there are none, or one is damaged.
+/// Parses all certificates; `None` if there are none, or one is malformed.
 fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     all.ok().filter(|all| !all.is_empty())

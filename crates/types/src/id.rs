@@ -55,23 +55,23 @@ ids! {
     PortId(u16), "{}";
     /// Dense local index of a worker.
     WorkerId(u8), "{}";
-    /// A configured network slice, counted from one, at most `limits::SLICES_MAX`; zero is none of
-    /// them.
+    /// Index of a configured network slice, from 1 to `limits::SLICES_MAX`; zero means none of the
+    /// configured slices.
     SliceId(u8), "{}";
 }
 
 impl SessionIndex {
-    /// No session: the value of a lookup column before and after a miss.
+    /// No session: the value in a column of lookup results before the lookup, and after a miss.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// The index behind this one; that of [`Self::NONE`] is itself.
+    /// The next index; [`Self::NONE`] stays as it is.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The index of one direction of the session in a table of both directions of all sessions.
+    /// Index of one direction of the session in a table of both directions of all sessions.
     #[inline]
     #[must_use]
     pub const fn direction_slot(self, direction: Direction) -> usize {

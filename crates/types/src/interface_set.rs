@@ -14,7 +14,7 @@ impl InterfaceSet {
     /// No interface.
     pub const NONE: Self = Self(0);
 
-    /// Every interface that there can be.
+    /// All interfaces that can exist.
     pub const ALL: Self = Self(u32::MAX);
 
     /// The set of one interface; empty for an identifier beyond `limits::INTERFACES_MAX`.
@@ -47,28 +47,28 @@ impl InterfaceSet {
         Self(self.0 | other.0)
     }
 
-    /// The interface with the lowest identifier.
+    /// The interface with the lowest identifier; `None` if the set is empty.
     #[inline]
     #[must_use]
     pub fn first(self) -> Option<InterfaceId> {
         (0..32).map(InterfaceId).find(|id| self.contains(*id))
     }
 
-    /// True without any interface.
+    /// True when the set has no interface.
     #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True when `id` is among them.
+    /// True when the set contains `id`.
     #[inline]
     #[must_use]
     pub const fn contains(self, id: InterfaceId) -> bool {
         self.intersects(Self::only(id))
     }
 
-    /// True when both have an interface in common.
+    /// True when the two sets have an interface in common.
     #[inline]
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {

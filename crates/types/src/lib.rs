@@ -1,7 +1,7 @@
-//! Words: identifiers, quantities and capacities that every room of Adit shares.
+//! Identifiers, quantities and capacities that every room of Adit shares.
 //!
-//! Here live values without behavior; nothing here reads bytes, decides, or reads the time.
-//! Integers are in host byte order. Identifiers keep the names of TS 29.244 and TS 29.281.
+//! Only values: nothing here reads bytes, makes decisions, or reads the time. Integers are in host
+//! byte order. Identifiers keep the names of TS 29.244 and TS 29.281.
 #![forbid(unsafe_code)]
 
 mod id;
@@ -37,7 +37,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Where it stands in a pair of both: uplink, then downlink.
+    /// Index of the direction in an array of both: uplink 0, downlink 1.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {

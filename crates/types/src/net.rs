@@ -1,4 +1,4 @@
-//! Link and network words: hardware addresses, VLANs, prefixes, logical interfaces.
+//! Types of links and networks: hardware addresses, VLANs, prefixes, logical interfaces.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -64,8 +64,8 @@ impl VlanId {
 #[repr(transparent)]
 pub struct InterfaceId(pub u8);
 
-/// Dense index of a routing domain (VRF): UE addresses, pools and routes of one domain have nothing
-/// to do with those of others. A network instance belongs to one. Spec: TS 29.244 §8.2.4.
+/// Dense index of a routing domain (VRF): its UE addresses, pools and routes are separate from
+/// those of other domains. A network instance belongs to one domain. Spec: TS 29.244 §8.2.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct DomainId(pub u8);
@@ -103,7 +103,7 @@ impl InterfaceRole {
     }
 }
 
-/// First octets of IPv4 addresses that a router forwards to: zero is all, one is none, two is most.
+/// By first octet, whether routers forward to an IPv4 address: 0 yes, 1 no, 2 depends on the rest.
 const FIRST_OCTETS: [u8; 256] = {
     let mut octets = [0; 256];
     octets[0] = 1;
@@ -118,8 +118,8 @@ const FIRST_OCTETS: [u8; 256] = {
     octets
 };
 
-/// True unless a router keeps packets from or to `addr`: "this network" 0/8, loopback 127/8,
-/// link-local 169.254/16, multicast 224/4, broadcast.
+/// True if routers forward packets from and to `addr`, so not for "this network" 0/8, loopback
+/// 127/8, link-local 169.254/16, multicast 224/4 and broadcast.
 ///
 /// Spec: RFC 1812 §5.3.7, §4.2.2.11; RFC 3927 §2.7.
 #[inline]
@@ -134,8 +134,8 @@ pub const fn is_forwardable_v4(addr: Ipv4Addr) -> bool {
     }
 }
 
-/// True unless a router keeps packets from or to `addr`: unspecified, loopback, link-local
-/// fe80::/10, multicast ff00::/8.
+/// True if routers forward packets from and to `addr`, so not for the unspecified address,
+/// loopback, link-local fe80::/10 and multicast ff00::/8.
 ///
 /// Spec: RFC 4291 §2.5.
 #[inline]
@@ -145,7 +145,7 @@ pub const fn is_forwardable_v6(addr: Ipv6Addr) -> bool {
     bits > 1 && bits >> 118 != 0x3fa && bits >> 120 != 0xff
 }
 
-/// [`is_forwardable_v4`] or [`is_forwardable_v6`].
+/// Checks `addr` by [`is_forwardable_v4`] or [`is_forwardable_v6`].
 #[inline]
 #[must_use]
 pub const fn is_forwardable(addr: IpAddr) -> bool {
@@ -181,8 +181,8 @@ impl core::error::Error for PrefixError {}
 macro_rules! prefix {
     ($name:ident, $addr:ty, $bits:ty, $width:literal, $doc:literal) => {
         #[doc = $doc]
-        /// Host bits are zero by construction. Packed, because rules of millions of sessions have
-        /// some.
+        /// Host bits are always zero. Packed, because rules of millions of sessions contain
+        /// prefixes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(C, packed(4))]
         pub struct $name {
@@ -210,7 +210,7 @@ macro_rules! prefix {
                 <$addr>::from_bits(self.bits)
             }
 
-            /// The number of leading bits that matter.
+            /// The prefix length. Unit: bits.
             #[allow(clippy::len_without_is_empty, reason = "a length of bits, not of a container")]
             #[must_use]
             pub const fn len(self) -> u8 {
@@ -268,7 +268,7 @@ impl IpPrefix {
         }
     }
 
-    /// The number of leading bits that matter.
+    /// The prefix length. Unit: bits.
     #[allow(clippy::len_without_is_empty, reason = "a length of bits, not of a container")]
     #[must_use]
     pub const fn len(self) -> u8 {

@@ -2,38 +2,40 @@
 
 use crate::{SessionIndex, WorkerId};
 
-/// Groups of sessions that always have the same owner. A power of two, so that low bits name the
-/// group; with as many as `limits::WORKERS_MAX` every worker has one.
+/// Number of owner groups: all sessions of a group have the same owner. A power of two, so that the
+/// low bits of an index select the group; at least `limits::WORKERS_MAX`, so that each worker has
+/// one.
 pub const OWNER_GROUPS: u32 = 64;
 
-/// Neighboring sessions that are in one group, as a shift: the values that two of them write may
-/// share a cache line.
+/// Shift from a session index to its owner group: neighboring sessions are in one group, because
+/// values that workers write for them may share a cache line.
 pub const OWNER_GROUP_SHIFT: u32 = 1;
 
-/// Spreads consecutive groups, so that few sessions are shared as well as many: odd, and next to
-/// [`OWNER_GROUPS`] divided by the golden ratio.
+/// Factor that spreads consecutive groups over the workers, so that even few sessions are shared
+/// evenly: odd, and close to [`OWNER_GROUPS`] divided by the golden ratio.
 pub const OWNER_STRIDE: u32 = 39;
 
-/// The group of `session`, below [`OWNER_GROUPS`]: its sessions have one owner.
+/// Returns the owner group of `session`, below [`OWNER_GROUPS`].
 #[inline]
 #[must_use]
 pub const fn owner_group(session: SessionIndex) -> u32 {
     session.0 >> OWNER_GROUP_SHIFT & (OWNER_GROUPS - 1)
 }
 
-/// The owners of all sessions when workers begin: one worker alone processes the packets of a
-/// session and writes its counters.
+/// The owners of all sessions when workers begin: only a session's owner processes its packets and
+/// writes its counters.
 ///
-/// The owner follows from the session index alone, so that it is known right behind the key table,
-/// for keys of either kind. A group gets another owner as a whole (`datapath::owner_map`). Parts
-/// that only steer packets, as filters of NICs and sockets, go on to use the owners of the start.
+/// The owner follows from the session index alone, so that it is known as soon as the key table
+/// returns the index, whatever the kind of key. Later a whole group may get another owner
+/// (`datapath::owner_map`). Parts that only steer packets, such as filters of NICs and sockets,
+/// keep using the owners of the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owners {
     workers: u32,
 }
 
 impl Owners {
-    /// The owners where `workers` share the sessions; zero counts as one.
+    /// Returns the owners if `workers` share the sessions; zero counts as one.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         let most = u32::try_from(crate::limits::WORKERS_MAX).unwrap_or(u32::MAX);
@@ -46,7 +48,7 @@ impl Owners {
         self.workers as usize
     }
 
-    /// The owner of `session`. The result is meaningless for `SessionIndex::NONE`.
+    /// Returns the owner of `session`. The result is meaningless for `SessionIndex::NONE`.
     ///
     /// Cost: two multiplications; no load.
     #[inline]
@@ -55,7 +57,7 @@ impl Owners {
         self.of_group(session.0 >> OWNER_GROUP_SHIFT)
     }
 
-    /// The owner of all sessions of `group`, of which the lower bits count.
+    /// Returns the owner of all sessions of a group. Only the low bits of `group` count.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "below WORKERS_MAX, which fits 8 bits")]

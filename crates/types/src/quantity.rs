@@ -37,7 +37,7 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// As a standard duration.
+    /// Converts to a standard duration.
     #[must_use]
     pub const fn to_duration(self) -> Duration {
         Duration::from_nanos(self.0)

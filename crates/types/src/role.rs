@@ -1,4 +1,4 @@
-//! Roles of the threads of the packet path, and their numbers.
+//! Roles of the threads of the packet path, and the order of the threads.
 
 use crate::WorkerId;
 
@@ -30,8 +30,8 @@ impl Role {
     }
 }
 
-/// The threads of a packet path, by number: the workers, then, with receivers, the signaling worker
-/// and the receivers; or with an event scheduler, the Rx/Tx threads.
+/// The threads of a packet path, in the order of their indices: the workers; then, with receivers,
+/// the signaling worker and the receivers, or, with an event scheduler, the Rx/Tx threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
     workers: usize,
@@ -40,20 +40,21 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Workers that receive themselves, at least one.
+    /// Returns the threads if `workers` receive packets themselves. Zero counts as one.
     #[must_use]
     pub const fn run_to_completion(workers: usize) -> Self {
         Self { workers: if workers == 0 { 1 } else { workers }, receivers: 0, rx_tx: 0 }
     }
 
-    /// Workers for which `receivers` receive, at least one of each.
+    /// Returns the threads if `receivers` receive for `workers`. Zero counts as one.
     #[must_use]
     pub const fn pipeline(receivers: usize, workers: usize) -> Self {
         let receivers = if receivers == 0 { 1 } else { receivers };
         Self { receivers, ..Self::run_to_completion(workers) }
     }
 
-    /// Workers to which an event scheduler gives packets, and Rx/Tx threads, at least one of each.
+    /// Returns the threads if an event scheduler distributes packets of Rx/Tx threads to workers.
+    /// Zero counts as one.
     #[must_use]
     pub const fn event_driven(rx_tx: usize, workers: usize) -> Self {
         let rx_tx = if rx_tx == 0 { 1 } else { rx_tx };
@@ -84,13 +85,14 @@ impl Roles {
         self.transmitters() + self.receivers + self.rx_tx
     }
 
-    /// How many threads process packets: the first ones. Without Rx/Tx threads they transmit.
+    /// How many threads process packets: the first ones. They also transmit unless there are Rx/Tx
+    /// threads.
     #[must_use]
     pub const fn transmitters(self) -> usize {
         self.workers + (self.receivers > 0) as usize
     }
 
-    /// The threads that receive.
+    /// Indices of the threads that receive.
     #[must_use]
     pub const fn receiving(self) -> core::ops::Range<usize> {
         match self.receivers + self.rx_tx {
@@ -99,7 +101,7 @@ impl Roles {
         }
     }
 
-    /// The threads that transmit.
+    /// Indices of the threads that transmit.
     #[must_use]
     pub const fn transmitting(self) -> core::ops::Range<usize> {
         match self.rx_tx {
@@ -108,14 +110,14 @@ impl Roles {
         }
     }
 
-    /// The signaling worker; `None` without receivers: then each worker processes all packets that
+    /// The signaling worker. `None` without receivers: each worker then processes all packets that
     /// it receives.
     #[must_use]
     pub fn signaling(self) -> Option<WorkerId> {
         (self.receivers > 0).then(|| WorkerId(u8::try_from(self.workers).unwrap_or(u8::MAX)))
     }
 
-    /// The role of a thread.
+    /// Returns the role of a thread, by its index.
     #[must_use]
     pub fn of(self, thread: usize) -> Role {
         match thread {
@@ -126,7 +128,7 @@ impl Roles {
         }
     }
 
-    /// The roles of all threads, by number.
+    /// Returns the roles of all threads, in the order of their indices.
     pub fn all(self) -> impl Iterator<Item = Role> {
         (0..self.threads()).map(move |thread| self.of(thread))
     }
@@ -135,7 +137,7 @@ impl Roles {
     #[must_use]
     pub fn connects(self, from: usize, to: usize) -> bool {
         match self.of(to) {
-            // Rx/Tx threads go through the scheduler.
+            // Rx/Tx threads pass packets to workers through the scheduler.
             Role::Worker => from != to && self.of(from) != Role::RxTx,
             Role::Signaling => self.of(from) == Role::Receiver,
             Role::Receiver | Role::RxTx => false,

@@ -4,13 +4,13 @@
 /// directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TcpMss {
-    /// It stays as it is.
+    /// The MSS stays as it is.
     #[default]
     Off,
     /// At most the size that fits one packet on its path: on the link to the data network, and in
     /// the tunnel.
     Clamp,
-    /// At most this. Unit: octets.
+    /// At most this MSS. Unit: octets.
     AtMost(u16),
 }
 

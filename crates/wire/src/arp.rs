@@ -1,5 +1,5 @@
-//! ARP for IPv4 over Ethernet. Callers decide which addresses to resolve and to learn. Spec:
-//! RFC 826.
+//! ARP for IPv4 over Ethernet. Callers decide which addresses they resolve and learn. Spec: RFC
+//! 826.
 
 use core::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::view::{fixed_header, split};
 use crate::{EtherType, Malformed};
 
-/// ARP operation code. The constants name those that Adit uses.
+/// ARP operation code. There are constants for those that Adit uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct ArpOperation(pub u16);
@@ -54,7 +54,7 @@ pub struct ArpPacket {
 
 fixed_header!(ArpPacket, 28);
 
-/// The addresses of a sender or a target.
+/// Hardware and protocol address of the sender or the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArpStation {
     /// Hardware address.
@@ -64,7 +64,7 @@ pub struct ArpStation {
 }
 
 impl ArpPacket {
-    /// A request for the hardware address of `target`; the target hardware address is zero.
+    /// Returns a request for the hardware address of `target`; the target hardware address is zero.
     #[must_use]
     pub fn request(sender_mac: MacAddr, sender: Ipv4Addr, target: Ipv4Addr) -> Self {
         let none = MacAddr([0; 6]);
@@ -72,7 +72,7 @@ impl ArpPacket {
         Self::new(ArpOperation::REQUEST, sender, ArpStation { mac: none, addr: target })
     }
 
-    /// The reply to `request` by the owner of its target address.
+    /// Returns the reply to `request` by the owner of its target address.
     #[must_use]
     pub fn reply(request: &Self, mac: MacAddr) -> Self {
         let sender = ArpStation { mac, addr: request.target_addr() };
@@ -80,7 +80,7 @@ impl ArpPacket {
         Self::new(ArpOperation::REPLY, sender, target)
     }
 
-    /// A packet with these fields.
+    /// Returns a packet with these fields.
     #[must_use]
     pub fn new(operation: ArpOperation, sender: ArpStation, target: ArpStation) -> Self {
         Self {
@@ -96,11 +96,11 @@ impl ArpPacket {
         }
     }
 
-    /// The packet at the front of `bytes`, and the rest (Ethernet padding).
+    /// Returns the packet at the front of `bytes`, and the rest (Ethernet padding).
     ///
     /// # Errors
-    /// `Truncated` below 28 octets; `BadField` for other hardware or protocol types; `BadLength`
-    /// for other address lengths.
+    /// `Truncated` if there are fewer than 28 octets; `BadField` for other hardware or protocol
+    /// types; `BadLength` for other address lengths.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (packet, rest) = split::<Self>(bytes)?;
         if packet.hardware_type.get() != 1 {

@@ -5,7 +5,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// A one's-complement sum under construction.
+/// A one's-complement sum, which method calls extend.
 ///
 /// The 64-bit accumulator cannot overflow: a word adds less than 2^32, and no packet has 2^32
 /// words.
@@ -51,7 +51,7 @@ impl Sum {
         Self(self.0.wrapping_add(long as u64))
     }
 
-    /// The sum folded to 16 bits. It is zero only if every word was zero.
+    /// Folds the sum to 16 bits. The result is zero only if every word was zero.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "each step folds below the next width")]
@@ -63,15 +63,15 @@ impl Sum {
         sum as u16
     }
 
-    /// The checksum: the complement of the folded sum. Over octets that contain their correct
-    /// checksum it is zero.
+    /// Returns the checksum: the complement of the folded sum. Over octets that include their
+    /// correct checksum it is zero.
     #[inline]
     #[must_use]
     pub const fn checksum(self) -> u16 {
         !self.fold()
     }
 
-    /// The checksum as UDP transmits it: 0xffff for zero. Spec: RFC 768.
+    /// Returns the checksum as UDP transmits it: 0xffff instead of zero. Spec: RFC 768.
     #[inline]
     #[must_use]
     pub const fn udp_checksum(self) -> u16 {
@@ -82,14 +82,14 @@ impl Sum {
     }
 }
 
-/// The Internet checksum over octets.
+/// Returns the Internet checksum of octets.
 #[inline]
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::new().bytes(bytes).checksum()
 }
 
-/// The checksum over an IPv4 header without options; zero if the header contains its correct
+/// Returns the checksum of an IPv4 header without options; zero if the header includes its correct
 /// checksum.
 ///
 /// PERF (adit-bench datapath): five loads and adds without a loop, for the usual header length.
@@ -104,7 +104,7 @@ pub fn ipv4_header(header: &[u8; 20]) -> u16 {
     sum.checksum()
 }
 
-/// The checksum after one 16-bit word changed from `old` to `new`.
+/// Returns the checksum after one 16-bit word changed from `old` to `new`.
 ///
 /// Spec: RFC 1624 §3, equation 3, which never yields 0xffff for a header.
 #[inline]
@@ -113,7 +113,7 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::new().word(!checksum).word(!old).word(new).checksum()
 }
 
-/// The checksum after a word changed by `change`, the new word minus the old one in one's
+/// Returns the checksum after a word changed by `change`: the new word minus the old one in one's
 /// complement. See [`update`].
 #[inline]
 #[must_use]
@@ -122,14 +122,14 @@ pub const fn update_by(checksum: u16, change: u16) -> u16 {
     !(sum + carry as u16)
 }
 
-/// The sum of the pseudo header of TCP and UDP over IPv4. Unit of `len`: octets of the segment.
+/// Sums the pseudo header of TCP and UDP over IPv4. Unit of `len`: octets of the segment.
 #[inline]
 #[must_use]
 pub fn pseudo_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u16) -> Sum {
     Sum::new().long(src.to_bits()).long(dst.to_bits()).word(u16::from(protocol)).word(len)
 }
 
-/// The sum of the pseudo header of upper layers over IPv6. Unit of `len`: octets of that layer.
+/// Sums the pseudo header of upper layers over IPv6. Unit of `len`: octets of the upper layer.
 #[inline]
 #[must_use]
 pub fn pseudo_ipv6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, len: u32) -> Sum {

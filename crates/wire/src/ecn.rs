@@ -1,18 +1,18 @@
 //! The ECN field: the two lowest bits of a type of service or traffic class octet.
 
-/// The bits of the field in the octet.
+/// The bits of the ECN field in the octet.
 pub const MASK: u8 = 0x03;
-/// The sender does not understand congestion marks.
+/// The sender does not support congestion marks (not ECN-capable).
 pub const NOT_ECT: u8 = 0;
-/// The sender understands congestion marks, and announced it to the network by ECT(1).
+/// The sender supports congestion marks, and set ECT(1).
 pub const ECT_1: u8 = 1;
-/// The sender understands congestion marks, and announced it to the network by ECT(0).
+/// The sender supports congestion marks, and set ECT(0).
 pub const ECT_0: u8 = 2;
-/// A router met congestion.
+/// Congestion mark: a router on the path was congested.
 pub const CE: u8 = 3;
 
-/// The ECN field of a packet whose octet is `inner` when its outer header, with the octet `outer`,
-/// is removed. `None`: the packet is dropped, since its sender would not see the mark.
+/// Returns the ECN field of a packet when its outer header is removed: `inner` and `outer` are the
+/// octets of both headers. `None` to drop the packet, because its sender would ignore the mark.
 ///
 /// Spec: RFC 6040 §4.2.
 #[inline]
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn ecn_field_of_a_decapsulated_packet_is_that_of_the_table() {
-        // Rows: the inner field. Columns: the outer one. Spec: RFC 6040, figure 4.
+        // Rows: the inner field. Columns: the outer field. Spec: RFC 6040, figure 4.
         let outers = [NOT_ECT, ECT_0, ECT_1, CE];
         for (inner, row) in [
             (NOT_ECT, [Some(NOT_ECT), Some(NOT_ECT), Some(NOT_ECT), None]),

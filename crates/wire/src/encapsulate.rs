@@ -1,4 +1,4 @@
-//! Outer headers of a G-PDU, written at once in front of the inner packet.
+//! Writes all outer headers of a G-PDU in front of the inner packet.
 //!
 //! The caller chooses the fields; this module computes lengths and checksums.
 //! Spec: TS 29.281 §4.4, §5.1, §5.2; TS 38.415 §5.5; RFC 6935, 6936 (zero UDP checksum over IPv6).
@@ -38,9 +38,9 @@ pub struct OuterIpv4 {
     pub tos: u8,
     /// Identification of the outer header.
     pub identification: u16,
-    /// Source UDP port; the destination is 2152.
+    /// Source UDP port; the destination port is 2152.
     pub src_port: u16,
-    /// The peer's tunnel endpoint.
+    /// TEID of the peer's tunnel endpoint.
     pub teid: Teid,
     /// PDU Session Container, or none.
     pub psc: Option<PduSessionContainer>,
@@ -67,9 +67,9 @@ pub struct OuterIpv6 {
     pub traffic_class: u8,
     /// Flow label of the outer header, the low 20 bits.
     pub flow_label: u32,
-    /// Source UDP port; the destination is 2152.
+    /// Source UDP port; the destination port is 2152.
     pub src_port: u16,
-    /// The peer's tunnel endpoint.
+    /// TEID of the peer's tunnel endpoint.
     pub teid: Teid,
     /// PDU Session Container, or none.
     pub psc: Option<PduSessionContainer>,
@@ -86,19 +86,19 @@ pub struct OuterIpv6 {
 pub enum UdpChecksum {
     /// No checksum: zero is permitted in tunnels. Spec: RFC 6935 §5; RFC 6936.
     Zero,
-    /// Over the whole datagram. Contains the sum of the inner packet, `Sum::new().bytes(inner)`.
+    /// The checksum of the whole datagram; the value is `Sum::new().bytes(inner packet)`.
     Compute(Sum),
 }
 
-/// Service Class Indicator of a packet towards GERAN: its octet, and the spare one behind it.
+/// Service Class Indicator of a packet towards GERAN: its value, and the spare octet after it.
 /// Spec: TS 29.281 §5.2.2.3.
 pub type ServiceClass = (u8, u8);
 
-/// Octets of the extension header of a Service Class Indicator.
+/// Length of the extension header of a Service Class Indicator. Unit: octets.
 pub const SERVICE_CLASS_LEN: usize = 4;
 
-/// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a container and
-/// PPI; with a service class 4 more, or 8 without a container.
+/// Returns how many octets of GTP-U precede the inner packet: 8, or 16 with a container, or 20 with
+/// a container and PPI. A service class adds 4, or 8 if there is no container.
 #[inline]
 #[must_use]
 pub const fn gtpu_len(
@@ -109,7 +109,7 @@ pub const fn gtpu_len(
 }
 
 impl OuterIpv4 {
-    /// Octets that [`emit_gtpu_ipv4`] writes.
+    /// Returns how many octets [`emit_gtpu_ipv4`] writes.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -128,7 +128,7 @@ impl OuterIpv4 {
 }
 
 impl OuterIpv6 {
-    /// Octets that [`emit_gtpu_ipv6`] writes.
+    /// Returns how many octets [`emit_gtpu_ipv6`] writes.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -199,9 +199,9 @@ pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed
     extensions.emit(rest.get_mut(Ipv4Stack::LEN..).unwrap_or_default())
 }
 
-/// As [`emit_gtpu_ipv4`], over IPv6.
+/// Does [`emit_gtpu_ipv4`] over IPv6.
 ///
-/// Errors: as there, but the limit of 65,535 octets does not count the IPv6 header.
+/// Errors: the same, but the IPv6 header does not count for the limit of 65,535 octets.
 #[inline]
 pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed> {
     check_room(out, outer.len())?;
@@ -239,7 +239,7 @@ pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed
     extensions.emit(rest.get_mut(Ipv6Stack::LEN..).unwrap_or_default())
 }
 
-/// The length fields of the outer headers, innermost first.
+/// The values of the length fields of the outer headers.
 struct OuterLengths {
     gtpu: u16,
     udp: u16,
@@ -247,7 +247,7 @@ struct OuterLengths {
 }
 
 impl OuterLengths {
-    /// `ip_header_len` is the part of the IP header that its own length field counts.
+    /// `ip_header_len`: how much of the IP header its own length field includes.
     #[inline]
     fn new(extensions: Extensions, inner: u16, ip_header_len: usize) -> Result<Self, Malformed> {
         let gtpu = usize::from(inner) + extensions.len();
@@ -271,7 +271,7 @@ fn g_pdu(extensions: Extensions, len: u16, teid: Teid) -> GtpuHeader {
     GtpuHeader::new(flags, GtpuMessageType::G_PDU, len, teid)
 }
 
-/// The extension headers of a G-PDU, behind the optional fields that announce the first of them.
+/// The extension headers of a G-PDU, after the optional fields with the type of the first of them.
 #[derive(Clone, Copy)]
 struct Extensions {
     psc: Option<PduSessionContainer>,
@@ -315,7 +315,7 @@ impl Extensions {
         }
     }
 
-    /// The header's octets, padded with zeros, which do not change a sum.
+    /// Returns optional fields and extension headers, padded with zeros, which do not change a sum.
     #[inline]
     fn octets(self) -> [u8; 16] {
         let mut octets = [0; 16];

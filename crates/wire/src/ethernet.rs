@@ -29,17 +29,17 @@ pub struct EthernetHeader {
 fixed_header!(EthernetHeader, 14);
 
 impl EthernetHeader {
-    /// A header with these fields.
+    /// Creates a header with these fields.
     #[inline]
     #[must_use]
     pub fn new(dst: MacAddr, src: MacAddr, ether_type: EtherType) -> Self {
         Self { dst: dst.0, src: src.0, ether_type: U16::new(ether_type.0) }
     }
 
-    /// The header at the front of a frame, and the rest.
+    /// Returns the header at the front of a frame, and the rest.
     ///
     /// # Errors
-    /// `Truncated` below 14 octets.
+    /// `Truncated` if there are fewer than 14 octets.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         split(bytes)
@@ -68,10 +68,10 @@ impl EthernetHeader {
 }
 
 /// Writes the MAC header, with a tag unless `vlan` is untagged, at the front of `out`. Returns the
-/// octets written, 14 or 18.
+/// number of octets written: 14 or 18.
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 #[inline]
 pub fn emit_link(
     out: &mut [u8],
@@ -92,7 +92,7 @@ pub fn emit_link(
     Ok(TaggedHeader::LEN)
 }
 
-/// Octets that [`emit_link`] writes.
+/// Returns how many octets [`emit_link`] writes.
 #[inline]
 #[must_use]
 pub const fn link_len(vlan: adit_types::VlanId) -> usize {

@@ -1,5 +1,5 @@
-//! Fragments: fragmentation of IPv4 packets, the position of a fragment of either family, and the
-//! header of a reassembled datagram.
+//! Fragments: splits IPv4 packets, reads the position of a fragment of either family, and restores
+//! the header of a reassembled datagram.
 //!
 //! Spec: RFC 791 §3.1, §3.2; RFC 8200 §4.5; RFC 6864.
 
@@ -8,13 +8,13 @@ use crate::ipv6::{Ipv6Header, is_extension};
 use crate::{checksum, protocol};
 use adit_types::limits::IPV6_EXTENSIONS_MAX;
 
-/// Octets of the longest IPv4 header.
+/// Length of the longest IPv4 header. Unit: octets.
 const HEADER_MAX: usize = 60;
 
-/// Octets of an IPv6 fragment header.
+/// Length of an IPv6 fragment header. Unit: octets.
 const FRAGMENT_HEADER_LEN: usize = 8;
 
-/// "Don't fragment", "more fragments" and the offset of an IPv4 header.
+/// The flags "don't fragment" and "more fragments" of an IPv4 header, and the mask of its offset.
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
@@ -24,23 +24,23 @@ const OFFSET: u16 = 0x1fff;
 pub struct Ipv4Split {
     header: [u8; HEADER_MAX],
     header_len: usize,
-    /// The header of all fragments but the first, with the options that are copied.
+    /// The header of all fragments except the first, with only the options that are copied.
     later_header: [u8; HEADER_MAX],
     later_header_len: usize,
-    /// Payload of the packet, of its first fragment, of each further one except the last, and at
-    /// most of the last one.
+    /// Lengths of payload: of the packet, of the first fragment, of each fragment between the first
+    /// and the last one, and the most that the last one may have.
     payload_len: usize,
     first_len: usize,
     each_len: usize,
     last_len_max: usize,
-    /// The packet's own offset and flags, if it is a fragment itself.
+    /// Offset and "more fragments" flag of the packet, if the packet is a fragment itself.
     offset: u16,
     is_more: bool,
 }
 
 impl Ipv4Split {
-    /// Divides the packet at the front of `packet`. `None` if it fits, must not be fragmented or is
-    /// malformed, and if the MTU has no room for 8 octets of payload.
+    /// Divides the packet at the front of `packet`. `None` if it fits the MTU, must not be
+    /// fragmented or is malformed, or if the MTU has no room for 8 octets of payload.
     #[must_use]
     pub fn new(packet: &[u8], mtu_bytes: u16) -> Option<Self> {
         let (parsed, payload) = Ipv4Header::parse(packet).ok()?;
@@ -51,7 +51,7 @@ impl Ipv4Split {
         let mut header = [0; HEADER_MAX];
         header.get_mut(..header_len)?.copy_from_slice(packet.get(..header_len)?);
         let (later_header, later_header_len) = later_header(&header, header_len)?;
-        // A fragment that ends beyond the longest datagram belongs to none.
+        // A datagram cannot reach beyond the greatest total length.
         let end = usize::from(parsed.fragment_offset()) * 8 + payload.len();
         if end > usize::from(u16::MAX) {
             return None;
@@ -73,14 +73,14 @@ impl Ipv4Split {
         })
     }
 
-    /// The number of fragments, two or more.
+    /// Returns the number of fragments, two or more.
     #[must_use]
     pub const fn count(&self) -> usize {
         let behind_first = self.payload_len - self.first_len;
         2 + behind_first.saturating_sub(self.last_len_max).div_ceil(self.each_len)
     }
 
-    /// Where the payload of fragment `n` begins and ends in the packet's payload.
+    /// Returns where the payload of fragment `n` begins and ends in the packet's payload.
     const fn fragment_range(&self, n: usize) -> (usize, usize) {
         if n == 0 {
             return (0, self.first_len);
@@ -89,7 +89,7 @@ impl Ipv4Split {
         (start, if n + 1 < self.count() { start + self.each_len } else { self.payload_len })
     }
 
-    /// Length of fragment `n`, counted from zero and below [`Ipv4Split::count`].
+    /// Returns the length of fragment `n`, from zero and below [`Ipv4Split::count`].
     #[must_use]
     pub const fn len(&self, n: usize) -> usize {
         let (start, end) = self.fragment_range(n);
@@ -97,7 +97,7 @@ impl Ipv4Split {
     }
 
     /// Writes fragment `n` to the front of `out`, which has room for [`Ipv4Split::len`] octets.
-    /// `packet` is the one that [`Ipv4Split::new`] divided. `None` for other arguments.
+    /// `packet` is the packet that [`Ipv4Split::new`] divided. `None` if the arguments do not fit.
     pub fn emit(&self, packet: &[u8], n: usize, out: &mut [u8]) -> Option<()> {
         let (start, end) = self.fragment_range(n);
         let header_len = if n == 0 { self.header_len } else { self.later_header_len };
@@ -106,8 +106,8 @@ impl Ipv4Split {
         self.emit_header(n, out)
     }
 
-    /// Writes the header of fragment `n` to the front of `out`. If `out` is the packet, the payload
-    /// of the first fragment follows already.
+    /// Writes the header of fragment `n` to the front of `out`. If `out` is the packet itself, the
+    /// payload of the first fragment is in place already. `None` if `out` is too short.
     pub fn emit_header(&self, n: usize, out: &mut [u8]) -> Option<()> {
         let (start, end) = self.fragment_range(n);
         let (header, header_len) = match n {
@@ -135,7 +135,7 @@ fn finish_ipv4(header: &mut [u8], total_len: u16, flags_offset: u16) -> Option<(
     Some(())
 }
 
-/// The header with those options that every fragment has. Spec: RFC 791 §3.1 (copied flag).
+/// Returns the header of later fragments with its length. Spec: RFC 791 §3.1 (copied flag).
 fn later_header(header: &[u8; HEADER_MAX], header_len: usize) -> Option<([u8; HEADER_MAX], usize)> {
     const COPIED: u8 = 0x80;
     let mut later = [0; HEADER_MAX];
@@ -166,15 +166,15 @@ fn later_header(header: &[u8; HEADER_MAX], header_len: usize) -> Option<([u8; HE
 pub struct FragmentPosition {
     /// Identification, equal in all fragments of a datagram; 16 bits in IPv4.
     pub identification: u32,
-    /// The protocol, which belongs to the identity of an IPv4 datagram; zero in IPv6.
+    /// The protocol, by which IPv4 datagrams with the same identification differ; zero in IPv6.
     pub protocol: u8,
-    /// Offset of its data in the datagram. Unit: octets, a multiple of 8.
+    /// Offset of the fragment's data in the datagram. Unit: octets, a multiple of 8.
     pub offset: u16,
-    /// More fragments follow.
+    /// True if more fragments follow.
     pub is_more: bool,
-    /// Offset of its data in the packet. Unit: octets.
+    /// Offset of the fragment's data in the packet. Unit: octets.
     pub data_offset: u16,
-    /// Length of its data. Unit: octets.
+    /// Length of the fragment's data. Unit: octets.
     pub data_len: u16,
 }
 
@@ -211,7 +211,7 @@ impl FragmentPosition {
         let offset_flags = u16::from_be_bytes([high, low]);
         let data_offset = at + FRAGMENT_HEADER_LEN;
         let end = Ipv6Header::LEN + payload.len();
-        // The lower three bits are two reserved bits and M.
+        // The lower three bits are two reserved bits and the M flag.
         (offset_flags & !6 != 0).then_some(Self {
             identification: u32::from_be_bytes(identification),
             protocol: 0,
@@ -223,8 +223,8 @@ impl FragmentPosition {
     }
 }
 
-/// Where the octet is that announces the fragment header of an IPv6 packet, and where that header
-/// begins.
+/// Returns the offset of the octet that announces the fragment header of an IPv6 packet, and the
+/// offset of this header; `None` if there is none.
 fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
     let (mut announced_at, mut at) = (6, Ipv6Header::LEN);
     for _ in 0..IPV6_EXTENSIONS_MAX {
@@ -241,9 +241,9 @@ fn fragment_header(packet: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// Turns the header of the first fragment, at `ip_offset` of `frame`, into that of the whole
-/// datagram, whose `data_len` octets of data follow it. Returns the number of octets to cut off the
-/// front of the frame; `None` for malformed packets, and beyond the longest datagram.
+/// Turns the header of the first fragment, at `ip_offset` of `frame`, into the header of the whole
+/// datagram, which has `data_len` octets of data. Returns the number of octets to cut off the front
+/// of the frame. `None` if the packet is malformed or the datagram would be too long.
 ///
 /// Removes the fragment header of IPv6. Spec: RFC 791 §3.2; RFC 8200 §4.5.
 #[must_use]

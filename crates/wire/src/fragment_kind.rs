@@ -1,4 +1,4 @@
-//! Which part of a datagram a packet is. Spec: RFC 791 §3.2; RFC 8200 §4.5.
+//! The part of a datagram that a packet is. Spec: RFC 791 §3.2; RFC 8200 §4.5.
 
 /// Which part of a datagram a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

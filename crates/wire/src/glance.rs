@@ -1,8 +1,8 @@
-//! The session or link that a frame may belong to, seen at a glance: enough to choose the worker
-//! that reads it whole.
+//! A glance at a frame: finds the session or link that it may belong to, which is enough to choose
+//! the worker that parses the frame.
 //!
-//! A glance reads few octets at computed places and verifies nothing: the worker does. It separates
-//! packets of users from signaling, which no user traffic delays.
+//! A glance reads few octets at computed offsets and verifies nothing; the worker does that. It
+//! separates users' packets from signaling, so that user traffic does not delay signaling.
 //!
 //! Spec: TS 29.281 §5.1, §5.2; RFC 791 §3.1; RFC 8200 §3.
 
@@ -19,7 +19,7 @@ use crate::udp::UdpHeader;
 use crate::vlan::VlanTag;
 use crate::{EtherType, protocol};
 
-/// Extension headers of a G-PDU that [`Glance::inner_source`] passes over at most.
+/// Most extension headers of a G-PDU that [`Glance::inner_source`] skips.
 const EXTENSIONS_MAX: usize = 4;
 
 /// The session or link that a frame may belong to.
@@ -39,11 +39,11 @@ pub enum Glance {
     /// A fragment of a packet to a tunnel endpoint. All fragments of a datagram have the same
     /// value.
     TunnelFragment(u32),
-    /// No packet of a user: for the UPF itself, or of an unknown kind.
+    /// Not a user's packet: for the UPF itself, or of an unknown kind.
     Signaling,
 }
 
-/// The part of a UE's address that all packets of its session share.
+/// The part of a UE's address that all packets of a session have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UeAddress {
     /// An IPv4 address.
@@ -53,7 +53,7 @@ pub enum UeAddress {
 }
 
 impl UeAddress {
-    /// The part of `addr` that all addresses of a UE share.
+    /// Returns the part of `addr` that all addresses of a UE have in common.
     #[must_use]
     pub fn of(addr: IpAddr) -> Self {
         match addr {
@@ -67,10 +67,10 @@ impl UeAddress {
 }
 
 impl Glance {
-    /// Looks at a frame. `tag_len`: octets of its VLAN tag, 0 or [`VlanTag::LEN`]. `is_tunnel_end`:
-    /// whether GTP-U to an address of ours arrives on this link.
+    /// Classifies a frame. `tag_len`: length of its VLAN tag, 0 or [`VlanTag::LEN`].
+    /// `is_tunnel_end` returns whether an address is ours and GTP-U to it arrives on this link.
     ///
-    /// Errors: none; octets that are missing make it [`Glance::Signaling`].
+    /// Errors: none; a frame that is too short is [`Glance::Signaling`].
     #[inline]
     #[must_use]
     pub fn at(frame: &[u8], tag_len: usize, is_tunnel_end: impl Fn(IpAddr) -> bool) -> Self {
@@ -90,15 +90,15 @@ impl Glance {
         }
     }
 
-    /// The source of the packet in the tunnel: the address of the UE. `gtpu`: the frame from the
-    /// GTP-U header on. `None` for an End Marker, and if the headers do not show it.
+    /// Returns the source of the packet in the tunnel, which is the UE's address. `gtpu` is the
+    /// frame from the GTP-U header on. `None` for an End Marker and unexpected headers.
     #[inline]
     #[must_use]
     pub fn inner_source(gtpu: &[u8]) -> Option<UeAddress> {
         Self::inner_addresses(gtpu).map(|(source, _)| UeAddress::of(source))
     }
 
-    /// Source and destination of the packet in the tunnel, as [`Glance::inner_source`].
+    /// Returns source and destination of the packet in the tunnel, or `None` in the same cases.
     #[inline]
     #[must_use]
     pub fn inner_addresses(gtpu: &[u8]) -> Option<(IpAddr, IpAddr)> {
@@ -117,7 +117,7 @@ impl Glance {
     }
 }
 
-/// The packet in the tunnel. `gtpu`: the frame from the GTP-U header on.
+/// Returns the packet in the tunnel. `gtpu` is the frame from the GTP-U header on.
 #[inline]
 fn inner_packet(gtpu: &[u8]) -> Option<&[u8]> {
     let (header, rest) = GtpuHeader::ref_from_prefix(gtpu).ok()?;
@@ -130,7 +130,7 @@ fn inner_packet(gtpu: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The octets after the optional part of a GTP-U header and the extension headers.
+/// Returns the octets after the optional part of a GTP-U header and the extension headers.
 #[inline]
 fn behind_extensions(rest: &[u8], has_extensions: bool) -> Option<&[u8]> {
     let (optional, mut rest) = GtpuOptional::ref_from_prefix(rest).ok()?;
@@ -139,7 +139,7 @@ fn behind_extensions(rest: &[u8], has_extensions: bool) -> Option<&[u8]> {
         if next == 0 {
             return Some(rest);
         }
-        // The length counts itself and the type of the next header; its unit is four octets.
+        // The length includes itself and the type of the next header; its unit is four octets.
         let len = 4 * usize::from(*rest.first()?);
         next = *rest.get(len.checked_sub(1)?)?;
         rest = rest.get(len..)?;
@@ -171,21 +171,21 @@ fn v6(packet: &[u8], is_tunnel_end: impl Fn(IpAddr) -> bool) -> Option<Glance> {
     }
     match ip.next_header() {
         protocol::UDP => tunneled(packet, size_of::<Ipv6Header>()),
-        // Fragments, and the few GTP-U packets with other extension headers.
+        // Fragments, and GTP-U packets with other extension headers, which are rare.
         header if is_extension(header) => Some(Glance::TunnelFragment(folded(ip.src()))),
         _ => None,
     }
 }
 
-/// All fragments of a source go to one worker: their identification is behind headers of any
-/// number.
+/// Hashes a source address. Fragments of a source thus go to one worker; their identification
+/// cannot be used, because any number of headers may precede it.
 fn folded(addr: Ipv6Addr) -> u32 {
     let octets = addr.octets();
     let (words, _) = octets.as_chunks::<4>();
     words.iter().fold(0, |hash, word| hash ^ u32::from_be_bytes(*word))
 }
 
-/// The tunnel of the UDP datagram behind an IP header.
+/// Returns the tunnel of the UDP datagram at `udp_at`; `None` if it has no packet of a user.
 #[inline]
 fn tunneled(packet: &[u8], udp_at: usize) -> Option<Glance> {
     let (udp, rest) = UdpHeader::ref_from_prefix(packet.get(udp_at..)?).ok()?;

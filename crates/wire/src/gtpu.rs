@@ -93,7 +93,7 @@ pub struct GtpuOptional {
 fixed_header!(GtpuOptional, 4);
 
 impl GtpuHeader {
-    /// A header of version 1 with these flags (E, S, PN), type, length and TEID.
+    /// Creates a header of version 1 with these flags (E, S, PN), type, length and TEID.
     #[inline]
     #[must_use]
     pub fn new(flags: u8, message_type: GtpuMessageType, len: u16, teid: Teid) -> Self {
@@ -105,11 +105,11 @@ impl GtpuHeader {
         }
     }
 
-    /// The mandatory part at the front of `bytes`, and the rest up to the length field.
+    /// Returns the mandatory part at the front of `bytes`, and the octets that its length includes.
     ///
     /// # Errors
-    /// `Truncated` below 8 octets; `BadVersion` unless version 1 with protocol type 1; `BadLength`
-    /// when the length exceeds `bytes`.
+    /// `Truncated` if there are fewer than 8 octets; `BadVersion` unless version 1 with protocol
+    /// type 1; `BadLength` if the length exceeds `bytes`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, rest) = split::<Self>(bytes)?;
@@ -123,7 +123,7 @@ impl GtpuHeader {
         }
     }
 
-    /// Flags E, S and PN.
+    /// Returns the flags E, S and PN.
     #[inline]
     #[must_use]
     pub fn flags(&self) -> u8 {
@@ -137,7 +137,7 @@ impl GtpuHeader {
         GtpuMessageType(self.message_type)
     }
 
-    /// Octets that follow this part.
+    /// Number of octets after this part.
     #[inline]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a header field, not a container")]
@@ -154,17 +154,17 @@ impl GtpuHeader {
 }
 
 impl GtpuOptional {
-    /// An optional part with a sequence number and the type of the first extension header.
+    /// Creates an optional part with a sequence number and the type of the first extension header.
     #[inline]
     #[must_use]
     pub fn new(sequence: u16, next_extension: ExtensionType) -> Self {
         Self { sequence: U16::new(sequence), n_pdu: 0, next_extension: next_extension.0 }
     }
 
-    /// The optional part at the front of `bytes`, and the rest.
+    /// Returns the optional part at the front of `bytes`, and the rest.
     ///
     /// # Errors
-    /// `Truncated` below 4 octets.
+    /// `Truncated` if there are fewer than 4 octets.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         split(bytes)
@@ -192,18 +192,18 @@ impl GtpuOptional {
     }
 }
 
-/// Octets of an Echo Request at most.
+/// Most octets of an Echo Request.
 pub const ECHO_REQUEST_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 7;
 
-/// Octets of an Echo Response at most.
+/// Most octets of an Echo Response.
 pub const ECHO_RESPONSE_LEN_MAX: usize = ECHO_REQUEST_LEN_MAX + 2;
 
 /// Writes an Echo Request with a sequence number and, if given, the time at which its sender
-/// started. Returns its octets, 12 or 19.
+/// started. Returns its length: 12 or 19 octets.
 ///
 /// Units:   `recovery` in seconds since 1900-01-01 00:00 UTC.
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 /// Spec: TS 29.281 §7.2.1; TS 23.007 §18A.
 pub fn emit_echo_request(
     out: &mut [u8],
@@ -216,14 +216,14 @@ pub fn emit_echo_request(
     message.finish(FLAG_S)
 }
 
-/// Writes the Echo Response to a request with a sequence number. Returns its octets, 14 or 21.
+/// Writes the Echo Response to a request with `sequence`. Returns its length: 14 or 21 octets.
 ///
 /// Its mandatory Recovery element is always zero and has no meaning; the Recovery Time Stamp shows
 /// restarts.
 ///
 /// Units:   `recovery` in seconds since 1900-01-01 00:00 UTC.
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 /// Spec: TS 29.281 §7.2.2, §8.2; TS 23.007 §18A.
 pub fn emit_echo_response(
     out: &mut [u8],
@@ -237,15 +237,15 @@ pub fn emit_echo_response(
     message.finish(FLAG_S)
 }
 
-/// Octets that [`emit_error_indication`] writes at most: over IPv6 with a UDP port.
+/// Most octets that [`emit_error_indication`] writes: over IPv6 with a UDP port.
 pub const ERROR_INDICATION_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4 + 5 + 19;
 
 /// Writes an Error Indication. `udp_port`, the source port of the G-PDU, goes into a UDP Port
-/// extension header, by which the sender of the G-PDU distinguishes paths. Returns the octets
-/// written.
+/// extension header, by which the sender of the G-PDU distinguishes paths. Returns the number of
+/// octets written.
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter than the message.
+/// `Truncated` if `out` is shorter than the message.
 /// Spec: TS 29.281 §7.3.1, §5.2.2.1.
 pub fn emit_error_indication(
     out: &mut [u8],
@@ -277,14 +277,14 @@ pub fn emit_error_indication(
     message.finish(flags)
 }
 
-/// Octets that [`emit_end_marker`] writes at most: with a QoS flow.
+/// Most octets that [`emit_end_marker`] writes: with a QoS flow.
 pub const END_MARKER_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 
-/// Writes an End Marker for a tunnel, with a PDU Session Container if it concerns one QoS flow.
-/// Returns its octets: 8, or 16 with a QoS flow.
+/// Writes an End Marker for a tunnel, with a PDU Session Container if it concerns only one QoS
+/// flow. Returns its length: 8 octets, or 16 with a QoS flow.
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 /// Spec: TS 29.281 §7.3.2, §5.2.2.7; TS 38.415 §5.5.2.1.
 pub fn emit_end_marker(out: &mut [u8], teid: Teid, qfi: Option<Qfi>) -> Result<usize, Malformed> {
     let mut message = GtpuMessageWriter::start(out, GtpuMessageType::END_MARKER, teid)?;
@@ -294,11 +294,11 @@ pub fn emit_end_marker(out: &mut [u8], teid: Teid, qfi: Option<Qfi>) -> Result<u
     message.finish(FLAG_E)
 }
 
-/// Writes a Supported Extension Headers Notification of `types`, at most 255 of them. Returns its
-/// octets.
+/// Writes a Supported Extension Headers Notification with at most 255 of the types `supported`.
+/// Returns its length in octets.
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 /// Spec: TS 29.281 §7.2.3, §8.5.
 pub fn emit_supported_extension_headers(
     out: &mut [u8],

@@ -1,11 +1,11 @@
-//! GTP-U extension headers: types, how to treat unknown ones, and the bounded walk over a chain.
+//! GTP-U extension headers: types, how to treat unknown ones, and a bounded iterator over a chain.
 //! Spec: TS 29.281 §5.2.
 
 use adit_types::limits::GTPU_EXTENSIONS_MAX;
 
 use crate::Malformed;
 
-/// Type of a GTP-U extension header. Bits 8 and 7 say how to treat an unknown one.
+/// Type of a GTP-U extension header. Bits 8 and 7 determine how a node treats an unknown type.
 /// Spec: TS 29.281 §5.2.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
@@ -33,14 +33,14 @@ impl ExtensionType {
     /// PDCP PDU number.
     pub const PDCP_PDU_NUMBER: Self = Self(0xc0);
 
-    /// True for the user-plane types above, which Adit reads or ignores.
+    /// True for the types above, which Adit reads or may ignore.
     #[inline]
     #[must_use]
     pub const fn is_known(self) -> bool {
         matches!(self.0, 0x00 | 0x03 | 0x20 | 0x40 | 0x81..=0x85 | 0xc0)
     }
 
-    /// The required action of a node that does not support this type.
+    /// Returns the required action of a node that does not support this type.
     #[inline]
     #[must_use]
     pub const fn comprehension(self) -> Comprehension {
@@ -89,7 +89,7 @@ pub struct GtpuExtension<'a> {
     pub content: &'a [u8],
 }
 
-/// Walk over a chain of extension headers. Ends after the first error.
+/// Iterates over a chain of extension headers. Ends after the first error.
 #[derive(Debug, Clone)]
 pub struct GtpuExtensions<'a> {
     next: ExtensionType,
@@ -98,14 +98,14 @@ pub struct GtpuExtensions<'a> {
 }
 
 impl<'a> GtpuExtensions<'a> {
-    /// A walk that begins with the type `next` at the front of `bytes`.
+    /// Begins with the header of type `next` at the front of `bytes`.
     #[inline]
     #[must_use]
     pub fn new(next: ExtensionType, bytes: &'a [u8]) -> Self {
         Self { next, rest: bytes, walked: 0 }
     }
 
-    /// The octets after the headers walked so far; after the walk, those after the chain.
+    /// Returns the octets after the headers returned so far; at the end, those after the chain.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
@@ -143,7 +143,7 @@ impl<'a> Iterator for GtpuExtensions<'a> {
     }
 }
 
-/// The extension header that carries a UDP port, closing the chain. Spec: TS 29.281 §5.2.2.1.
+/// Returns the extension header for a UDP port, which ends the chain. Spec: TS 29.281 §5.2.2.1.
 #[must_use]
 pub fn udp_port_extension(udp_port: u16) -> [u8; 4] {
     let [high, low] = udp_port.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Information elements of GTP-U messages, and the bounded walk over them. Spec: TS 29.281 §8.
+//! Information elements of GTP-U messages, and a bounded iterator over them. Spec: TS 29.281 §8.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,13 +6,13 @@ use adit_types::Teid;
 
 use crate::Malformed;
 
-/// Recovery, type-value of 1 octet.
+/// Recovery: the value has 1 octet and no length field.
 pub const RECOVERY: u8 = 14;
-/// TEID Data I, type-value of 4 octets.
+/// TEID Data I: the value has 4 octets and no length field.
 pub const TEID_DATA_I: u8 = 16;
 /// GTP-U Peer Address: an IPv4 or IPv6 address.
 pub const PEER_ADDRESS: u8 = 133;
-/// Extension Header Type List; the only element whose length has one octet.
+/// Extension Header Type List; the only element with a length field of one octet.
 pub const EXTENSION_HEADER_TYPE_LIST: u8 = 141;
 /// Recovery Time Stamp: when the sender started.
 pub const RECOVERY_TIME_STAMP: u8 = 231;
@@ -22,7 +22,7 @@ pub const PRIVATE_EXTENSION: u8 = 255;
 /// One information element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GtpuIe<'a> {
-    /// Recovery: a restart counter without meaning in GTP-U.
+    /// Recovery: a restart counter, which has no meaning in GTP-U.
     Recovery(u8),
     /// TEID Data I: the TEID of a G-PDU.
     TeidDataI(Teid),
@@ -39,7 +39,7 @@ pub enum GtpuIe<'a> {
         /// Value in the enterprise's own form.
         value: &'a [u8],
     },
-    /// An element with a length that Adit does not read.
+    /// An element that Adit does not interpret. It has a length field.
     Unknown {
         /// Type, 128..=255.
         kind: u8,
@@ -48,8 +48,8 @@ pub enum GtpuIe<'a> {
     },
 }
 
-/// Walk over information elements. Ends after the first error. Each step consumes octets, so the
-/// length of the message bounds the walk.
+/// Iterates over information elements. Ends after the first error. Each step consumes octets, so
+/// the length of the message bounds the number of steps.
 ///
 /// ```text
 /// Type below 128:  type | value, whose length follows from the type
@@ -61,7 +61,7 @@ pub struct GtpuIes<'a> {
 }
 
 impl<'a> GtpuIes<'a> {
-    /// A walk over `bytes`: the octets after header and extension headers, up to the length field.
+    /// Begins at `bytes`: the octets after the header and extension headers, without padding.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -121,8 +121,8 @@ fn peer_address(value: &[u8]) -> Result<GtpuIe<'_>, Malformed> {
     }
 }
 
-/// When the sender of an Echo Request or Echo Response started, if the message says so. `ies` are
-/// the octets after the headers. A malformed element ends the search.
+/// Returns when the sender of an Echo Request or Echo Response started; `None` if the message does
+/// not contain it. `ies` are the octets after the headers. A malformed element ends the search.
 ///
 /// Units:   seconds since 1900-01-01 00:00 UTC.
 /// Spec: TS 29.281 §7.2.1, §7.2.2; TS 23.007 §18A.
@@ -149,20 +149,20 @@ impl<'a> Iterator for GtpuIes<'a> {
     }
 }
 
-/// The elements of an Error Indication, about the G-PDU that it answers.
+/// The elements of an Error Indication, which describe the G-PDU that it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorIndication {
     /// TEID of the G-PDU.
     pub teid: Teid,
-    /// Destination address of the G-PDU: the endpoint that does not have the TEID.
+    /// Destination address of the G-PDU: the endpoint that does not know the TEID.
     pub peer: IpAddr,
 }
 
 impl ErrorIndication {
-    /// Reads the elements of an Error Indication and ignores others.
+    /// Reads TEID and peer address of an Error Indication, and ignores other elements.
     ///
     /// # Errors
-    /// `MissingIe` without TEID Data I or GTP-U Peer Address; `BadIe` for a malformed element.
+    /// `MissingIe` if TEID Data I or GTP-U Peer Address is absent; `BadIe` for a malformed element.
     /// Spec: TS 29.281 §7.3.1.
     pub fn parse(ies: &[u8]) -> Result<Self, Malformed> {
         let (mut teid, mut peer) = (None, None);

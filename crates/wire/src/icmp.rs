@@ -23,7 +23,7 @@ pub const PARAMETER_PROBLEM: u8 = 12;
 pub const CODE_NET_UNREACHABLE: u8 = 0;
 /// Code of destination unreachable: the host does not answer.
 pub const CODE_HOST_UNREACHABLE: u8 = 1;
-/// Code of destination unreachable: nobody listens at the port.
+/// Code of destination unreachable: no process listens on the port.
 pub const CODE_PORT_UNREACHABLE: u8 = 3;
 /// Code of destination unreachable: the packet exceeds the next hop's MTU and must not be
 /// fragmented.
@@ -31,7 +31,7 @@ pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
 /// Code of destination unreachable: forbidden by a rule.
 pub const CODE_ADMIN_PROHIBITED: u8 = 13;
 
-/// Octets of an error message at most: with an IPv4 header its packet has 576.
+/// Most octets of an error message: with an IPv4 header its packet has 576.
 pub const ERROR_LEN_MAX: usize = 576 - 20;
 
 /// ICMP header with the two words that depend on the type.
@@ -59,17 +59,17 @@ pub struct IcmpHeader {
 fixed_header!(IcmpHeader, 8);
 
 impl IcmpHeader {
-    /// A header with this type, code and two words, and no checksum yet.
+    /// Creates a header with this type, code and two words, and without a checksum.
     #[must_use]
     pub fn new(kind: u8, code: u8, word1: u16, word2: u16) -> Self {
         let (word1, word2) = (U16::new(word1), U16::new(word2));
         Self { kind, code, checksum: U16::ZERO, word1, word2 }
     }
 
-    /// The header at the front of `message`, which is the whole ICMP message, and the rest.
+    /// Returns the header at the front of `message`, a whole ICMP message, and the rest.
     ///
     /// # Errors
-    /// `Truncated` below 8 octets; `BadChecksum`.
+    /// `Truncated` if there are fewer than 8 octets; `BadChecksum`.
     pub fn parse(message: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, rest) = split(message)?;
         if checksum::checksum(message) != 0 {
@@ -102,7 +102,7 @@ impl IcmpHeader {
         self.word2.get()
     }
 
-    /// Next-hop MTU of "fragmentation needed". Unit: octets. Zero from routers before RFC 1191.
+    /// Next-hop MTU of "fragmentation needed"; zero from routers older than RFC 1191. Unit: octets.
     #[must_use]
     pub fn next_hop_mtu(&self) -> u16 {
         self.word2.get()
@@ -120,7 +120,7 @@ pub const fn is_error(kind: u8) -> bool {
 /// stays wrong.
 ///
 /// # Errors
-/// `Truncated` below 8 octets; `BadField` unless it is an echo request of code 0.
+/// `Truncated` if there are fewer than 8 octets; `BadField` unless it is an echo request of code 0.
 pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
     let have = message.len();
     let (header, _) = IcmpHeader::mut_from_prefix(message)
@@ -134,11 +134,11 @@ pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Writes "time to live exceeded in transit" about the IPv4 packet `original`. Quotes as much of it
-/// as [`ERROR_LEN_MAX`] allows. Returns the octets written.
+/// Writes "time to live exceeded in transit" about the IPv4 packet `original`. Quotes as much of
+/// the packet as [`ERROR_LEN_MAX`] allows. Returns the number of octets written.
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 pub fn emit_time_exceeded(out: &mut [u8], original: &[u8]) -> Result<usize, Malformed> {
     emit(out, &IcmpHeader::new(TIME_EXCEEDED, 0, 0, 0), quote(original))
 }
@@ -146,7 +146,7 @@ pub fn emit_time_exceeded(out: &mut [u8], original: &[u8]) -> Result<usize, Malf
 /// Writes "destination unreachable" with this code about `original`, like [`emit_time_exceeded`].
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 pub fn emit_unreachable(out: &mut [u8], code: u8, original: &[u8]) -> Result<usize, Malformed> {
     emit(out, &IcmpHeader::new(DST_UNREACHABLE, code, 0, 0), quote(original))
 }
@@ -155,7 +155,7 @@ pub fn emit_unreachable(out: &mut [u8], code: u8, original: &[u8]) -> Result<usi
 /// [`emit_time_exceeded`].
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 pub fn emit_fragmentation_needed(
     out: &mut [u8],
     next_hop_mtu: u16,

@@ -30,10 +30,10 @@ pub const CODE_NO_ROUTE: u8 = 0;
 pub const CODE_ADMIN_PROHIBITED: u8 = 1;
 /// Code of destination unreachable: the address does not answer.
 pub const CODE_ADDR_UNREACHABLE: u8 = 3;
-/// Code of destination unreachable: nobody listens at the port.
+/// Code of destination unreachable: no process listens on the port.
 pub const CODE_PORT_UNREACHABLE: u8 = 4;
 
-/// Octets of an error message at most: its packet has the minimum MTU, 1280.
+/// Most octets of an error message: its packet has the minimum MTU, 1280.
 pub const ERROR_LEN_MAX: usize = 1280 - 40;
 
 /// ICMPv6 header with the word that depends on the type.
@@ -58,7 +58,7 @@ pub struct Icmpv6Header {
 
 fixed_header!(Icmpv6Header, 8);
 
-/// Source and destination of the packet that carries a message; the checksum covers them.
+/// Source and destination of the packet that carries a message; its checksum includes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PseudoHeader {
     /// Source address.
@@ -75,16 +75,16 @@ impl PseudoHeader {
 }
 
 impl Icmpv6Header {
-    /// A header with this type, code and word, and no checksum yet.
+    /// Creates a header with this type, code and word, and without a checksum.
     #[must_use]
     pub fn new(kind: u8, code: u8, word: u32) -> Self {
         Self { kind, code, checksum: U16::ZERO, word: U32::new(word) }
     }
 
-    /// The header at the front of `message`, which is the whole ICMPv6 message, and the rest.
+    /// Returns the header at the front of `message`, a whole ICMPv6 message, and the rest.
     ///
     /// # Errors
-    /// `Truncated` below 8 octets; `BadChecksum`.
+    /// `Truncated` if there are fewer than 8 octets; `BadChecksum`.
     pub fn parse<'a>(
         pseudo: &PseudoHeader,
         message: &'a [u8],
@@ -129,8 +129,8 @@ impl Icmpv6Header {
     }
 }
 
-/// True for types about which no error may be sent: those that report an error, and redirects.
-/// Spec: RFC 4443 §2.1, §2.4 (e).
+/// True for types about which no error may be sent: error messages and redirects. Spec: RFC 4443
+/// §2.1, §2.4 (e).
 #[must_use]
 pub const fn is_error(kind: u8) -> bool {
     const REDIRECT: u8 = 137;
@@ -141,7 +141,7 @@ pub const fn is_error(kind: u8) -> bool {
 /// packet, which does not change the checksum; a wrong checksum stays wrong.
 ///
 /// # Errors
-/// `Truncated` below 8 octets; `BadField` unless it is an echo request of code 0.
+/// `Truncated` if there are fewer than 8 octets; `BadField` unless it is an echo request of code 0.
 pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
     let have = message.len();
     let (header, _) = Icmpv6Header::mut_from_prefix(message)
@@ -155,11 +155,11 @@ pub fn echo_reply_in_place(message: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Writes "hop limit exceeded in transit" about the IPv6 packet `original`. Quotes as much of it as
-/// [`ERROR_LEN_MAX`] allows. Returns the octets written.
+/// Writes "hop limit exceeded in transit" about the IPv6 packet `original`. Quotes as much of the
+/// packet as [`ERROR_LEN_MAX`] allows. Returns the number of octets written.
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 pub fn emit_time_exceeded(
     out: &mut [u8],
     pseudo: &PseudoHeader,
@@ -171,7 +171,7 @@ pub fn emit_time_exceeded(
 /// Writes "packet too big" with the MTU of the next hop (octets), like [`emit_time_exceeded`].
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 pub fn emit_packet_too_big(
     out: &mut [u8],
     pseudo: &PseudoHeader,
@@ -184,7 +184,7 @@ pub fn emit_packet_too_big(
 /// Writes "destination unreachable" with this code, like [`emit_time_exceeded`].
 ///
 /// # Errors
-/// `Truncated` when `out` is shorter.
+/// `Truncated` if `out` is too short.
 pub fn emit_unreachable(
     out: &mut [u8],
     pseudo: &PseudoHeader,

@@ -56,9 +56,9 @@ pub struct Ipv4Fields {
     pub tos: u8,
     /// Length of header and payload. Unit: octets. Range: 20..=65,535.
     pub total_len: u16,
-    /// Identification, which only fragments need.
+    /// Identification; only fragments need one.
     pub identification: u16,
-    /// The packet must not be fragmented.
+    /// True if the packet must not be fragmented.
     pub dont_fragment: bool,
     /// Time to live. Unit: hops.
     pub ttl: u8,
@@ -71,7 +71,7 @@ pub struct Ipv4Fields {
 }
 
 impl Ipv4Header {
-    /// A header of 20 octets with its checksum.
+    /// Creates a header of 20 octets with its checksum.
     #[inline]
     #[must_use]
     pub fn new(fields: &Ipv4Fields) -> Self {
@@ -91,12 +91,12 @@ impl Ipv4Header {
         header
     }
 
-    /// The fixed part at the front of `bytes`, and the payload: the octets after the options, up to
-    /// the total length, without Ethernet padding. Does not verify the checksum.
+    /// Returns the fixed part at the front of `bytes`, and the payload: the octets after the
+    /// options, up to the total length, without Ethernet padding. Does not verify the checksum.
     ///
     /// # Errors
-    /// `Truncated` below 20 octets; `BadVersion`; `BadLength` when the header length is below 20,
-    /// or the total length is below the header length or above `bytes`.
+    /// `Truncated` if there are fewer than 20 octets; `BadVersion`; `BadLength` if the header
+    /// length is below 20, or the total length is below the header length or above `bytes`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, _) = split::<Self>(bytes)?;
@@ -118,14 +118,14 @@ impl Ipv4Header {
     /// Verifies the checksum of the header, options included, at the front of `bytes`.
     ///
     /// # Errors
-    /// As `parse`, and `BadChecksum`.
+    /// Those of [`Ipv4Header::parse`], and `BadChecksum`.
     #[inline]
     pub fn verify_checksum(bytes: &[u8]) -> Result<(), Malformed> {
         let (header, _) = Self::parse(bytes)?;
         header.verify_within(bytes)
     }
 
-    /// As `verify_checksum`, for a header that `parse` returned for `bytes`.
+    /// Does `verify_checksum` for a header that `parse` returned for `bytes`.
     #[inline]
     pub(crate) fn verify_within(&self, bytes: &[u8]) -> Result<(), Malformed> {
         let residue = if self.version_ihl == 0x45 {
@@ -168,14 +168,14 @@ impl Ipv4Header {
         self.identification.get()
     }
 
-    /// The packet must not be fragmented.
+    /// True if the packet must not be fragmented.
     #[inline]
     #[must_use]
     pub fn dont_fragment(&self) -> bool {
         self.flags_offset.get() & DONT_FRAGMENT != 0
     }
 
-    /// More fragments follow this one.
+    /// True if more fragments follow this one.
     #[inline]
     #[must_use]
     pub fn more_fragments(&self) -> bool {
@@ -228,12 +228,13 @@ impl Ipv4Header {
 /// Decrements the TTL of the packet at the front of `packet` and updates the checksum. Returns the
 /// new TTL.
 ///
-/// `None`, and no change, if the TTL is 0 or 1 (the packet must not be forwarded), and below 20
-/// octets. A wrong checksum stays wrong. Spec: RFC 1812 §5.3.1; RFC 1624 §3.
+/// Returns `None` and changes nothing if the TTL is 0 or 1 (the packet must not be forwarded), or
+/// if there are fewer than 20 octets. Keeps a wrong checksum wrong. Spec: RFC 1812 §5.3.1; RFC
+/// 1624.
 #[inline]
 #[must_use]
 pub fn decrement_ttl(packet: &mut [u8]) -> Option<u8> {
-    // The word of TTL and protocol always decreases by 0x0100.
+    // The change of the word with TTL and protocol: minus 0x0100 in one's complement.
     const OLDER: u16 = !0x0100;
     let (header, _) = Ipv4Header::mut_from_prefix(packet).ok()?;
     if header.ttl <= 1 {
@@ -245,7 +246,7 @@ pub fn decrement_ttl(packet: &mut [u8]) -> Option<u8> {
 }
 
 /// Replaces the type of service of the packet at the front of `packet` and updates the checksum.
-/// Returns false, and changes nothing, below 20 octets.
+/// Returns false and changes nothing if there are fewer than 20 octets.
 #[inline]
 pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
     let Ok((header, _)) = Ipv4Header::mut_from_prefix(packet) else { return false };
@@ -257,21 +258,21 @@ pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
 }
 
 /// Lets routers fragment a packet that begins with an IPv4 header without options and has DF and no
-/// identification: takes DF away, and derives an identification from the octets behind the header,
-/// so that packets of different contents differ by all likelihood, as RFC 6864 §4.3 requires of
-/// fragments that meet. Nothing changes in a shorter packet.
+/// identification: clears DF, and derives an identification from the octets after the header. So
+/// packets with different contents most likely have different identifications, as RFC 6864 §4.3
+/// requires of fragmented packets. Changes nothing in a packet that is too short.
 pub fn allow_fragmentation(packet: &mut [u8]) {
-    /// Octets that the identification is derived from: outer UDP and GTP-U headers, and the headers
-    /// of the packet inside.
+    /// How many octets the identification is derived from: outer UDP and GTP-U headers, and the
+    /// headers of the inner packet.
     const READ: usize = 8 + 16 + 60;
     let Ok((header, rest)) = Ipv4Header::mut_from_prefix(packet) else { return };
     let rest = rest.get(..READ).unwrap_or(rest);
-    // No sum: those of packets with right checksums are alike.
+    // Not a one's-complement sum: packets with correct checksums have equal sums.
     let mix = |hash: u32, word: &[u8; 4]| {
         (hash.rotate_left(5) ^ u32::from_ne_bytes(*word)).wrapping_mul(0x9e37_79b1)
     };
     let [.., high, low] = (rest.as_chunks().0.iter().fold(0, mix) >> 16).to_be_bytes();
-    // Zero would say that there is none.
+    // Zero would mean that there is no identification.
     let identification = u16::from_be_bytes([high, low]).max(1);
     let flags = header.flags_offset.get();
     let sum = checksum::update(header.checksum.get(), flags, flags & !DONT_FRAGMENT);
@@ -317,7 +318,7 @@ mod tests {
             assert_eq!(header.flags_offset.get(), 0);
             header.identification.get()
         };
-        // The last octet that is read, and the next one.
+        // The identification depends on the last octet that is read, and not on the next one.
         let at =
             |at: usize| (0..=255).map(|octet| allowed(at, octet)).collect::<BTreeSet<_>>().len();
         for place in [0, 7, 8, 40, 83] {

@@ -1,4 +1,4 @@
-//! IPv6 header and the walk over its extension headers. Spec: RFC 8200.
+//! IPv6 header, and the walk along its chain of extension headers. Spec: RFC 8200.
 
 use core::net::Ipv6Addr;
 
@@ -56,7 +56,7 @@ pub struct Ipv6Fields {
 }
 
 impl Ipv6Header {
-    /// A header with these fields.
+    /// Creates a header with these fields.
     #[inline]
     #[must_use]
     pub fn new(fields: &Ipv6Fields) -> Self {
@@ -72,13 +72,13 @@ impl Ipv6Header {
         }
     }
 
-    /// The header at the front of `bytes`, and the payload (extension headers included) up to the
-    /// payload length, without Ethernet padding.
+    /// Returns the header at the front of `bytes`, and the payload (extension headers included) up
+    /// to the payload length, without Ethernet padding.
     ///
     /// # Errors
-    /// `Truncated` below 40 octets; `BadVersion`; `BadLength` if the payload length exceeds
-    /// `bytes`. The payload length of a jumbogram (RFC 2675) is zero: the walk over its extension
-    /// headers refuses it.
+    /// `Truncated` if there are fewer than 40 octets; `BadVersion`; `BadLength` if the payload
+    /// length exceeds `bytes`. A jumbogram (RFC 2675) has payload length zero, so
+    /// [`walk_extensions`] refuses it.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, rest) = split::<Self>(bytes)?;
@@ -146,8 +146,8 @@ impl Ipv6Header {
 
 /// Decrements the hop limit of the packet at the front of `packet`. Returns the new hop limit.
 ///
-/// `None`, and no change, if the hop limit is 0 or 1 (the packet must not be forwarded), and below
-/// 40 octets. Spec: RFC 8200 §3.
+/// Returns `None` and changes nothing if the hop limit is 0 or 1, so that the packet must not be
+/// forwarded, or if there are fewer than 40 octets. Spec: RFC 8200 §3.
 #[inline]
 #[must_use]
 pub fn decrement_hop_limit(packet: &mut [u8]) -> Option<u8> {
@@ -159,27 +159,25 @@ pub fn decrement_hop_limit(packet: &mut [u8]) -> Option<u8> {
     Some(header.hop_limit)
 }
 
-/// Where the extension headers end.
+/// The end of a chain of extension headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UpperLayer {
-    /// First header that is no extension header. AH and ESP count as upper layers: their payload is
-    /// authenticated or encrypted, and filters name them by their SPI.
+    /// The first header that is no extension header. AH and ESP count as upper layers: their
+    /// payload is authenticated or encrypted, and filters select them by SPI.
     pub protocol: u8,
-    /// Octets of extension headers before it.
+    /// Length of the extension headers before it. Unit: octets.
     pub offset: usize,
-    /// Which part of a datagram this is, by its fragment header.
+    /// The part of a datagram that the packet is, by its fragment header.
     pub fragment: FragmentKind,
 }
 
-/// Walks the extension headers in `payload`, of which the first is `next_header`.
-///
-/// The walk ends at the first upper layer, or after the fragment header of a later fragment, whose
-/// payload begins with no header.
+/// Walks along the extension headers in `payload`; `next_header` is the type of the first header.
+/// Ends at the first upper layer, or after the fragment header of a later fragment, because the
+/// payload of this fragment begins with no header.
 ///
 /// # Errors
-/// `BadExtension` when a header is longer than `payload`; `TooManyExtensions` above
-/// `IPV6_EXTENSIONS_MAX` headers.
-/// Spec: RFC 8200 §4; RFC 6564.
+/// `BadExtension` if a header is longer than `payload`; `TooManyExtensions` if there are more than
+/// `IPV6_EXTENSIONS_MAX` headers. Spec: RFC 8200 §4; RFC 6564.
 pub fn walk_extensions(next_header: u8, payload: &[u8]) -> Result<UpperLayer, Malformed> {
     let mut upper = UpperLayer { protocol: next_header, offset: 0, fragment: FragmentKind::None };
     let mut walked = 0;
@@ -208,7 +206,7 @@ pub fn walk_extensions(next_header: u8, payload: &[u8]) -> Result<UpperLayer, Ma
     Ok(upper)
 }
 
-/// True for headers with the layout of RFC 6564 and for the fragment header.
+/// True for extension headers with the layout of RFC 6564, and for the fragment header.
 #[inline]
 #[must_use]
 pub const fn is_extension(next_header: u8) -> bool {
@@ -224,8 +222,8 @@ pub const fn is_extension(next_header: u8) -> bool {
     )
 }
 
-/// Reads the offset (13 bits), two reserved bits and the M flag of a fragment header. A packet of
-/// one fragment (RFC 6946) counts as not fragmented.
+/// Returns the kind of a fragment by offset (13 bits), two reserved bits and the M flag. A packet
+/// that is its only fragment (RFC 6946) counts as not fragmented.
 fn fragment(offset_flags: u16) -> FragmentKind {
     match (offset_flags >> 3, offset_flags & 1) {
         (0, 0) => FragmentKind::None,

@@ -1,10 +1,10 @@
-//! Forms of the user plane: header views, checked parsing and emission.
+//! Wire formats of the user plane: header views, checked parsing and emission.
 //!
 //! The layouts of Ethernet, VLAN, ARP, IPv4, IPv6, UDP, TCP, ICMP, ICMPv6, GTP-U, its extension
-//! headers and the PDU Session Container, their checksums, the walk over one packet (`parse`), and
-//! the hash that NICs spread packets by ([`rss`]). Decisions about packets do not live here.
+//! headers and the PDU Session Container, their checksums, parsing of a whole packet (`parse`), and
+//! the hash by which NICs spread packets ([`rss`]). Decisions about packets do not live here.
 //!
-//! Invariant: parsing is total. Any octets give a value or a [`Malformed`]; nothing panics,
+//! Invariant: parsing is total. Any octets result in a value or a [`Malformed`]; nothing panics,
 //! allocates or loops without a bound. An emitter writes each octet of its headers.
 //!
 //! Spec: RFC 791, 768, 792, 826, 1071, 1624, 4443, 4861, 8200; TS 29.281; TS 38.415.

@@ -1,6 +1,6 @@
-//! The one error of this room: why octets are malformed.
+//! The only error type of this crate: why octets are malformed.
 
-/// Why octets cannot be parsed, or a slice is too short to write to. Lengths saturate at 65,535.
+/// Why octets cannot be parsed or written. Lengths saturate at 65,535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     /// Fewer octets than the header needs.
@@ -10,28 +10,28 @@ pub enum Malformed {
         /// Octets present.
         have: u16,
     },
-    /// The version is not the expected one (IP: 4 or 6; GTP: 1 with protocol type 1). Contains the
-    /// version field; for GTP the four bits of version and protocol type.
+    /// The version is not the expected one (IP: 4 or 6; GTP: 1 with protocol type 1). The value is
+    /// the version field, or for GTP the four bits of version and protocol type.
     BadVersion(u8),
     /// A length field contradicts the header or the octets present.
     BadLength {
         /// Value of the length field, in octets.
         claimed: u16,
-        /// The length that it contradicts, in octets.
+        /// The length that the field contradicts, in octets.
         have: u16,
     },
     /// A checksum does not match.
     BadChecksum,
     /// A fixed field or a type has a value that is invalid in this header.
     BadField(u8),
-    /// An extension header (IPv6 or GTP-U, by its type) has an invalid length or content.
+    /// An extension header, of this IPv6 or GTP-U type, has an invalid length or content.
     BadExtension(u8),
     /// More extension headers than `adit_types::limits` allows.
     TooManyExtensions,
-    /// An information element (by its type) has an invalid length, or is unknown and has no length
+    /// An information element of this type has an invalid length, or is unknown and has no length
     /// field.
     BadIe(u8),
-    /// A mandatory information element (by its type) is absent.
+    /// A mandatory information element, of this type, is absent.
     MissingIe(u8),
 }
 

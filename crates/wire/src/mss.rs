@@ -13,8 +13,8 @@ const NO_OPERATION: u8 = 1;
 const MSS: u8 = 2;
 const MSS_LEN: u8 = 4;
 
-/// Octets of the TCP and IP headers without options and extension headers, which an MSS does not
-/// count.
+/// Returns the length of TCP and IP headers without options and extension headers: an MSS is the
+/// MTU less this. Unit: octets.
 #[must_use]
 pub const fn mss_headers_len(is_ipv4: bool) -> u16 {
     if is_ipv4 { 40 } else { 60 }
@@ -31,11 +31,11 @@ pub fn is_syn(packet: &[u8], ip: &IpPacket) -> bool {
         && ip.payload(packet).get(FLAGS).is_some_and(|flags| flags & TcpHeader::SYN != 0)
 }
 
-/// Lowers the MSS to `most` in every such option of a SYN or SYN-ACK, and updates the TCP checksum.
+/// Lowers the MSS to `most` in every MSS option of a SYN or SYN-ACK, and updates the TCP checksum.
 /// `packet` begins with the header that `ip` was parsed from. Returns whether an option changed.
 ///
-/// Later fragments, other packets, options that the packet cuts off, and the octets after a
-/// malformed option stay as they are.
+/// Does not change later fragments, other packets, options that the end of the packet cuts off, and
+/// the octets after a malformed option.
 pub fn clamp_mss(packet: &mut [u8], ip: &IpPacket, most: u16) -> bool {
     if !is_syn(packet, ip) {
         return false;
@@ -44,7 +44,7 @@ pub fn clamp_mss(packet: &mut [u8], ip: &IpPacket, most: u16) -> bool {
     segment.and_then(|segment| clamp_segment(segment, most)).is_some()
 }
 
-/// [`clamp_mss`] in a segment. `None` if nothing changed.
+/// Does [`clamp_mss`] in a segment. `None` if nothing changed.
 fn clamp_segment(segment: &mut [u8], most: u16) -> Option<()> {
     let (header, behind) = TcpHeader::mut_from_prefix(segment).ok()?;
     let options_len = header.header_len().checked_sub(TcpHeader::LEN)?.min(behind.len());
@@ -61,7 +61,7 @@ fn clamp_segment(segment: &mut [u8], most: u16) -> Option<()> {
                 let announced = u16::from_be_bytes([*high, *low]);
                 if announced > most {
                     [*high, *low] = most.to_be_bytes();
-                    // At an odd offset the halves of the value are in two words, exchanged.
+                    // At an odd offset, the octets of the value are in two words, exchanged.
                     let word = |value: u16| if is_odd { value.swap_bytes() } else { value };
                     checksum = update(checksum, word(announced), word(most));
                     is_changed = true;
@@ -90,8 +90,8 @@ mod tests {
 
     const SYN_ACK: u8 = TcpHeader::SYN | TcpHeader::ACK;
 
-    /// A packet with a right TCP checksum. `words`: the data offset; `front`: extension headers of
-    /// IPv6.
+    /// Returns a packet with a correct TCP checksum. `words`: the data offset; `front`: extension
+    /// headers of IPv6; `behind`: the octets after the fixed TCP header.
     fn packet(is_v6: bool, front: &[u8], flags: u8, words: u8, behind: &[u8]) -> Vec<u8> {
         let mut segment = vec![0x12, 0x34, 1, 0xbb, 9, 8, 7, 6, 0, 0, 0, 0, words << 4, flags];
         segment.extend([0x40, 0, 0, 0, 0, 0]);
@@ -122,7 +122,7 @@ mod tests {
         packet
     }
 
-    /// The checksum that the segment of the packet should have.
+    /// Returns the checksum that the segment of the packet should have.
     fn right_checksum(packet: &[u8], ip: &IpPacket) -> u16 {
         let mut segment = ip.payload(packet).to_vec();
         segment[16..18].fill(0);
@@ -135,11 +135,11 @@ mod tests {
         pseudo.bytes(&segment).checksum()
     }
 
-    /// Clamps to 1,360; checks the checksum, and that only the octets of `behind` changed. Returns
-    /// these, and whether they changed.
+    /// Clamps to 1,360. Checks the checksum, and that only the octets of `behind` changed. Returns
+    /// these octets, and whether they changed.
     fn clamped(is_v6: bool, front: &[u8], words: u8, behind: &[u8]) -> (Vec<u8>, bool) {
         let before = packet(is_v6, front, SYN_ACK, words, behind);
-        // Octets after the packet are no part of it.
+        // The octets that follow do not belong to the packet.
         let mut after = [&before[..], &[2, 4, 0xff, 0xff]].concat();
         let ip = parse_ip(&after, false).unwrap();
         let is_changed = clamp_mss(&mut after, &ip, 1360);
@@ -164,7 +164,7 @@ mod tests {
             check(6, &fits, &fits);
             check(6, &low, &low);
             check(6, &[&high[..], b"data"].concat(), &[&fits[..], b"data"].concat());
-            // Second, at odd offsets, behind others, and twice.
+            // As second option, at odd offsets, after other options, and twice.
             check(7, &[&high[..], &high].concat(), &[&fits[..], &fits].concat());
             check(
                 7,
@@ -183,7 +183,7 @@ mod tests {
     fn malformed_options_and_what_follows_them_stay() {
         let high = [2, 4, 0x05, 0xb4];
         for (words, behind) in [
-            // Lengths 0 and 1, and beyond the header.
+            // Options with lengths 0 and 1, and with a length beyond the header.
             (7, [&[3, 0][..], &high, &[1, 1]].concat()),
             (7, [&[3, 1][..], &high, &[1, 1]].concat()),
             (7, [&[3, 7][..], &high, &[1, 1]].concat()),
@@ -191,8 +191,8 @@ mod tests {
             (6, vec![1, 2, 4, 0x05]),
             (6, vec![1, 1, 2, 4]),
             (6, vec![1, 1, 1, 2]),
-            // An MSS of another length, behind the end of options, behind the header, and without
-            // options.
+            // An MSS option of another length, one after the end of options, one after the header,
+            // and none.
             (7, vec![2, 3, 0x05, 2, 5, 0x05, 0xb4, 0]),
             (7, [&[0][..], &high, &[1, 1, 1]].concat()),
             (5, high.to_vec()),
@@ -206,7 +206,7 @@ mod tests {
             let (after, is_changed) = clamped(false, &[], words, &behind);
             assert_eq!((after, is_changed), (behind, false));
         }
-        // A first fragment may end in the header.
+        // A first fragment may end within the header.
         assert!(clamped(false, &[], 15, &[2, 4, 0x05, 0xb4]).1);
     }
 
@@ -229,7 +229,7 @@ mod tests {
         udp[9] = protocol::UDP;
         let ip = parse_ip(&udp, false).unwrap();
         assert!(!clamp_mss(&mut udp, &ip, 1360));
-        // Cut anywhere: nothing is read beyond.
+        // A SYN that is cut anywhere: nothing beyond its end is read.
         for len in 20..syn.len() {
             let mut cut = syn[..len].to_vec();
             cut[2..4].copy_from_slice(&u16::try_from(len).unwrap().to_be_bytes());

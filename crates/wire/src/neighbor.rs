@@ -1,5 +1,5 @@
 //! IPv6 neighbor discovery: solicitation, advertisement, their link-layer address options, and the
-//! multicast addresses that they are sent to. `tables::neighbor` has the cache. Spec: RFC 4861
+//! multicast addresses that they are sent to. The cache is in `tables::neighbor`. Spec: RFC 4861
 //! §4.3, §4.4, §4.6.1, §7.1; RFC 4291 §2.7.1; RFC 2464 §7.
 
 use core::net::Ipv6Addr;
@@ -15,10 +15,10 @@ pub const NEIGHBOR_SOLICITATION: u8 = 135;
 /// ICMPv6 type: neighbor advertisement.
 pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 
-/// Hop limit of a valid received message: no router forwarded it. The caller checks it.
+/// Hop limit of a valid message: no router has forwarded it. The caller checks it.
 pub const HOP_LIMIT: u8 = 255;
 
-/// Octets of a message with a link-layer address option.
+/// Length of a message with a link-layer address option. Unit: octets.
 pub const MESSAGE_LEN: usize = 32;
 
 /// Option: link-layer address of the sender.
@@ -35,18 +35,18 @@ pub struct NeighborSolicitation {
     pub source_mac: Option<MacAddr>,
 }
 
-/// `target` is at `target_mac`.
+/// Advertises that `target` has the hardware address `target_mac`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighborAdvertisement {
     /// Advertised address; never multicast.
     pub target: Ipv6Addr,
-    /// Hardware address of the target; may be absent in an answer to a unicast solicitation.
+    /// Hardware address of the target; may be absent in the answer to a unicast solicitation.
     pub target_mac: Option<MacAddr>,
     /// Flag R: the sender is a router.
     pub router: bool,
-    /// Flag S: the answer to a solicitation.
+    /// Flag S: the message answers a solicitation.
     pub solicited: bool,
-    /// Flag O: replaces the cached address.
+    /// Flag O: the receiver is to replace the cached address.
     pub override_entry: bool,
 }
 
@@ -54,17 +54,17 @@ impl NeighborSolicitation {
     /// Reads a whole ICMPv6 message.
     ///
     /// # Errors
-    /// As [`Icmpv6Header::parse`]; `BadField` for another type or code, or a multicast target;
-    /// `BadLength` for an option of length zero or beyond the message.
+    /// Those of [`Icmpv6Header::parse`]; `BadField` for another type or code, or a multicast
+    /// target; `BadLength` for an option of length zero or beyond the message.
     pub fn parse(pseudo: &PseudoHeader, message: &[u8]) -> Result<Self, Malformed> {
         let body = parse_body(pseudo, message, NEIGHBOR_SOLICITATION, SOURCE_LINK_LAYER)?;
         Ok(Self { target: body.target, source_mac: body.mac })
     }
 
-    /// Writes the message. Returns its octets: [`MESSAGE_LEN`], or 24 without hardware address.
+    /// Writes the message. Returns its length: [`MESSAGE_LEN`], or 24 without hardware address.
     ///
     /// # Errors
-    /// `Truncated` when `out` is shorter.
+    /// `Truncated` if `out` is too short.
     pub fn emit(&self, out: &mut [u8], pseudo: &PseudoHeader) -> Result<usize, Malformed> {
         let header = Icmpv6Header::new(NEIGHBOR_SOLICITATION, 0, 0);
         let mut body = [0; 24];
@@ -77,7 +77,7 @@ impl NeighborAdvertisement {
     /// Reads a whole ICMPv6 message.
     ///
     /// # Errors
-    /// As [`NeighborSolicitation::parse`].
+    /// Those of [`NeighborSolicitation::parse`].
     pub fn parse(pseudo: &PseudoHeader, message: &[u8]) -> Result<Self, Malformed> {
         let body = parse_body(pseudo, message, NEIGHBOR_ADVERTISEMENT, TARGET_LINK_LAYER)?;
         Ok(Self {
@@ -89,10 +89,10 @@ impl NeighborAdvertisement {
         })
     }
 
-    /// Writes the message. Returns its octets: [`MESSAGE_LEN`], or 24 without hardware address.
+    /// Writes the message. Returns its length: [`MESSAGE_LEN`], or 24 without hardware address.
     ///
     /// # Errors
-    /// `Truncated` when `out` is shorter.
+    /// `Truncated` if `out` is too short.
     pub fn emit(&self, out: &mut [u8], pseudo: &PseudoHeader) -> Result<usize, Malformed> {
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         let flags = flag(self.router, FLAG_R)
@@ -109,14 +109,14 @@ const FLAG_R: u32 = 1 << 31;
 const FLAG_S: u32 = 1 << 30;
 const FLAG_O: u32 = 1 << 29;
 
-/// The solicited-node multicast address of `addr`. Spec: RFC 4291 §2.7.1.
+/// Returns the solicited-node multicast address of `addr`. Spec: RFC 4291 §2.7.1.
 #[must_use]
 pub const fn solicited_node(addr: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = addr.octets();
     Ipv6Addr::from_octets([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c])
 }
 
-/// The hardware address to which packets to the multicast address `addr` go. Spec: RFC 2464 §7.
+/// Returns the hardware address for packets to the multicast address `addr`. Spec: RFC 2464 §7.
 #[must_use]
 pub const fn multicast_mac(addr: Ipv6Addr) -> MacAddr {
     let [.., a, b, c, d] = addr.octets();
@@ -151,7 +151,7 @@ fn parse_body(
     Ok(NdMessageBody { flags: header.word(), target, mac: find_mac(options, option)? })
 }
 
-/// Finds an Ethernet address among the options. Each step of the walk consumes at least 8 octets.
+/// Finds an Ethernet address in the options. Bounded, because each step consumes at least 8 octets.
 /// Spec: RFC 4861 §4.6.
 fn find_mac(mut options: &[u8], wanted: u8) -> Result<Option<MacAddr>, Malformed> {
     let mut found = None;

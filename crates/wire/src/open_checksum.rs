@@ -1,9 +1,9 @@
-//! Checksums that the sender's kernel left to a card which is not there.
+//! Open checksums: the sender's kernel left them for a card to finish, but the link has no card.
 //!
-//! On virtual links (veth, TAP, virtio) a kernel passes TCP segments and UDP datagrams on with the
-//! sum of the pseudo header alone in their checksum field: a card would add the rest. A frame shows
-//! that by its octets: the field has just this sum. A finished checksum has the same value in one
-//! of 65,536 cases; then finishing it yields the same value again.
+//! On virtual links (veth, TAP, virtio) a kernel passes on TCP segments and UDP datagrams whose
+//! checksum field has only the sum of the pseudo header: a card would add the rest. A frame shows
+//! that by its octets, because the field equals this sum. A finished checksum has the same value in
+//! one of 65,536 cases; then finishing it results in the same value.
 
 use crate::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
 use crate::ethernet::EthernetHeader;
@@ -17,12 +17,12 @@ use zerocopy::FromBytes;
 struct OpenSegment {
     at: usize,
     len: usize,
-    /// Where its checksum is, from `at` on.
+    /// Where the segment's checksum is, counted from `at`.
     field: usize,
 }
 
 /// Finishes the checksum of the outermost TCP segment or UDP datagram of a frame if its sender left
-/// it open. Returns whether it did. Fragments, and frames that are cut, stay as they are.
+/// it open. Returns whether it did. Does not change fragments and frames that are cut off.
 #[inline]
 pub fn finish_open_checksum(frame: &mut [u8]) -> bool {
     match open_segment(frame) {
@@ -34,16 +34,16 @@ pub fn finish_open_checksum(frame: &mut [u8]) -> bool {
 #[cold]
 fn finish(frame: &mut [u8], open: &OpenSegment) -> Option<()> {
     let segment = frame.get_mut(open.at..open.at + open.len)?;
-    // The field adds the sum of the pseudo header.
+    // The field is included in the sum, and so adds the pseudo header.
     let sum = Sum::new().bytes(segment);
     let sum = if open.field == UDP_FIELD { sum.udp_checksum() } else { sum.checksum() };
     segment.get_mut(open.field..open.field + 2)?.copy_from_slice(&sum.to_be_bytes());
     Some(())
 }
 
-/// Where the checksum of a UDP header is.
+/// Offset of the checksum in a UDP header.
 const UDP_FIELD: usize = 6;
-/// Where that of a TCP header is.
+/// Offset of the checksum in a TCP header.
 const TCP_FIELD: usize = 16;
 
 #[inline]
@@ -95,7 +95,7 @@ mod tests {
         header
     }
 
-    /// A frame with a finished checksum, and where that is.
+    /// Returns a frame with a finished checksum, and the offset of this checksum.
     fn frame(is_v6: bool, protocol: u8, tag: &[u8], payload: &[u8]) -> (Vec<u8>, usize) {
         let (header_len, field) = if protocol == protocol::UDP { (8, 6) } else { (20, 16) };
         let len = u16::try_from(header_len + payload.len()).unwrap();

@@ -1,7 +1,7 @@
-//! The walk over one packet: frame, IP header, GTP-U, five-tuple.
+//! Parses one packet, layer by layer: frame, IP header, GTP-U, five-tuple.
 //!
 //! Each step takes octets and returns plain `Copy` values with offsets into its slice; stages keep
-//! columns of these. The code is laid out for Ethernet, IPv4 of 20 octets, UDP, GTP-U with one PDU
+//! columns of these. The code is optimized for Ethernet, IPv4 of 20 octets, UDP, GTP-U with one PDU
 //! Session Container, and IPv4. Spec: RFC 791; RFC 8200; TS 29.281 §5; TS 38.415 §5.5.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,18 +24,18 @@ pub struct Frame {
     pub dst: MacAddr,
     /// Source address.
     pub src: MacAddr,
-    /// VLAN of the tag; `UNTAGGED` without a tag and for a priority tag.
+    /// VLAN of the tag; `UNTAGGED` if there is no tag, or a priority tag.
     pub vlan: VlanId,
     /// Where the payload begins: 14 or 18. Unit: octets.
     pub l3_offset: u8,
-    /// Type of the payload. `VLAN` here means a second tag.
+    /// Type of the payload. The value `VLAN` means that a second tag follows.
     pub ether_type: EtherType,
 }
 
 /// Reads the MAC header and at most one tag.
 ///
 /// # Errors
-/// `Truncated` for a shorter frame.
+/// `Truncated` if the frame is too short.
 #[inline]
 pub fn parse_frame(bytes: &[u8]) -> Result<Frame, Malformed> {
     let (header, rest) = EthernetHeader::parse(bytes)?;
@@ -55,7 +55,7 @@ pub fn parse_frame(bytes: &[u8]) -> Result<Frame, Malformed> {
     Ok(frame)
 }
 
-/// Source and destination of an IP packet, of one family.
+/// Source and destination of an IP packet, both of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IpAddrs {
     /// IPv4.
@@ -108,7 +108,7 @@ impl IpAddrs {
 pub struct IpPacket {
     /// Source and destination.
     pub addrs: IpAddrs,
-    /// Length of the packet by its header; the rest of the slice is padding. Unit: octets.
+    /// Length of the packet by its header; octets after it are padding. Unit: octets.
     pub total_len: u16,
     /// Where the upper layer begins, after options and extension headers. Unit: octets.
     pub payload_offset: u16,
@@ -118,9 +118,9 @@ pub struct IpPacket {
     pub ttl: u8,
     /// Type of service or traffic class: DSCP and ECN.
     pub tos: u8,
-    /// Whole or fragment.
+    /// Whether the packet is a whole datagram or a fragment.
     pub fragment: FragmentKind,
-    /// Routers must not fragment the packet. Always true for IPv6.
+    /// True if routers must not fragment the packet. Always true for IPv6.
     pub dont_fragment: bool,
     /// Flow label, zero for IPv4.
     pub flow_label: u32,
@@ -134,21 +134,21 @@ impl IpPacket {
         self.addrs.is_ipv4()
     }
 
-    /// Part of a packet that was fragmented.
+    /// True if this is a part of a packet that was fragmented.
     #[inline]
     #[must_use]
     pub const fn is_fragment(&self) -> bool {
         !matches!(self.fragment, FragmentKind::None)
     }
 
-    /// The part of a fragmented packet that has the upper-layer header.
+    /// True if this is the first part of a fragmented packet, with the upper-layer header.
     #[inline]
     #[must_use]
     pub const fn is_first_fragment(&self) -> bool {
         matches!(self.fragment, FragmentKind::First)
     }
 
-    /// The upper-layer header is in this packet.
+    /// True if the packet has the upper-layer header.
     #[inline]
     #[must_use]
     pub const fn has_upper_layer(&self) -> bool {
@@ -170,8 +170,8 @@ impl IpPacket {
         self.total_len.saturating_sub(self.payload_offset)
     }
 
-    /// The upper layer of `packet`, the slice from which this header was parsed, without padding.
-    /// Empty for a shorter slice.
+    /// Returns the upper layer of `packet`, the slice from which this header was parsed, without
+    /// padding. Empty if the slice is too short.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
@@ -186,7 +186,7 @@ impl IpPacket {
 /// Verifies the IPv4 header checksum if `verify_checksum`; a port may have verified it before.
 ///
 /// # Errors
-/// As [`Ipv4Header::parse`], [`Ipv6Header::parse`] and [`walk_extensions`]; `BadChecksum`.
+/// Those of [`Ipv4Header::parse`], [`Ipv6Header::parse`] and [`walk_extensions`]; `BadChecksum`.
 #[inline]
 pub fn parse_ip(bytes: &[u8], verify_checksum: bool) -> Result<IpPacket, Malformed> {
     match bytes.first() {
@@ -257,13 +257,13 @@ pub struct GtpuPacket {
     pub psc: Option<PduSessionContainer>,
     /// UDP port of the UDP Port extension header, in an Error Indication.
     pub udp_port: Option<u16>,
-    /// Type of the first extension header that an endpoint must understand and Adit does not.
+    /// Type of the first extension header that an endpoint must understand but Adit does not.
     pub unknown_comprehension: Option<u8>,
 }
 
 impl GtpuPacket {
-    /// The payload within `message`, the slice from which this was parsed. Empty for a shorter
-    /// slice.
+    /// Returns the payload in `message`, the slice from which this was parsed. Empty if the slice
+    /// is too short.
     #[inline]
     #[must_use]
     pub fn payload<'a>(&self, message: &'a [u8]) -> &'a [u8] {
@@ -275,9 +275,8 @@ impl GtpuPacket {
 /// Reads the GTP-U header, its optional part and its extension headers at the front of `bytes`.
 ///
 /// # Errors
-/// As [`GtpuHeader::parse`]; `Truncated` without the optional part that the flags announce;
-/// `BadExtension` and `TooManyExtensions` for the chain.
-/// Spec: TS 29.281 §5.1, §5.2.
+/// Those of [`GtpuHeader::parse`]; `Truncated` if the optional part that the flags announce is
+/// absent; `BadExtension` and `TooManyExtensions` for the chain. Spec: TS 29.281 §5.1, §5.2.
 #[inline]
 pub fn parse_gtpu(bytes: &[u8]) -> Result<GtpuPacket, Malformed> {
     let (header, body) = GtpuHeader::parse(bytes)?;
@@ -301,8 +300,8 @@ pub fn parse_gtpu(bytes: &[u8]) -> Result<GtpuPacket, Malformed> {
     let mut payload = rest;
     if header.flags() & FLAG_E != 0 {
         payload = match (optional.next_extension(), rest) {
-            // PERF (adit-bench kinds): the usual chain of G-PDUs in 5G: a PDU Session Container of
-            // one unit.
+            // PERF (adit-bench kinds): the usual chain of G-PDUs in 5G is one PDU Session Container
+            // of one unit.
             (ExtensionType::PDU_SESSION_CONTAINER, &[1, a, b, 0, ref payload @ ..]) => {
                 packet.psc = Some(PduSessionContainer::parse(&[a, b])?);
                 payload
@@ -342,7 +341,7 @@ fn walk_chain<'a>(
     Ok(walk.rest())
 }
 
-/// Selectors of a packet for SDF filters. Spec: TS 29.244 §8.2.5.
+/// The fields of a packet that SDF filters select by. Spec: TS 29.244 §8.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FiveTuple {
     /// Source and destination.
@@ -353,16 +352,16 @@ pub struct FiveTuple {
     pub tos: u8,
     /// Source port; zero for protocols without ports, in later fragments and truncated packets.
     pub src_port: u16,
-    /// Destination port; zero like the source port.
+    /// Destination port; zero in the same cases as the source port.
     pub dst_port: u16,
-    /// Security parameter index of ESP or AH, else zero, which no association has.
+    /// Security parameter index of ESP or AH; otherwise zero, which no security association has.
     pub spi: u32,
     /// Flow label, zero for IPv4.
     pub flow_label: u32,
 }
 
-/// The selectors of `packet`, of which `ip` is the parsed header. A missing upper layer gives
-/// zeros, which match only filters without ports and SPI.
+/// Returns the selectors of `packet`, whose parsed header is `ip`. If the upper layer is missing,
+/// ports and SPI are zero, which matches only filters without ports and SPI.
 #[inline]
 #[must_use]
 pub fn five_tuple(packet: &[u8], ip: &IpPacket) -> FiveTuple {
@@ -390,8 +389,8 @@ pub fn five_tuple(packet: &[u8], ip: &IpPacket) -> FiveTuple {
     tuple
 }
 
-/// ESP begins with its SPI; in AH it follows next header, length and two reserved octets.
-/// Spec: RFC 4303 §2; RFC 4302 §2.
+/// Returns the SPI. ESP begins with it; in AH it follows next header, length and two reserved
+/// octets. Spec: RFC 4303 §2; RFC 4302 §2.
 #[inline]
 fn spi(protocol: u8, upper: &[u8]) -> u32 {
     match (protocol, upper) {
@@ -402,7 +401,7 @@ fn spi(protocol: u8, upper: &[u8]) -> u32 {
     }
 }
 
-/// Offsets within a packet whose length field has 16 bits.
+/// Converts an offset in a packet, whose length field has 16 bits.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "callers pass parts of at most 65,535 octets")]
 fn low_u16(len: usize) -> u16 {

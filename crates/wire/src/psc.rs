@@ -30,33 +30,33 @@ pub struct PduSessionContainer {
     pub pdu_type: PduType,
     /// QoS flow of the packet.
     pub qfi: Qfi,
-    /// Reflective QoS is indicated. Always false uplink.
+    /// True if reflective QoS is indicated. Always false in uplink.
     pub rqi: bool,
-    /// Paging policy indicator, 0..=7; makes the container longer. Always absent uplink.
+    /// Paging policy indicator, 0..=7; makes the container longer. Always absent in uplink.
     pub ppi: Option<u8>,
 }
 
 impl PduSessionContainer {
-    /// A container towards the NG-RAN.
+    /// Creates a container towards the NG-RAN.
     #[inline]
     #[must_use]
     pub const fn downlink(qfi: Qfi, rqi: bool) -> Self {
         Self { pdu_type: PduType::Downlink, qfi, rqi, ppi: None }
     }
 
-    /// A container from the NG-RAN.
+    /// Creates a container from the NG-RAN.
     #[inline]
     #[must_use]
     pub const fn uplink(qfi: Qfi) -> Self {
         Self { pdu_type: PduType::Uplink, qfi, rqi: false, ppi: None }
     }
 
-    /// Reads the content of the extension header, between its length octet and its next extension
-    /// header type.
+    /// Parses the content of the extension header: the octets between its length octet and its next
+    /// extension header type.
     ///
     /// # Errors
-    /// `BadExtension` if the content is too short for its flags, and for types other than downlink
-    /// and uplink.
+    /// `BadExtension` if the content is too short for its flags, or its type is neither downlink
+    /// nor uplink.
     #[inline]
     pub fn parse(content: &[u8]) -> Result<Self, Malformed> {
         let &[first, second, ref rest @ ..] = content else { return Err(MALFORMED) };
@@ -76,8 +76,8 @@ impl PduSessionContainer {
     }
 }
 
-/// QoS flow and reflective QoS indication of the container of four octets that ends at `end` of a
-/// frame, as usual G-PDUs have it in front of the inner packet.
+/// Returns QoS flow and reflective QoS indication of the four-octet container that ends at `end` of
+/// a frame, which is directly before the inner packet in usual G-PDUs.
 #[cold]
 #[must_use]
 pub fn usual_container(frame: &[u8], end: u8) -> Option<(Qfi, bool)> {
@@ -98,21 +98,21 @@ fn qfi(octet: u8) -> Qfi {
 }
 
 impl PduSessionContainer {
-    /// Octets of the extension header that carries this container: 4, or 8 with a PPI.
+    /// Returns the length of this container's extension header: 4 octets, or 8 with a PPI.
     #[inline]
     #[must_use]
     pub const fn extension_len(&self) -> usize {
         if self.ppi.is_some() { 8 } else { 4 }
     }
 
-    /// The extension header without PPI, which ends the chain.
+    /// Returns the extension header without PPI, which ends the chain.
     #[inline]
     #[must_use]
     pub fn short_extension(&self) -> [u8; 4] {
         [1, self.type_octet(), self.flow_octet(), ExtensionType::NONE.0]
     }
 
-    /// The extension header with a PPI, padded, which ends the chain.
+    /// Returns the extension header with a PPI and padding, which ends the chain.
     #[inline]
     pub(crate) fn long_extension(&self, ppi: u8) -> [u8; 8] {
         let flags = 0x80 | self.flow_octet();

@@ -1,5 +1,5 @@
-//! The packet that an ICMP error quotes, as far as it is there. Spec: RFC 792; RFC 1812 §4.3.2.3;
-//! RFC 4443 §3.2.
+//! Reads the packet that an ICMP error quotes, which may be cut off. Spec: RFC 792; RFC 1812
+//! §4.3.2.3; RFC 4443 §3.2.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,26 +8,26 @@ use adit_types::Teid;
 use crate::gtpu::{GtpuMessageType, UDP_PORT};
 use crate::protocol;
 
-/// A G-PDU as its sender would have written it, with neither options nor extension headers of IP.
+/// A quoted G-PDU without IP options and extension headers, as Adit sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotedGpdu {
-    /// Our end of the tunnel.
+    /// Address of our end of the tunnel.
     pub src: IpAddr,
-    /// The peer.
+    /// Address of the peer.
     pub dst: IpAddr,
-    /// Octets of the whole packet.
+    /// Length of the whole packet. Unit: octets.
     pub total_len: usize,
     /// The tunnel.
     pub teid: Teid,
 }
 
 impl QuotedGpdu {
-    /// Octets of a quote up to the TEID, behind the IP header.
+    /// Octets of a quote that are needed after the IP header: UDP, and GTP-U up to the TEID.
     const NEEDED: usize = 8 + 8;
 
-    /// Reads a quote; `None` if it is of another packet, or ends before the TEID. No checksum is
-    /// verified: routers on the way have changed that of IPv4, and the UDP checksum covers octets
-    /// that are not quoted.
+    /// Reads a quote; `None` if it is of another packet, or ends before the TEID. Verifies no
+    /// checksum: routers on the path have changed the IPv4 checksum, and the UDP checksum covers
+    /// octets that are not quoted.
     #[must_use]
     pub fn read(quote: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u16::from_be_bytes(*quote.get(at..)?.first_chunk()?));
@@ -96,7 +96,7 @@ mod tests {
         for whole in [over_v4(), over_v6()] {
             (0..whole.len()).for_each(|len| assert_eq!(QuotedGpdu::read(&whole[..len]), None));
         }
-        // Version and options, fragments, protocol, ports, version of GTP, and message type.
+        // Version and options, fragments, protocol, ports, GTP version, and message type.
         for (at, octet) in
             [(0, 0x46), (0, 0x55), (6, 0x20), (7, 1), (9, 6), (20, 0), (23, 0), (28, 0x54), (29, 1)]
         {

@@ -1,5 +1,5 @@
 //! TCP header: ports, flags and sequence numbers of received segments, and headers of segments that
-//! Adit originates. Adit keeps no state of connections. Spec: RFC 9293 §3.1.
+//! Adit originates. Adit keeps no connection state. Spec: RFC 9293 §3.1.
 
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -52,7 +52,7 @@ impl TcpHeader {
     /// Flag ACK.
     pub const ACK: u8 = 0x10;
 
-    /// A header without options, of zero window and checksum.
+    /// Creates a header without options, with window and checksum zero.
     #[must_use]
     pub fn new(src_port: u16, dst_port: u16, sequence: u32, flags: u8) -> Self {
         Self {
@@ -68,11 +68,11 @@ impl TcpHeader {
         }
     }
 
-    /// The fixed part at the front of `bytes`, and the data behind the options.
+    /// Returns the fixed part at the front of `bytes`, and the data after the options.
     ///
     /// # Errors
-    /// `Truncated` below 20 octets; `BadLength` when the data offset is below 5 words or beyond
-    /// `bytes`.
+    /// `Truncated` if there are fewer than 20 octets; `BadLength` if the data offset is below 5
+    /// words or beyond `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, _) = split::<Self>(bytes)?;
         let header_len = header.header_len();
@@ -82,7 +82,7 @@ impl TcpHeader {
         }
     }
 
-    /// Octets of the header with its options, as it says. Below 20 it is malformed.
+    /// Length of the header with options, by the data offset; invalid below 20. Unit: octets.
     #[must_use]
     pub fn header_len(&self) -> usize {
         usize::from(self.data_offset >> 4) * 4
@@ -134,12 +134,12 @@ pub struct TcpFields {
     pub flags: u8,
     /// Window. Unit: octets.
     pub window: u16,
-    /// Maximum segment size to announce. Unit: octets.
+    /// Maximum segment size to announce, or `None`. Unit: octets.
     pub mss: Option<u16>,
 }
 
 impl TcpFields {
-    /// Octets of the header with its option.
+    /// Returns the length of the header with its MSS option. Unit: octets.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         if self.mss.is_some() { TcpHeader::LEN + 4 } else { TcpHeader::LEN }
@@ -149,7 +149,7 @@ impl TcpFields {
     /// the sum of the pseudo header of the whole segment.
     ///
     /// # Errors
-    /// `Truncated` when `segment` is shorter than the header.
+    /// `Truncated` if `segment` is shorter than the header.
     pub fn emit(&self, segment: &mut [u8], pseudo: Sum) -> Result<(), Malformed> {
         let mut header = TcpHeader::new(self.src_port, self.dst_port, self.sequence, self.flags);
         header.acknowledgment = U32::new(self.acknowledgment);

@@ -31,7 +31,7 @@ pub struct UdpHeader {
 fixed_header!(UdpHeader, 8);
 
 impl UdpHeader {
-    /// A header with these ports, length (header included, octets) and checksum.
+    /// Creates a header with these ports, length (header included, octets) and checksum.
     #[inline]
     #[must_use]
     pub fn new(src_port: u16, dst_port: u16, len: u16, checksum: u16) -> Self {
@@ -43,10 +43,11 @@ impl UdpHeader {
         }
     }
 
-    /// The header at the front of `bytes`, and its payload up to the length field.
+    /// Returns the header at the front of `bytes`, and its payload up to the length field.
     ///
     /// # Errors
-    /// `Truncated` below 8 octets; `BadLength` when the length is below 8 or above `bytes`.
+    /// `Truncated` if there are fewer than 8 octets; `BadLength` if the length is below 8 or above
+    /// `bytes`.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, _) = split::<Self>(bytes)?;
@@ -87,24 +88,26 @@ impl UdpHeader {
     }
 }
 
-/// The checksum for `datagram` over IPv4. Its checksum field must be zero, its length below 65,536.
+/// Computes the checksum of `datagram` over IPv4. Its checksum field must be zero, its length below
+/// 65,536.
 #[must_use]
 pub fn checksum_ipv4(src: Ipv4Addr, dst: Ipv4Addr, datagram: &[u8]) -> u16 {
     let len = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
     checksum::pseudo_ipv4(src, dst, protocol::UDP, len).bytes(datagram).udp_checksum()
 }
 
-/// The checksum for `datagram` over IPv6. Its checksum field must be zero.
+/// Computes the checksum of `datagram` over IPv6. Its checksum field must be zero.
 #[must_use]
 pub fn checksum_ipv6(src: Ipv6Addr, dst: Ipv6Addr, datagram: &[u8]) -> u16 {
     let len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
     checksum::pseudo_ipv6(src, dst, protocol::UDP, len).bytes(datagram).udp_checksum()
 }
 
-/// Verifies the checksum of `datagram` (exactly its length field's octets) over IPv4; zero passes.
+/// Verifies the checksum of `datagram`, exactly as long as its length field states, over IPv4. A
+/// checksum of zero, which means none, passes.
 ///
 /// # Errors
-/// As [`UdpHeader::parse`], and `BadChecksum`.
+/// Those of [`UdpHeader::parse`], and `BadChecksum`.
 pub fn verify_ipv4(src: Ipv4Addr, dst: Ipv4Addr, datagram: &[u8]) -> Result<(), Malformed> {
     let (header, payload) = UdpHeader::parse(datagram)?;
     if header.checksum.get() == 0 {
@@ -117,10 +120,10 @@ pub fn verify_ipv4(src: Ipv4Addr, dst: Ipv4Addr, datagram: &[u8]) -> Result<(), 
     }
 }
 
-/// As [`verify_ipv4`], over IPv6. Only tunnels may send zero; zero passes here.
+/// Does [`verify_ipv4`] over IPv6. A checksum of zero, which only tunnels may send, passes.
 ///
 /// # Errors
-/// As [`UdpHeader::parse`], and `BadChecksum`.
+/// Those of [`UdpHeader::parse`], and `BadChecksum`.
 pub fn verify_ipv6(src: Ipv6Addr, dst: Ipv6Addr, datagram: &[u8]) -> Result<(), Malformed> {
     let (header, payload) = UdpHeader::parse(datagram)?;
     if header.checksum.get() == 0 {
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn udp_checksum_over_ipv4_by_hand_is_found_and_verified() {
-        // 0a00 0001 0a00 0002 0011 000a | 0001 0002 000a 0000 4869 -> sum 5c94 by hand.
+        // 0a00 0001 0a00 0002 0011 000a | 0001 0002 000a 0000 4869 sum to 5c94, by hand.
         let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         let mut datagram = [0, 1, 0, 2, 0, 10, 0, 0, 0x48, 0x69];
         let sum = checksum_ipv4(src, dst, &datagram);

@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Malformed;
 
-/// The header at the front of `bytes`, and the rest.
+/// Returns the header at the front of `bytes`, and the rest.
 #[inline]
 pub(crate) fn split<T>(bytes: &[u8]) -> Result<(&T, &[u8]), Malformed>
 where
@@ -20,20 +20,20 @@ pub(crate) fn emit<T: IntoBytes + Immutable>(value: &T, out: &mut [u8]) -> Resul
     value.write_to_prefix(out).map_err(|_| Malformed::truncated(size_of::<T>(), have))
 }
 
-/// Gives a layout its length, a static check of it, and `emit`.
+/// Defines `LEN` and `emit` of a layout, and checks its size at compile time.
 macro_rules! fixed_header {
     ($name:ident, $len:literal) => {
         const _: () = assert!(size_of::<$name>() == $len);
 
         #[allow(unreachable_pub, reason = "the layouts are public and private ones")]
         impl $name {
-            /// Octets of this header.
+            /// Length of this header. Unit: octets.
             pub const LEN: usize = $len;
 
             /// Writes all octets of this header at the front of `out`.
             ///
             /// # Errors
-            /// `Truncated` when `out` is shorter than `LEN`; nothing is written then.
+            /// `Truncated` if `out` is shorter than `LEN`; nothing is written then.
             #[inline]
             pub fn emit(&self, out: &mut [u8]) -> Result<(), crate::Malformed> {
                 crate::view::emit(self, out)
@@ -43,7 +43,7 @@ macro_rules! fixed_header {
 }
 pub(crate) use fixed_header;
 
-/// Writes fields one after the other.
+/// Appends fields to a slice.
 pub(crate) struct FieldWriter<'a> {
     out: &'a mut [u8],
     at: usize,
@@ -63,7 +63,7 @@ impl<'a> FieldWriter<'a> {
         Ok(())
     }
 
-    /// The octets written so far.
+    /// Returns the number of octets written so far.
     pub(crate) fn len(&self) -> usize {
         self.at
     }

@@ -28,7 +28,7 @@ pub struct VlanTag {
 fixed_header!(VlanTag, 4);
 
 impl VlanTag {
-    /// A tag with a VLAN, a priority (the low three bits of `priority`) and the type of the
+    /// Creates a tag with a VLAN, a priority (the low three bits of `priority`) and the type of the
     /// payload.
     #[inline]
     #[must_use]
@@ -37,16 +37,16 @@ impl VlanTag {
         Self { tag_control: U16::new(tag_control), ether_type: U16::new(ether_type.0) }
     }
 
-    /// The tag at the front of `bytes`, and the rest.
+    /// Returns the tag at the front of `bytes`, and the rest.
     ///
     /// # Errors
-    /// `Truncated` below 4 octets.
+    /// `Truncated` if there are fewer than 4 octets.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         split(bytes)
     }
 
-    /// VLAN identifier; a priority tag gives `VlanId::UNTAGGED`.
+    /// VLAN identifier; `VlanId::UNTAGGED` for a priority tag.
     #[inline]
     #[must_use]
     pub fn vlan(&self) -> VlanId {

@@ -1,8 +1,8 @@
-//! The budget of an entry, between the program that uses it, the worker that grants it, the control
-//! thread that puts the entry, and readers of the counts.
+//! The budget of an entry. Four parties use it: the program consumes it, the worker grants it, the
+//! control thread writes the entry, and other threads read the counts.
 //!
-//! The word of a budget only decreases between two grants: by the octets that the program forwards.
-//! So the octets of an entry are a base, which the session's worker keeps, less this word. A grant
+//! Between two grants the budget's word only decreases, by the octets that the program forwards. So
+//! the octets of an entry are a base, which the session's worker keeps, less this word. A grant
 //! adds to both.
 //!
 //! `crates/tables/tests/loom_publish.rs` explores the interleavings of this file.
@@ -12,18 +12,18 @@ use adit_rules::share_of;
 use super::layout::{BUDGET_BITS, head};
 use super::sync::{AtomicU64, Ordering, fence};
 
-/// Words of an account: its version, which is odd during a grant; the base; and the largest reading
-/// so far.
+/// Words of an account: a version, which is odd during a grant; the base; and the largest number of
+/// octets read so far.
 pub(crate) const ACCOUNT_WORDS: usize = 3;
 
-/// Attempts to read an account between two grants: a grant takes nanoseconds, unless its worker
-/// lost its core.
+/// Maximum number of attempts to read an account. A grant takes nanoseconds, unless the worker is
+/// preempted during it.
 const READ_ATTEMPTS: u32 = if cfg!(loom) { 1 } else { 64 };
 
-/// The largest budget.
+/// Maximum budget. Unit: octets.
 const BUDGET_MAX: u64 = (1 << BUDGET_BITS) - 1;
 
-/// An entry's head and budget, and its account.
+/// Head and budget of an entry, and its account.
 pub(crate) struct EntryBudget<'a> {
     pub head: &'a AtomicU64,
     pub budget: &'a AtomicU64,
@@ -31,8 +31,8 @@ pub(crate) struct EntryBudget<'a> {
 }
 
 impl EntryBudget<'_> {
-    /// Octets that the entry counted: of now, or, while a grant does not end, the largest number
-    /// that was read before.
+    /// Returns the octets that the entry has counted. If a grant does not end meanwhile, returns
+    /// the largest number that was read before.
     pub(crate) fn octets(&self) -> u64 {
         let [version, base, last] = self.account;
         for _ in 0..READ_ATTEMPTS {
@@ -48,15 +48,15 @@ impl EntryBudget<'_> {
         last.load(Ordering::Relaxed)
     }
 
-    /// The number of the entry, if it is active and limited.
+    /// Returns the number of the entry, if it is active and limited.
     fn limited_number(&self) -> Option<u64> {
         let both = head::ACTIVE | head::LIMITED;
         let head = self.head.load(Ordering::Acquire);
         (head & both == both).then_some(head & head::NUMBER)
     }
 
-    /// Replaces the budget by one of the entry with `number`, of which the program forwards less
-    /// than `octets`. For one writer at a time.
+    /// Replaces the budget: the program may forward less than `octets` more for the entry with
+    /// `number`. Only one thread may call this at a time.
     fn replace(&self, number: u64, octets: u64) {
         let budget = number << BUDGET_BITS | octets.min(BUDGET_MAX);
         if octets == 0 && self.budget.load(Ordering::Relaxed) == budget {
@@ -73,8 +73,8 @@ impl EntryBudget<'_> {
     }
 }
 
-/// See [`OffloadUsage::divide`]. An entry that is put meanwhile has no budget: its number is
-/// another one.
+/// Implements [`OffloadUsage::divide`]. An entry that is replaced meanwhile has no budget, because
+/// it has another number than the one granted to.
 ///
 /// [`OffloadUsage::divide`]: adit_rules::OffloadUsage::divide
 pub(crate) fn divide(entries: &[EntryBudget<'_>; 2], more: u64, others: u64) -> u64 {

@@ -1,9 +1,9 @@
-//! When no run of the program sees the state before a change.
+//! Reports when no run of the program sees the state before a change.
 //!
-//! The kernel waits for all runs under way when a map in a map is replaced (`bpf(2)`,
-//! BPF_MAP_UPDATE_ELEM). That takes some milliseconds, so a thread of its own does it, once for all
-//! batches that were closed meanwhile. If the kernel refuses, packets may still see the past: the
-//! changes are not in effect, and the thread tries again until it succeeds.
+//! When an element of a map of maps is replaced, the kernel waits for all runs in progress
+//! (`bpf(2)`, BPF_MAP_UPDATE_ELEM). That takes some milliseconds, so a separate thread does it,
+//! once for all batches that were closed meanwhile. If the kernel refuses, packets may still see
+//! the old state: the changes are not in effect, and the thread retries until it succeeds.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -17,20 +17,20 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 
 use crate::config::XdpError;
 
-/// How often the thread calls its function.
+/// Interval at which the thread calls `tick`.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Time until the kernel is called again after it refused.
+/// Time between a refusal and the next attempt.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// State that the thread shares with the control thread.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The last batch that was closed; `None` ends the thread.
+    /// Number of the last closed batch; `None` ends the thread.
     closed: Mutex<Option<u64>>,
     is_closed: Condvar,
     passed: AtomicU64,
-    /// Why the kernel refused, once for each spell of refusals.
+    /// The reason of the first refusal since the kernel last accepted.
     refusal: Mutex<Option<String>>,
 }
 
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// Numbers batches of changes, and waits until they have passed.
+/// Numbers batches of changes, and waits until every run of the program sees them.
 pub struct Batches {
     shared: Arc<Shared>,
     closed: u64,
@@ -75,7 +75,8 @@ impl Batches {
         Self::start_with(wait, tick)
     }
 
-    /// `wait` returns when all runs under way have ended, or says why it cannot wait.
+    /// Starts the thread. `wait` returns once all runs in progress have ended, or with the reason
+    /// why it cannot wait.
     fn start_with(
         mut wait: impl FnMut() -> Result<(), String> + Send + 'static,
         mut tick: impl FnMut() + Send + 'static,
@@ -90,7 +91,7 @@ impl Batches {
         Ok(Self { shared, closed: 0, thread: Some(thread) })
     }
 
-    /// Why the kernel does not let the thread wait, if it began to refuse since the last call.
+    /// Returns why the kernel refuses to wait, if it began to refuse since the last call.
     #[must_use]
     pub fn take_refusal(&self) -> Option<String> {
         self.shared.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -104,7 +105,7 @@ impl Batches {
         OffloadBatch(self.closed)
     }
 
-    /// The last batch that no run of the program can miss.
+    /// Returns the last batch that every run of the program sees.
     #[must_use]
     pub fn passed(&self) -> OffloadBatch {
         OffloadBatch(self.shared.passed.load(Ordering::Acquire))
@@ -121,7 +122,7 @@ impl Drop for Batches {
     }
 }
 
-/// Waits for batches, one after the other or several at once.
+/// Waits for batches, for several at once if they were closed meanwhile, until `closed` is `None`.
 fn run(shared: &Shared, wait: &mut impl FnMut() -> Result<(), String>, tick: &mut impl FnMut()) {
     let mut passed = 0;
     let mut is_refused = false;

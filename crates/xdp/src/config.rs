@@ -1,4 +1,4 @@
-//! The configuration with which the program is loaded.
+//! The configuration that the program is loaded with.
 
 use core::fmt;
 
@@ -8,21 +8,22 @@ use adit_types::{DomainId, Ipv4Prefix, PortId};
 /// The sizes of maps, and values that never change.
 #[derive(Debug, Clone)]
 pub struct XdpConfig {
-    /// Sessions at most.
+    /// Maximum number of sessions.
     pub sessions_max: usize,
-    /// Low bits of a TEID that are an index of TEIDs.
+    /// Number of low bits of a TEID that index the map of TEIDs.
     pub teid_slot_bits: u8,
-    /// Next hops at most.
+    /// Maximum number of next hops.
     pub next_hops_max: usize,
-    /// Logical interfaces, by id.
+    /// Logical interfaces, in the order of their ids.
     pub interfaces: Vec<OffloadInterface>,
-    /// Pools of UE addresses, which are found by a direct index.
+    /// Pools of UE IPv4 addresses, which are found by a direct index.
     pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
-    /// Network devices by port. The program forwards packets through these ports only.
+    /// Ports with the indexes of their network devices. The program forwards packets only through
+    /// these ports.
     pub devices: Vec<(PortId, u32)>,
 }
 
-/// Why there is no program: one sentence.
+/// The reason why there is no program, as one sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XdpError(pub String);
 

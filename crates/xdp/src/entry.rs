@@ -1,4 +1,4 @@
-//! From a fast rule to the words of an entry.
+//! Converts a fast rule into the words of an entry.
 
 use adit_rules::{
     FastRule, FastRuleForwarding, FastRulePeer, FastRuleTransport, FastRuleUe, FastRuleUsage,
@@ -8,19 +8,20 @@ use adit_types::InterfaceSet;
 
 use crate::layout::{HOLD_LEFT, NO_QFI, head, word};
 
-/// The words of an entry before its budget. Its number and [`head::ACTIVE`] are zero.
+/// The words of an entry before its budget. The number and [`head::ACTIVE`] are still zero.
 pub(crate) type EntryRule = [u64; word::BUDGET];
 
-/// The words of a rule. `egress`: the number of a set of interfaces through which packets leave.
+/// Converts a rule into words. `egress` returns the number of a set of interfaces that packets
+/// leave through.
 ///
 /// # Errors
-/// The part of it that the program cannot express.
+/// The part of the rule that the program cannot express.
 pub(crate) fn pack(
     rule: &OffloadRule<'_>,
     egress: impl FnOnce(InterfaceSet) -> Option<u32>,
 ) -> Result<EntryRule, OffloadRefusal> {
     let OffloadRule { rule, is_limited, has_shared_rates } = *rule;
-    // Lists every field, so that a new one has to be decided on here.
+    // Destructures every field, so that a new field must be considered here.
     let FastRule {
         arrival,
         ue_v4,
@@ -82,7 +83,7 @@ const fn refusal(words: &'static str) -> OffloadRefusal {
     OffloadRefusal(std::borrow::Cow::Borrowed(words))
 }
 
-/// Flags and value of the UE's address.
+/// Returns the flags and the value for the UE's address.
 fn ue<A>(ue: FastRuleUe<A>, matches: u64, any: u64, value: impl FnOnce(A) -> u64) -> (u64, u64) {
     match ue {
         FastRuleUe::None => (0, 0),

@@ -1,25 +1,25 @@
 //! The layout of the program's maps: see `bpf/forward.bpf.c`.
 
-/// Interfaces at most.
+/// Maximum number of interfaces.
 pub(crate) const INTERFACES: usize = 32;
 /// Words of `struct interface`.
 pub(crate) const INTERFACE_WORDS: usize = 2;
-/// Rows of counters of one processor: one per interface, and one for packets that are left to
+/// Rows of counters per processor: one for each interface, and one for packets that are left to
 /// workers.
 pub(crate) const COUNTER_ROWS: usize = INTERFACES + 1;
 /// Words of a row of counters.
 pub(crate) const COUNTER_WORDS: usize = 8;
-/// Pools of UE addresses at most.
+/// Maximum number of pools of UE addresses.
 pub(crate) const POOLS: usize = 16;
-/// Addresses of ours on one link at most, of each family.
+/// Maximum number of our addresses on one link, for each address family.
 pub(crate) const OWN_ADDRS: usize = 16;
-/// Numbers of 32 bits in one element of a map.
+/// Number of 32-bit numbers in one element of a map.
 pub(crate) const CHUNK: usize = 1 << 10;
-/// Sets of interfaces that packets leave through at most.
+/// Maximum number of sets of interfaces that packets leave through.
 pub(crate) const EGRESS_SETS: usize = 64;
-/// Gateways of one such set, by number.
+/// Number of gateways in one set of interfaces.
 pub(crate) const GATEWAYS: usize = 256;
-/// Parts of the destinations of one family.
+/// Number of parts that the destinations of one address family are divided into.
 pub(crate) const NETWORKS: usize = 1 << 16;
 
 /// Words of an entry.
@@ -28,24 +28,25 @@ pub(crate) const ENTRY_WORDS: usize = 8;
 /// Positions of the words of an entry.
 pub(crate) mod word {
     pub(crate) const HEAD: usize = 0;
-    /// TEID; above it the UE's IPv4 address.
+    /// TEID in the lower half; the UE's IPv4 address in the upper half.
     pub(crate) const TEID: usize = 1;
     pub(crate) const UE_V6: usize = 2;
-    /// Far end or QoS flows; above it the next hop or the set of interfaces that packets leave
-    /// through.
+    /// Lower half: index of the far end, or the QoS flows. Upper half: the next hop, or the number
+    /// of the set of interfaces that packets leave through.
     pub(crate) const FAR: usize = 3;
-    /// Type of service and QoS flow; above them the [`hold`](super::HOLD_LEFT) of the entry.
+    /// Lower half: type of service and QoS flow. Upper half: the [`hold`](super::HOLD_LEFT).
     pub(crate) const MARKING: usize = 4;
     pub(crate) const BUDGET: usize = 5;
     pub(crate) const PKTS: usize = 6;
     pub(crate) const LAST: usize = 7;
 }
 
-/// Bits of the head.
+/// Flags and fields of the head.
 pub(crate) mod head {
-    /// The number of the entry: of how many entries in its place it is the last one.
+    /// The number of the entry: how many entries its place has had. After the last number below
+    /// [`NUMBERS_END`] follows 1.
     pub(crate) const NUMBER: u64 = (1 << 20) - 1;
-    /// Numbers are below: the budget of an entry without limits begins with this one.
+    /// Numbers are less than this: the budget of an entry without limits begins with this number.
     pub(crate) const NUMBERS_END: u64 = NUMBER;
     pub(crate) const ACTIVE: u64 = 1 << 20;
     pub(crate) const LIMITED: u64 = 1 << 21;
@@ -59,16 +60,17 @@ pub(crate) mod head {
     pub(crate) const ARRIVAL_SHIFT: u32 = 32;
 }
 
-/// Bits of a budget below the number of its entry.
+/// Number of bits of a budget, below the number of the entry in the same word.
 pub(crate) const BUDGET_BITS: u32 = 44;
 
-/// The hold of an entry that was put, in its word: workers may still have earlier packets.
+/// The hold of a new entry, which is not zero: workers may still have earlier packets, which later
+/// packets must not overtake.
 pub(crate) const HOLD_LEFT: u64 = 1 << 32;
 
-/// No QoS flow.
+/// The QoS flow identifier that means none.
 pub(crate) const NO_QFI: u8 = u8::MAX;
 
-/// Bit of a next hop that says that it is resolved.
+/// Bit of a next hop: it is resolved.
 pub(crate) const HOP_RESOLVED: u64 = 1 << 63;
-/// Where the interface of a next hop begins, above its link-layer address.
+/// First bit of the interface in a next hop; the bits below are the link-layer address.
 pub(crate) const HOP_INTERFACE_SHIFT: u32 = 48;

@@ -1,4 +1,4 @@
-//! Loads the program, once per port, and its maps, which all ports share.
+//! Loads the program, once for each port, and its maps, which all ports share.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -22,16 +22,17 @@ use adit_rules::OffloadInterface;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 
-/// Maps that each port has of its own.
+/// Names of the maps that are not shared: each port has its own.
 const OF_PORT: [&str; 2] = ["ports", "xsks_map"];
 
-/// The addresses of all pools at most: a chunk is left for the end of the last one.
+/// Maximum number of addresses of all pools together. It leaves a chunk for the end of the last
+/// pool.
 const POOL_ADDRS_MAX: u32 = 1 << 24;
 
-/// Loads the program for each of the devices. `clock`: the clock of packets' times.
+/// Loads the program for each of the devices. `clock` is the clock for the times of packets.
 ///
 /// # Errors
-/// Why there is no program: without the privilege, or on a kernel without a feature.
+/// The reason why there is no program: a missing privilege, or a kernel without a feature.
 pub fn load(
     config: &XdpConfig,
     clock: impl Fn() -> Nanos + Send + 'static,
@@ -61,16 +62,16 @@ pub fn load(
     Ok((offload(config, sizes, &shared, clock)?, programs))
 }
 
-/// The sizes of maps.
+/// The sizes of maps that depend on the configuration.
 struct MapSizes {
     pools: Vec<MappedPool>,
-    /// Chunks of the index of TEIDs.
+    /// Number of chunks of the index of TEIDs.
     teids: usize,
-    /// Chunks of the index of UE addresses.
+    /// Number of chunks of the index of UE addresses.
     ue_pools: usize,
-    /// Rows of counters.
+    /// Number of rows of counters.
     counters: usize,
-    /// Elements of each map whose size is not in the program.
+    /// Number of elements of each map whose size the program does not determine.
     elements: [(&'static str, usize); 6],
 }
 
@@ -95,7 +96,7 @@ impl MapSizes {
     }
 }
 
-/// The maps that all ports share, by name.
+/// The maps that all ports share, with their names.
 struct SharedMaps(Vec<(String, MapHandle)>);
 
 impl SharedMaps {
@@ -117,7 +118,7 @@ impl SharedMaps {
         found.map(|(_, map)| map).ok_or_else(|| XdpError(format!("no map {name}")))
     }
 
-    /// The values of a map with so many words.
+    /// Maps the values of a map that has `words` words.
     fn map(&self, name: &str, words: usize) -> Result<MappedArray, XdpError> {
         MappedArray::of_map(self.find(name)?, words)
             .map_err(|error| XdpError(format!("map {name} cannot be shared: {error}")))
@@ -145,7 +146,7 @@ fn load_program(
     Ok(program)
 }
 
-/// The writer of the maps.
+/// Makes the writer of the maps.
 fn offload(
     config: &XdpConfig,
     sizes: MapSizes,
@@ -184,12 +185,12 @@ fn offload(
     })
 }
 
-/// The bits of a TEID that are its place in the index.
+/// Returns the mask of the TEID bits that index the map of TEIDs.
 fn teid_mask(config: &XdpConfig) -> u32 {
     u32::MAX >> (32 - u32::from(config.teid_slot_bits.clamp(1, 32)))
 }
 
-/// Sets the sizes of maps, and takes those that there are already.
+/// Sets the sizes of maps, and reuses the maps that an earlier port's program has created.
 fn prepare(open: &mut OpenObject, sizes: &MapSizes, shared: &SharedMaps) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
@@ -203,7 +204,7 @@ fn prepare(open: &mut OpenObject, sizes: &MapSizes, shared: &SharedMaps) -> libb
     Ok(())
 }
 
-/// The pools that a direct index serves.
+/// Returns the pools that have a direct index.
 fn pools(config: &XdpConfig) -> Vec<MappedPool> {
     let mut offset = 0_u32;
     let mut mapped = Vec::new();
@@ -218,12 +219,12 @@ fn pools(config: &XdpConfig) -> Vec<MappedPool> {
     mapped
 }
 
-/// Numbers one after the other.
+/// Concatenates numbers in native byte order.
 fn octets(numbers: impl IntoIterator<Item = u32>) -> Vec<u8> {
     numbers.into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
-/// `struct settings`.
+/// Builds `struct settings`.
 fn settings(config: &XdpConfig, pools: &[MappedPool]) -> Vec<u8> {
     let len = u32::try_from(pools.len()).unwrap_or_default();
     let words =
@@ -233,7 +234,8 @@ fn settings(config: &XdpConfig, pools: &[MappedPool]) -> Vec<u8> {
     value
 }
 
-/// `struct interface`. `slot`: of its device, if the program can send through it.
+/// Builds `struct interface`. `slot`: index of its device in `tx_ports`, if the program can send
+/// through it.
 fn interface_octets(interface: &OffloadInterface, slot: Option<usize>) -> Vec<u8> {
     let slot = slot.filter(|_| interface.vlan == VlanId::UNTAGGED);
     let port = slot.and_then(|slot| u16::try_from(slot + 1).ok()).unwrap_or_default();
@@ -245,14 +247,15 @@ fn interface_octets(interface: &OffloadInterface, slot: Option<usize>) -> Vec<u8
     value
 }
 
-/// False if a network device is known to have hardware: its frames then come from a wire.
+/// False if a network device is known to be hardware, whose frames come from a wire; a virtual
+/// device may deliver frames with incomplete checksums.
 fn is_virtual(device: u32) -> bool {
     let name = nix::net::if_::if_indextoname(device);
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     name.is_empty() || !Path::new("/sys/class/net").join(name).join("device").exists()
 }
 
-/// `struct port`: of the untagged link of a port.
+/// Builds `struct port` from the interfaces on the untagged link of a port.
 fn port_octets(config: &XdpConfig, port: PortId, is_virtual: bool) -> Vec<u8> {
     let on_link = |of: &&OffloadInterface| of.port == port && of.vlan == VlanId::UNTAGGED;
     let link = || config.interfaces.iter().filter(on_link);

@@ -1,5 +1,5 @@
-//! Memory that the program and this process share: the values of an array map. And memory like it
-//! of this process alone.
+//! Memory that the program and this process share, which is the values of an array map; and similar
+//! memory of this process alone.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -8,31 +8,31 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Words of 64 bits, zero at first. The kernel gives memory when a page is written.
+/// 64-bit words that are zero at first. The kernel allocates a page when it is first written.
 pub(crate) struct MappedArray {
     start: NonNull<AtomicU64>,
     words: usize,
 }
 
-// SAFETY: all threads and the program change the memory by atomic operations.
+// SAFETY: all threads and the program access the memory by atomic operations only.
 unsafe impl Send for MappedArray {}
 // SAFETY: as above.
 unsafe impl Sync for MappedArray {}
 
 impl MappedArray {
-    /// The values of a map with `words` words.
+    /// Maps the values of a map, which have `words` words.
     pub(crate) fn of_map(map: &impl AsFd, words: usize) -> io::Result<Self> {
         Self::map(words, libc::MAP_SHARED, map.as_fd().as_raw_fd())
     }
 
-    /// Memory of this process.
+    /// Allocates memory of this process alone.
     pub(crate) fn private(words: usize) -> io::Result<Self> {
         Self::map(words, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
     }
 
     fn map(words: usize, flags: i32, fd: i32) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at a place that the kernel chooses.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { libc::mmap(ptr::null_mut(), words * 8, access, flags, fd, 0) };
         match NonNull::new(start.cast::<AtomicU64>()) {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { start, words }),
@@ -40,19 +40,20 @@ impl MappedArray {
         }
     }
 
-    /// The words.
+    /// Returns the words.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has so many words, is aligned to pages, and lives as long as `self`.
+        // SAFETY: the mapping has `self.words` words, is aligned to pages, and lives as long as
+        // `self`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
-    /// The halves of the words, the lower ones first.
+    /// Returns the halves of the words, the lower half of each first.
     pub(crate) fn halves(&self) -> &[AtomicU32] {
-        // SAFETY: as in `words`. Each place is accessed with one width only.
+        // SAFETY: as in `words`. Code accesses each location with one width only.
         unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.words * 2) }
     }
 
-    /// The octets.
+    /// Returns the octets.
     pub(crate) fn octets(&self) -> &[AtomicU8] {
         // SAFETY: as in `halves`.
         unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.words * 8) }
@@ -61,7 +62,8 @@ impl MappedArray {
 
 impl Drop for MappedArray {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference to it is left. A failure leaves it there.
+        // SAFETY: the mapping belongs to this value, and no reference to it is left. If the call
+        // fails, the mapping stays.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.words * 8) };
     }
 }
@@ -72,7 +74,7 @@ impl fmt::Debug for MappedArray {
     }
 }
 
-/// The coarse monotonic clock, which the program also reads. Unit: nanoseconds.
+/// Returns the time of the coarse monotonic clock, which the program also reads. Unit: nanoseconds.
 pub(crate) fn coarse_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes the value, or nothing.

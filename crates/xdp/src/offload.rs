@@ -1,4 +1,4 @@
-//! Writes the program's maps: entries, keys, next hops and gateways.
+//! Writes the program's maps: entries, keys, next hops, gateways.
 
 use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::mapped::MappedArray;
 use crate::program::XdpProgram;
 use crate::usage::XdpUsage;
 
-/// The addresses of a pool, and where they begin among those of all pools.
+/// A pool of UE addresses, and the index of its first address in the array for all pools.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MappedPool {
     pub(crate) domain: DomainId,
@@ -32,14 +32,14 @@ pub(crate) struct MappedPool {
     pub(crate) offset: u32,
 }
 
-/// The program's maps. Belongs to the control thread.
+/// The program's maps. Only the control thread writes through this.
 #[derive(Debug)]
 pub struct XdpOffload {
     pub(crate) usage: Arc<XdpUsage>,
     pub(crate) batches: Batches,
     pub(crate) teids: MappedArray,
     pub(crate) teid_mask: u32,
-    /// By place: the TEIDs of its session in addition to the first one.
+    /// For each index of a TEID: how many TEIDs beyond the first its session has there.
     pub(crate) same_place: BTreeMap<u32, u32>,
     pub(crate) ue_pools: MappedArray,
     pub(crate) pools: Vec<MappedPool>,
@@ -50,12 +50,13 @@ pub struct XdpOffload {
     pub(crate) egress_sets: Vec<InterfaceSet>,
     pub(crate) counters: MappedArray,
     pub(crate) interfaces: MappedArray,
-    /// The MTUs of the links with tunnels.
+    /// The links with tunnels, and their own MTUs.
     pub(crate) tunnel_mtus: Vec<(InterfaceId, u16)>,
     pub(crate) programs: Vec<XdpProgram>,
 }
 
-/// The key of a UE in the hash table: its address or the upper half of it, domain and IP version.
+/// Builds the key of a UE in the hash table: its IPv4 address or upper half of its IPv6 address,
+/// then routing domain and IP version.
 fn ue_key(domain: DomainId, addr: u64, version: u64) -> [u8; 16] {
     let mut key = [0; 16];
     let kind = u64::from(domain.0) | version << 8;
@@ -65,22 +66,22 @@ fn ue_key(domain: DomainId, addr: u64, version: u64) -> [u8; 16] {
 }
 
 impl XdpOffload {
-    /// Keeps programs attached as long as the offload lives.
+    /// Keeps programs attached while the offload lives.
     pub fn keep_attached(&mut self, programs: Vec<XdpProgram>) {
         self.programs.extend(programs);
     }
 
-    /// The place of a TEID by its low bits.
+    /// Returns the index of a TEID: its low bits.
     const fn place_of(&self, teid: Teid) -> u32 {
         teid.0 & self.teid_mask
     }
 
-    /// Where the session of a TEID stands.
+    /// Returns the slot for the session of a TEID.
     fn teid_place(&self, teid: Teid) -> Option<&core::sync::atomic::AtomicU32> {
         self.teids.halves().get(self.place_of(teid) as usize)
     }
 
-    /// Where the session of a UE's IPv4 address stands, if the address is in a pool.
+    /// Returns the slot for the session of a UE's IPv4 address, if the address is in a pool.
     fn pool_place(&self, domain: DomainId, addr: u32) -> Option<&core::sync::atomic::AtomicU32> {
         let at = self.pools.iter().find_map(|pool| {
             let at = addr.wrapping_sub(pool.first);
@@ -132,7 +133,7 @@ impl Offload for XdpOffload {
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
         let value = session.0.wrapping_add(1);
         let insert = |key: [u8; 16]| {
-            // Without room the UE's packets find no entry.
+            // If the table is full, the UE's packets find no entry and take a worker.
             let _ = self.ues.update(&key, &value.to_ne_bytes(), MapFlags::ANY);
         };
         match key {
@@ -143,7 +144,7 @@ impl Offload for XdpOffload {
                     known if known == value => {
                         *self.same_place.entry(self.place_of(teid)).or_default() += 1
                     }
-                    // If two sessions share one place, the first one keeps it.
+                    // If the TEIDs of two sessions have one index, the first session keeps it.
                     _ => {}
                 }
             }
@@ -192,7 +193,7 @@ impl Offload for XdpOffload {
 
     fn limit_tunnels(&mut self, mtu_bytes: u16) {
         for (id, link) in &self.tunnel_mtus {
-            // The MTU is behind the six octets of the address, in the order of memory.
+            // The MTU follows the six octets of the address in memory.
             if let Some(word) = self.interfaces.words().get(usize::from(id.0) * INTERFACE_WORDS) {
                 let mut octets = word.load(Ordering::Relaxed).to_ne_bytes();
                 octets[6..].copy_from_slice(&(*link).min(mtu_bytes).to_ne_bytes());

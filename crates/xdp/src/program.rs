@@ -1,4 +1,4 @@
-//! The program of one port: attached to its device, or run on single frames.
+//! The program of one port, which is attached to the port's device, or run on single frames.
 
 use core::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,9 +13,9 @@ pub struct XdpProgram {
     /// The port.
     pub port: PortId,
     pub(crate) object: Object,
-    /// Ends with the process: then the device has no program.
+    /// The attachment. It ends with the process at the latest; the device then has no program.
     pub(crate) link: Option<Link>,
-    /// The program that gave its device's packets to the AF_XDP sockets before, and the device.
+    /// The device, and the program that passed its packets to the AF_XDP sockets before.
     pub(crate) former: Option<(i32, OwnedFd)>,
 }
 
@@ -28,16 +28,16 @@ impl fmt::Debug for XdpProgram {
 /// The verdict of the program on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpVerdict {
-    /// The frame leaves through another port or its own, changed.
+    /// The frame was changed, and leaves through another port or its own.
     Forwarded,
-    /// A worker gets it.
+    /// A worker receives the frame.
     Passed,
-    /// The kernel drops it: the program is wrong.
+    /// The kernel drops the frame: the program has a defect.
     Aborted,
 }
 
 impl XdpProgram {
-    /// Replaces a value of a map.
+    /// Replaces one value of a map.
     pub(crate) fn update(&self, name: &str, key: u32, value: &[u8]) -> Result<(), XdpError> {
         let map = self.object.maps().find(|map| map.name() == name);
         let map = map.ok_or_else(|| XdpError(format!("no map {name}")))?;
@@ -45,12 +45,12 @@ impl XdpProgram {
             .map_err(|error| XdpError::of(&format!("map {name} cannot be written"), &error))
     }
 
-    /// Attaches the program to a network device, in place of the one that the driver of its AF_XDP
-    /// sockets attached. `sockets`: by queue of the device.
+    /// Attaches the program to a network device, in place of the program that the driver of the
+    /// AF_XDP sockets has attached. `sockets`: the socket of each queue of the device.
     ///
     /// # Errors
-    /// The driver of the device has no native XDP, or the kernel refuses. Call
-    /// [`XdpProgram::detach`] then.
+    /// The driver of the device has no native XDP, or the kernel refuses. The caller must then call
+    /// [`XdpProgram::detach`].
     pub fn attach(
         &mut self,
         device: u32,
@@ -84,10 +84,10 @@ impl XdpProgram {
         require_native(&state()?)
     }
 
-    /// Gives the device back to the program that it had before [`XdpProgram::attach`].
+    /// Attaches the program again that the device had before [`XdpProgram::attach`].
     ///
     /// # Errors
-    /// The kernel refuses that program: the AF_XDP sockets of the device get no packets.
+    /// The kernel refuses that program: the AF_XDP sockets of the device then receive no packets.
     pub fn detach(&mut self) -> Result<(), XdpError> {
         self.link = None;
         let Some((device, former)) = self.former.take() else { return Ok(()) };
@@ -103,7 +103,7 @@ impl XdpProgram {
     pub fn test_run(&mut self, frame: &[u8]) -> Result<(XdpVerdict, Vec<u8>), XdpError> {
         let program = self.object.progs_mut().next();
         let program = program.ok_or_else(|| XdpError("no program".into()))?;
-        // Room for the headers of a tunnel.
+        // Leaves room for the headers of a tunnel.
         let mut out = vec![0; frame.len() + 256];
         let input = ProgramInput {
             data_in: Some(frame),
@@ -124,7 +124,7 @@ impl XdpProgram {
     }
 }
 
-/// An error if the program of a device runs above its driver.
+/// Returns an error if the program of a device runs in the kernel above the driver.
 fn require_native(state: &libbpf_rs::libbpf_sys::bpf_xdp_query_opts) -> Result<(), XdpError> {
     match u32::from(state.attach_mode) {
         libbpf_rs::libbpf_sys::XDP_ATTACHED_DRV => Ok(()),

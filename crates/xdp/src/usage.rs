@@ -10,36 +10,36 @@ use crate::account::{ACCOUNT_WORDS, EntryBudget, divide};
 use crate::layout::{ENTRY_WORDS, word};
 use crate::mapped::{MappedArray, coarse_ns};
 
-/// The entries of all sessions, as control thread and workers use them.
+/// The entries of all sessions, for the control thread and the workers.
 #[derive(Debug)]
 pub(crate) struct XdpUsage {
     pub(crate) entries: Arc<MappedArray>,
     accounts: MappedArray,
-    /// The offset that is added to a moment of the coarse monotonic clock, modulo 2^64.
+    /// The offset to add to a time of the coarse monotonic clock, modulo 2^64.
     clock: AtomicU64,
 }
 
-/// The words of one entry.
+/// The words of one entry, which the program also accesses.
 pub(crate) type EntryCell = [AtomicU64; ENTRY_WORDS];
 
 impl XdpUsage {
-    /// For the entries of `sessions` sessions.
+    /// Creates the accounts for the entries of `sessions` sessions.
     pub(crate) fn new(entries: Arc<MappedArray>, sessions: usize) -> std::io::Result<Self> {
         let accounts = MappedArray::private(sessions * 2 * ACCOUNT_WORDS)?;
         Ok(Self { entries, accounts, clock: AtomicU64::new(0) })
     }
 
-    /// Relates the clock of the program to that of the caller, at this moment.
+    /// Relates the program's clock to the caller's, whose present time is `now`.
     pub(crate) fn set_now(&self, now: Nanos) {
         self.clock.store(now.0.wrapping_sub(coarse_ns()), Ordering::Relaxed);
     }
 
-    /// The entry of a direction, uplink first.
+    /// Returns the entry of a direction; 0 is uplink.
     pub(crate) fn entry(&self, session: SessionIndex, direction: usize) -> Option<&EntryCell> {
         self.entries.words().as_chunks().0.get(position(session, direction)?)
     }
 
-    /// The budgets of both directions.
+    /// Returns the budgets of both directions, uplink first.
     fn budgets(&self, session: SessionIndex) -> Option<[EntryBudget<'_>; 2]> {
         let budget = |direction: usize| {
             let account = self.accounts.words().as_chunks().0.get(position(session, direction)?)?;
@@ -50,7 +50,7 @@ impl XdpUsage {
     }
 }
 
-/// Where the entry of a direction and its account stand.
+/// Returns the index of the entry of a direction, and of its account.
 fn position(session: SessionIndex, direction: usize) -> Option<usize> {
     (session.0 as usize).checked_mul(2)?.checked_add(direction)
 }
@@ -96,16 +96,16 @@ mod tests {
 
     const SESSION: SessionIndex = SessionIndex(0);
     const PACKET: u64 = 50;
-    /// Octets that a session may use until the next division.
+    /// Octets that a session may use between two divisions.
     const MORE: u64 = 12_000;
 
-    /// How long the threads run: `ADIT_XDP_S` seconds, or two.
+    /// Returns how long the threads run: `ADIT_XDP_S` seconds, or two.
     fn lasts() -> Duration {
         let seconds = std::env::var("ADIT_XDP_S").ok().map(|text| text.parse().unwrap());
         Duration::from_secs(seconds.unwrap_or(2))
     }
 
-    /// The action of the program on a packet: see `charge` in `bpf/forward.bpf.c`.
+    /// Does what the program does for a packet: see `charge` in `bpf/forward.bpf.c`.
     fn charge(entry: &EntryCell) -> bool {
         let head = entry[word::HEAD].load(Ordering::Acquire);
         let budget = entry[word::BUDGET].load(Ordering::Acquire);
@@ -123,8 +123,8 @@ mod tests {
         ul_bytes + dl_bytes
     }
 
-    /// The control thread puts and removes entries, the program forwards, the worker divides, and
-    /// somebody reads.
+    /// The control thread adds and removes entries, the program forwards, the worker divides, and
+    /// another thread reads, all at once.
     #[test]
     fn volume_is_exact_whatever_the_control_thread_does_between_two_divisions() {
         let entries = Arc::new(MappedArray::private(2 * ENTRY_WORDS).unwrap());
@@ -148,7 +148,8 @@ mod tests {
             scope.spawn(|| {
                 while goes_on() {
                     for cell in cells {
-                        // A reader before the exchange finds too much, never too little.
+                        // Counts before the exchange, so that a concurrent reader may find too
+                        // much, but never too little.
                         forwarded.fetch_add(PACKET, Ordering::SeqCst);
                         if !charge(cell) {
                             forwarded.fetch_sub(PACKET, Ordering::SeqCst);
@@ -171,7 +172,7 @@ mod tests {
                 let before = used(&usage);
                 assert!(before <= limit, "{before} of {limit} octets");
                 limit = before + MORE;
-                // The cells have also used their shares.
+                // The two other parts have used their shares, too.
                 limit -= 2 * usage.divide(SESSION, MORE, 2);
                 divisions += 1;
                 (0..divisions % 256).for_each(|_| core::hint::spin_loop());

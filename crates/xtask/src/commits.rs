@@ -5,10 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// Commits whose author wrote them earlier are not checked: 2026-11-30T14:20:00Z, in Unix seconds.
+/// Commits authored before this time are not checked: 2026-11-30T14:20:00Z, in Unix seconds.
 const RULE_SINCE: u64 = 1_796_048_400;
 
-/// Longest subject in characters, so that lists of commits fit a terminal.
+/// Maximum length of a subject, so that lists of commits fit in a terminal. Unit: characters.
 const SUBJECT_MAX: usize = 72;
 
 /// One commit as `git log` prints it.
@@ -18,10 +18,10 @@ struct LoggedCommit<'a> {
     message: &'a str,
 }
 
-/// Checks the commits since the last tag; merges have no rule.
+/// Checks the commits since the last tag, except merges.
 ///
 /// # Errors
-/// When `git` cannot be run or a commit breaks the rule: each with what it lacks.
+/// `git` cannot be run, or a commit breaks the rule; the message says what each commit lacks.
 pub(crate) fn run() -> anyhow::Result<()> {
     if !git(&["rev-parse", "--git-dir"]).is_ok_and(|folder| !folder.is_empty()) {
         println!("skipped: no clone of git");
@@ -43,7 +43,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The output of `git`.
+/// Runs `git` and returns its output.
 fn git(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git").args(arguments).output().context("git cannot be run")?;
     if !output.status.success() {
@@ -58,7 +58,7 @@ fn parse(entry: &str) -> anyhow::Result<LoggedCommit<'_>> {
     Ok(LoggedCommit { hash, authored: authored.parse()?, message: message.trim_end() })
 }
 
-/// Names what the commit lacks, if anything.
+/// Returns what the commit lacks, if it lacks anything.
 fn finding(commit: &LoggedCommit) -> Option<String> {
     let (subject, body) = commit.message.split_once('\n').unwrap_or((commit.message, ""));
     let len = subject.chars().count();

@@ -1,8 +1,8 @@
-//! Builds the fuzz targets and runs them, one on each core at a time.
+//! Builds the fuzz targets and runs them one after another.
 //!
-//! libFuzzer runs with the stable toolchain; only the address sanitizer needs another one. Findings
-//! go to `crates/tests/regressions/<target>/`, where the tests replay them. The corpus of a run
-//! stays in `fuzz/corpus/<target>/`, outside the repository.
+//! libFuzzer runs with the stable toolchain; only the address sanitizer would need another one.
+//! Inputs that fail go to `crates/tests/regressions/<target>/`, where the tests replay them. The
+//! corpus of a run stays in `fuzz/corpus/<target>/`, which git ignores.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 
 use crate::parallel;
 
-/// All targets. Those that find most come first.
+/// All targets. Those that find the most defects come first.
 pub(crate) const TARGETS: [&str; 13] = [
     "n4_sequence",
     "pfcp_message",
@@ -29,13 +29,13 @@ pub(crate) const TARGETS: [&str; 13] = [
     "config",
 ];
 
-/// Flags of the coverage that guides libFuzzer.
+/// Compiler flags for the coverage that guides libFuzzer.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=4 --cfg fuzzing";
 
-/// An explicit target keeps the flags away from build scripts.
+/// With an explicit target, cargo does not apply the flags to build scripts.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 
 /// How the targets are built and how long each runs.
@@ -49,10 +49,10 @@ pub(crate) struct FuzzOptions {
     pub quick: bool,
 }
 
-/// Runs `only`, or all targets.
+/// Runs the targets `only`, or all if it is empty.
 ///
 /// # Errors
-/// When the targets cannot be built, and after all have run when one found something.
+/// The targets cannot be built, or a target failed; the others run first.
 pub(crate) fn run(options: FuzzOptions, only: &[String]) -> anyhow::Result<()> {
     if let Some(unknown) = only.iter().find(|name| !TARGETS.contains(&name.as_str())) {
         bail!("there is no target {unknown}; the targets are {}", TARGETS.join(", "));
@@ -82,7 +82,7 @@ pub(crate) fn run(options: FuzzOptions, only: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// True when nothing was found.
+/// Runs one target. True if it found nothing.
 fn run_one(root: &Path, profile: &str, name: &str, seconds: u64) -> anyhow::Result<bool> {
     let corpus = root.join("fuzz/corpus").join(name);
     let finds = root.join("crates/tests/regressions").join(name);
@@ -98,7 +98,7 @@ fn run_one(root: &Path, profile: &str, name: &str, seconds: u64) -> anyhow::Resu
         .args([&corpus, &seeds])
         .status()
         .with_context(|| format!("cannot run {}", binary.display()))?;
-    // Fails unless the folder is empty.
+    // Removes the folder only if it is empty.
     let _ = fs::remove_dir(&finds);
     Ok(status.success())
 }

@@ -1,14 +1,14 @@
 //! Runs tests in Miri, which finds undefined behavior that a run on the processor hides.
 //!
-//! Rooms take part whose memory Miri can follow: tables, packet buffers and queues. Tests of many
-//! rounds run fewer in Miri (`cfg!(miri)`), and all run without Miri as well. These do not run in
-//! Miri, and why:
+//! Only crates whose memory Miri can follow take part: tables, packet buffers and queues. Tests
+//! with many rounds run fewer rounds in Miri (`cfg!(miri)`). All tests also run without Miri. The
+//! following do not run in Miri:
 //!
-//! - `dpdk`, `dpdk-sys`, `kernel` and `xdp`: foreign code and system calls;
+//! - `dpdk`, `dpdk-sys`, `kernel` and `xdp`: they call foreign code and the system;
 //! - `tables::large` as a mapping: in Miri its arrays come from the allocator;
 //! - `threads`, `publication` and `prop_tables` of `tables`: they build large tables, or read them
-//!   so often that a test takes minutes. `publish_memory` and `fast_rule_selector` visit the same
-//!   `unsafe` code;
+//!   so often that a test would take minutes. `publish_memory` and `fast_rule_selector` run the
+//!   same `unsafe` code;
 //! - `loom_publish`: loom replaces the memory that Miri would follow.
 
 use std::path::Path;
@@ -18,13 +18,13 @@ use anyhow::{Context, bail};
 
 use crate::parallel;
 
-/// A test program: its package and how cargo selects it.
+/// A test program: its package, and the arguments by which cargo selects it.
 struct MiriProgram {
     package: &'static str,
     selection: &'static [&'static str],
 }
 
-/// Those that take longest come first.
+/// The test programs. Those that take longest come first.
 const PROGRAMS: &[MiriProgram] = &[
     MiriProgram { package: "adit-tables", selection: &["--lib"] },
     MiriProgram { package: "adit-tables", selection: &["--test", "publish_memory"] },
@@ -36,10 +36,11 @@ const PROGRAMS: &[MiriProgram] = &[
     MiriProgram { package: "adit-pktio", selection: &["--lib"] },
 ];
 
-/// Runs all, or prints why not. With `CI` in the environment a missing Miri is an error.
+/// Runs all programs, or prints why it cannot. With `CI` in the environment a missing Miri is an
+/// error.
 ///
 /// # Errors
-/// When a test fails or Miri finds something.
+/// A test fails, or Miri finds undefined behavior.
 pub(crate) fn run() -> anyhow::Result<()> {
     let is_there = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
     if !is_there.is_ok_and(|output| output.status.success()) {
@@ -52,7 +53,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         return Ok(());
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    // Miri uses one core for each.
+    // Each program runs on one core in Miri.
     let run = |program: &MiriProgram| run_one(&root, program);
     let failed = parallel::map(PROGRAMS, run).into_iter().filter_map(Result::err);
     let failed: Vec<String> = failed.map(|error| error.to_string()).collect();
@@ -65,9 +66,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn run_one(root: &Path, program: &MiriProgram) -> anyhow::Result<()> {
     let MiriProgram { package, selection } = program;
     let mut command = Command::new("cargo");
-    // Cargo sets these for the toolchain that built this program.
+    // These variables select the toolchain that built this program, not Miri's.
     command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
-    // Miri warns of optimizations, which it does not do.
+    // Miri does not optimize, and warns if a profile requests it.
     command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
     command.current_dir(root).args(["+nightly", "miri", "test", "--quiet"]).args(*selection);
     command.args(["--target-dir", "target/miri", "--package", package]);

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{available_parallelism, scope};
 
-/// The results of `job` for all `items`, in their order. As many run at the same time as there are
-/// cores; they begin in order.
+/// Runs `job` for all `items`, and returns the results in the order of the items. Starts them in
+/// order, as many at a time as there are cores.
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], job: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());

@@ -1,11 +1,11 @@
-//! Builds the test programs and runs them in lanes: a line for each, then what was skipped and
-//! why.
+//! Builds the test programs and runs several at a time, in lanes. Prints a line for each program,
+//! then which tests were skipped and why.
 //!
-//! The programs of `adit-tests` wait for most of their minutes: for sockets, timers and other
-//! programs. So one lane begins with them, while the others begin with those that compute.
+//! The programs of `adit-tests` spend most of their time waiting for sockets, timers and other
+//! programs. So one lane begins with them, while the others begin with programs that compute.
 //!
-//! `cargo test` shows neither the time of a program nor the reason of a skipped test, whose output
-//! it hides like that of all tests that pass.
+//! `cargo test` shows neither the time of a program nor why a test was skipped, because it hides
+//! the output of tests that pass.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -19,16 +19,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use cargo_metadata::{Message, MetadataCommand, TargetKind};
 
-/// How a test prints why it was skipped, on a line of its own.
+/// Start of the line by which a test prints why it was skipped.
 const SKIPPED: &str = "skipped: ";
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TestOptions {
-    /// Test these packages only, such as `adit-n4`; all if none is named.
+    /// Test only these packages, such as `adit-n4`; all if none is named.
     #[arg(long, short)]
     package: Vec<String>,
-    /// Programs that run at once. One gives the times of programs that nothing disturbs.
+    /// Number of programs that run at a time. With 1, times are measured without disturbance.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
     lanes: u8,
     /// Print how long each program ran, longest first.
@@ -38,27 +38,27 @@ pub(crate) struct TestOptions {
 
 /// A test program that was built.
 struct TestProgram {
-    /// The package and the target, such as `adit-n4 n4`.
+    /// Package and target, such as `adit-n4 n4`.
     name: String,
     executable: PathBuf,
-    /// The folder of the package, in which its tests run.
+    /// The folder of the package, which is the working directory of its tests.
     folder: PathBuf,
 }
 
-/// One run of a program.
+/// The result of running one program.
 struct ProgramRun {
     name: String,
     passed: usize,
     failed: bool,
-    /// Each reason, with how often it was given.
+    /// Each reason for which tests were skipped, with the number of tests.
     skipped: BTreeMap<String, usize>,
     time: Duration,
 }
 
-/// Runs all programs, also after one has failed.
+/// Runs all programs, even after one has failed.
 ///
 /// # Errors
-/// When the programs cannot be built, and after all have run if one failed.
+/// The programs cannot be built, or one failed; the others run first.
 pub(crate) fn run(options: &TestOptions) -> anyhow::Result<()> {
     let programs = build(&options.package)?;
     let queue = Mutex::new(programs.iter());
@@ -100,12 +100,12 @@ pub(crate) fn run(options: &TestOptions) -> anyhow::Result<()> {
     report(&mut runs, options.times)
 }
 
-/// Builds the test programs of `packages`, of all without one.
+/// Builds the test programs of `packages`, or of all packages if it is empty.
 fn build(packages: &[String]) -> anyhow::Result<Vec<TestProgram>> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let mut command = Command::new("cargo");
     command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
-    // Another selection of packages would have other features and compile most of them again.
+    // Selecting packages would change the features of dependencies, and so recompile most of them.
     command.arg("--workspace").stdout(Stdio::piped());
     let mut child = command.spawn().context("cargo cannot be run")?;
     let output = child.stdout.take().context("cargo has no output")?;
@@ -161,7 +161,7 @@ fn run_one(program: &TestProgram) -> anyhow::Result<ProgramRun> {
     Ok(ProgramRun { name: program.name.clone(), passed, failed, skipped, time: started.elapsed() })
 }
 
-/// The number in `test result: ok. 12 passed; …`.
+/// Returns the number of passed tests in `test result: ok. 12 passed; …`.
 fn passed_tests(stdout: &str) -> usize {
     let result = stdout.lines().rev().find_map(|line| line.strip_prefix("test result: "));
     let count = result.and_then(|result| result.split_once(". ")).and_then(|(_, counts)| {
@@ -170,7 +170,7 @@ fn passed_tests(stdout: &str) -> usize {
     count.unwrap_or_default()
 }
 
-/// Prints the sum, the programs with their times if `times`, and what was skipped.
+/// Prints what was skipped, the programs with their times if `times`, and the totals.
 fn report(runs: &mut [ProgramRun], times: bool) -> anyhow::Result<()> {
     let skipped: usize = runs.iter().flat_map(|run| run.skipped.values()).sum();
     for run in runs.iter() {

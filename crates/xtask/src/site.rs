@@ -1,5 +1,5 @@
-//! `cargo xtask docs`: the documents as a site, which mdBook renders. Its table of contents is made
-//! from `docs/index.md`, and the other files that its pages link to are copied.
+//! `cargo xtask docs`: renders the documents as a site with mdBook. The table of contents is
+//! derived from `docs/index.md`, and other files that the pages link to are copied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -16,10 +16,11 @@ use crate::tidy::pages::{Page, pages};
 /// Configuration and style of mdBook.
 const CONFIGURATION: [&str; 2] = ["docs/book.toml", "docs/site.css"];
 
-/// Renders the site, or prints what is missing. With `CI` in the environment that is an error.
+/// Renders the site, or prints what is missing. With `CI` in the environment a missing mdBook is an
+/// error.
 ///
 /// # Errors
-/// When mdBook fails or warns, and when a link of the site leads nowhere.
+/// mdBook fails or warns, or a link of the site leads nowhere.
 pub(crate) fn run() -> anyhow::Result<()> {
     match Command::new("mdbook").arg("--version").output() {
         Ok(_) => render(),
@@ -63,7 +64,7 @@ fn render() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pages, and all files that they link to.
+/// Returns the paths of the pages and of all files that they link to.
 fn files(documents: &Documents, pages: &[Page]) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for Page { path, .. } in pages {
@@ -83,7 +84,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table of contents in the form of mdBook.
+/// Formats the table of contents for mdBook.
 fn summary(documents: &Documents, pages: &[Page]) -> String {
     let mut summary = String::new();
     let mut part = "";
@@ -103,7 +104,8 @@ fn summary(documents: &Documents, pages: &[Page]) -> String {
     summary
 }
 
-/// The files of a site by their paths: the texts of pages; empty ones for all others.
+/// Reads the files of a site by their paths. The value is the text of a page, and empty for other
+/// files.
 fn read_site(site: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut texts = BTreeMap::new();
     let mut folders = vec![PathBuf::new()];
@@ -123,7 +125,7 @@ fn read_site(site: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(texts)
 }
 
-/// A finding for each link within a site, by its files, that leads to no file or place in one.
+/// Returns a finding for each link within a site that leads to no file or to no anchor in a file.
 fn dead_links(site: &BTreeMap<String, String>) -> Vec<String> {
     let ids = |text| values(text, "id").collect::<BTreeSet<_>>();
     let places = site.iter().map(|(path, text)| (path, ids(text))).collect::<BTreeMap<_, _>>();
@@ -146,7 +148,7 @@ fn dead_links(site: &BTreeMap<String, String>) -> Vec<String> {
     dead
 }
 
-/// The values of an attribute in all tags of a page.
+/// Returns the values of an attribute in all tags of a page.
 fn values<'a>(text: &'a str, attribute: &'a str) -> impl Iterator<Item = &'a str> {
     let tags = text.split('<').skip(1).filter_map(|tag| tag.split('>').next());
     tags.filter_map(move |tag| {

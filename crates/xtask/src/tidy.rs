@@ -1,4 +1,4 @@
-//! The rules of the house, as checks that fail.
+//! The rules of CONTRIBUTING and ARCHITECTURE, as checks that fail.
 
 mod benches;
 mod comment_width;
@@ -21,7 +21,7 @@ use cargo_metadata::MetadataCommand;
 /// Runs all checks and prints their findings.
 ///
 /// # Errors
-/// When something is found, and when a file cannot be read or parsed.
+/// A check has a finding, or a file cannot be read or parsed.
 pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let files = source::read(&metadata)?;

@@ -30,21 +30,21 @@ impl From<ConfigChange> for ChangedKey {
     }
 }
 
-/// Why nothing was changed.
+/// Why a reload changed nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReloadRefusal {
-    /// In a sentence, without the keys.
+    /// The reason, in a sentence that does not name the keys.
     what: String,
     pub keys: Vec<KeyRefusal>,
 }
 
 impl ReloadRefusal {
-    /// For these keys.
+    /// Makes a refusal for the reason `what`. `keys`: the keys at fault.
     pub(crate) fn new(what: String, keys: Vec<KeyRefusal>) -> Self {
         Self { what, keys }
     }
 
-    /// For keys that a running adit cannot change.
+    /// Makes a refusal for keys that a running adit cannot change.
     pub(crate) fn of_keys(keys: Vec<KeyRefusal>) -> Self {
         let what = match keys.len() {
             1 => "one key cannot change in a running adit".to_owned(),
@@ -53,7 +53,7 @@ impl ReloadRefusal {
         Self { what, keys }
     }
 
-    /// All of it, a line for each key.
+    /// Returns the whole refusal as text, a line for each key.
     pub(crate) fn text(&self) -> String {
         let Self { what, keys } = self;
         let lines = keys.iter().map(|KeyRefusal { key, why }| format!("\n  {key}: {why}"));
@@ -64,7 +64,7 @@ impl ReloadRefusal {
 /// Reads and checks the file at `path`.
 ///
 /// # Errors
-/// It cannot be read, or has mistakes: all of them by line.
+/// The file cannot be read, or has mistakes, which are listed with their lines.
 pub(crate) fn read(path: &Path) -> Result<Config, ReloadRefusal> {
     Config::load(path).map_err(|error| match error {
         ConfigFileError::Unreadable(..) => ReloadRefusal::new(error.to_string(), Vec::new()),

@@ -1,4 +1,4 @@
-//! The documents that follow from the tables of the configuration: the example, the reference, and
+//! Documents generated from the tables of the configuration's keys: the example, the reference, and
 //! a JSON schema for editors.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,6 @@ use crate::config::{
     AbsentKey, ChangeEffect, KeyInfo, OnReload, SectionInfo, Takes, file_sections, path_of,
 };
 
-/// The text of a document.
 pub(crate) fn text(document: KeyDocument) -> String {
     let file = file_sections();
     match document {
@@ -42,7 +41,7 @@ struct SubTable<'a> {
     is_array: bool,
 }
 
-/// All keys of a section.
+/// Returns all keys of a section, with the keys of groups inside it.
 fn all_keys(info: &SectionInfo) -> Vec<&KeyInfo> {
     let keys = info.keys.iter().flat_map(|key| match &key.takes {
         Takes::Keys(further) => all_keys(further),
@@ -51,7 +50,7 @@ fn all_keys(info: &SectionInfo) -> Vec<&KeyInfo> {
     keys.collect()
 }
 
-/// The keys of a section with values, and the tables below it.
+/// Returns the keys of a section that have values, and the tables below the section.
 fn parts(info: &SectionInfo) -> (Vec<&KeyInfo>, Vec<SubTable<'_>>) {
     let (mut values, mut tables) = (Vec::new(), Vec::new());
     for key in all_keys(info) {
@@ -67,11 +66,11 @@ fn parts(info: &SectionInfo) -> (Vec<&KeyInfo>, Vec<SubTable<'_>>) {
     (values, tables)
 }
 
-/// The example.
+/// The example configuration, while it is written.
 #[derive(Debug, Default)]
 struct Example {
     text: String,
-    /// Comments that the text has already.
+    /// Comments of sections that the text already contains.
     said: BTreeSet<&'static [&'static str]>,
 }
 
@@ -88,7 +87,7 @@ impl Example {
         }
     }
 
-    /// The tables below the section at `path`.
+    /// Writes the tables below the section at `path`.
     fn tables(&mut self, info: &SectionInfo, path: &str) {
         for SubTable { key, info, is_array } in parts(info).1 {
             let path = path_of(path, key.name);
@@ -110,7 +109,7 @@ impl Example {
         }
     }
 
-    /// A key in the table of this number.
+    /// Writes a key. `table`: index of the table in its array.
     fn key(&mut self, key: &KeyInfo, table: usize, is_new: bool, is_comment: bool) {
         let default = match &key.absent {
             AbsentKey::Is(value) => value,
@@ -149,7 +148,7 @@ The column *reload* says whether [`adit reload`](operate.md#reload) changes a ke
 sessions get their rules again; *no*: it needs a restart, for the reason below the table.
 ";
 
-/// The section at `path` and those below it, in tables.
+/// Writes the section at `path` and the sections below it, as tables.
 fn reference(out: &mut String, info: &SectionInfo, path: &str) {
     let (values, tables) = parts(info);
     if !values.is_empty() {
@@ -204,7 +203,7 @@ fn reference(out: &mut String, info: &SectionInfo, path: &str) {
     }
 }
 
-/// The values that a key takes, in words.
+/// Describes the values that a key takes.
 fn words(takes: &Takes) -> String {
     match takes {
         Takes::Integer(low, high) => format!("{low} to {high}"),
@@ -302,7 +301,7 @@ mod tests {
         }
     }
 
-    /// The keys of a section and of those below it, with their paths.
+    /// Collects the keys of a section and of the sections below it, with their paths.
     fn all<'a>(info: &'a SectionInfo, path: &str, found: &mut Vec<(String, &'a KeyInfo)>) {
         let (values, tables) = parts(info);
         found.extend(values.into_iter().map(|key| (path.to_owned(), key)));

@@ -9,7 +9,7 @@ use crate::request::admin_act::AdminAct;
 pub(crate) enum SessionCommand {
     /// End a session. Its SMF gets the last usage if it takes such reports.
     End {
-        /// Its UP SEID, as `adit show sessions` prints it.
+        /// UP SEID of the session, as `adit show sessions` prints it.
         seid: String,
         #[command(flatten)]
         socket: AdminSocket,
@@ -21,7 +21,7 @@ pub(crate) enum StoreCommand {
     /// Remove the records of sessions that are set aside. Their SMFs get the last usage if it can
     /// be read and they take such reports.
     Discard {
-        /// The UP SEID of one, as `adit show store` prints it, or `all`.
+        /// The UP SEID of a session, as `adit show store` prints it, or `all`.
         #[arg(value_name = "SEID|all")]
         seid: String,
         #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) enum StoreCommand {
 pub(crate) enum TapCommand {
     /// End a trace or a capture.
     End {
-        /// Its number, as `adit show taps` prints it.
+        /// Number of the trace or capture, as `adit show taps` prints it.
         tap: String,
         #[command(flatten)]
         socket: AdminSocket,
@@ -44,7 +44,7 @@ pub(crate) enum TapCommand {
 pub(crate) enum AssociationCommand {
     /// Request an SMF to release its association. The association goes on until the SMF does.
     Release {
-        /// Its Node ID or address, as `adit show associations` prints it.
+        /// Node ID or address of the SMF, as `adit show associations` prints it.
         node_id: String,
         /// End the association and all of its sessions at once, for an SMF that does not answer or
         /// comply. Their usage since the last reports is lost, and the SMF learns of it by Cause 72
@@ -60,14 +60,14 @@ pub(crate) enum AssociationCommand {
 pub(crate) enum WorkerDrainCommand {
     /// Give the sessions of a worker to the others while packets pass.
     Drain {
-        /// Its number, as `adit show workers` prints it.
+        /// Number of the worker, as `adit show workers` prints it.
         worker: String,
         #[command(flatten)]
         socket: AdminSocket,
     },
     /// Give a worker sessions again.
     Resume {
-        /// Its number, as `adit show workers` prints it.
+        /// Number of the worker, as `adit show workers` prints it.
         worker: String,
         #[command(flatten)]
         socket: AdminSocket,

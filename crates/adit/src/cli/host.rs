@@ -41,7 +41,7 @@ pub(crate) enum HostCommand {
 /// Arguments of a measurement of noise.
 #[derive(Debug, Args)]
 pub(crate) struct NoiseArguments {
-    /// The core. A thread of normal priority keeps it busy meanwhile.
+    /// The core to measure. A thread of normal priority keeps it busy meanwhile.
     #[arg(long, value_name = "NUMBER")]
     pub core: u16,
     /// For how long, in seconds.
@@ -84,10 +84,10 @@ pub(crate) struct PlanArguments {
     /// Execution model.
     #[arg(long, default_value = "run-to-completion")]
     pub model: PlannedModel,
-    /// How many workers; as many as fit without this.
+    /// How many workers. Default: as many as fit.
     #[arg(long, value_name = "NUMBER")]
     pub workers: Option<usize>,
-    /// How many receivers or Rx/Tx threads; one for five workers without this.
+    /// How many receivers or Rx/Tx threads. Default: one for five workers.
     #[arg(long, value_name = "NUMBER")]
     pub receivers: Option<usize>,
     /// A device that is a port: PCI address or network interface. May be repeated.
@@ -146,7 +146,7 @@ pub(crate) struct TuningArguments {
     /// repeated.
     #[arg(long, value_name = "NODE:KIB:NUMBER", value_parser = huge_pages)]
     pub hugepages: Vec<HugePagesWanted>,
-    /// Only frequencies, turbo, idle states and siblings, as the study has them.
+    /// Only the profile's frequencies, turbo, idle states and siblings, not its other settings.
     #[arg(long, conflicts_with = "partition")]
     pub cpu_only: bool,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(crate) struct InitArguments {
     /// Addresses of UEs, with the DNN ("internet" without one). May be repeated.
     #[arg(long = "ue-pool", value_name = "DNN=PREFIX,…", value_delimiter = ',')]
     pub ue_pools: Vec<PoolText>,
-    /// The core; the part of its SMF's configuration that concerns adit is written beside adit's.
+    /// The 5G core. A part for its SMF's configuration is written beside adit's file.
     #[arg(long)]
     pub core: Option<CoreKind>,
     /// N4 address of the SMF.
@@ -88,17 +88,17 @@ pub(crate) enum PortChoice {
 }
 
 impl PortChoice {
-    /// Its name on the command line.
+    /// Returns the kind's name on the command line.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// N4, N3 or N6 as it was written.
+/// N4, N3 or N6 as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EndpointText {
     pub device: Option<String>,
-    /// At most one of each family. All bits of the address are its prefix if no length was written.
+    /// At most one address of each family. Without a written length, the prefix is the address.
     pub addresses: Vec<IpNet>,
 }
 
@@ -134,7 +134,7 @@ fn device(text: &str) -> Result<String, String> {
     }
 }
 
-/// Addresses of UEs of a DNN.
+/// A DNN with a prefix of its UEs' addresses.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct PoolText {
     pub dnn: String,

@@ -13,7 +13,7 @@ use crate::cli::AditCli;
 /// Prints the completions for `shell`.
 ///
 /// # Errors
-/// Those of the output.
+/// Standard output cannot be written.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut command = AditCli::command();
     let mut written = Vec::new();
@@ -21,10 +21,10 @@ pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {
     Ok(std::io::stdout().lock().write_all(&written)?)
 }
 
-/// Prints the page of `adit`, or writes those of all its commands into `folder`.
+/// Prints the manual page of `adit`, or writes the pages of all commands into `folder`.
 ///
 /// # Errors
-/// Those of the output.
+/// Standard output or `folder` cannot be written.
 pub(crate) fn man(folder: Option<&Path>) -> anyhow::Result<()> {
     let command = AditCli::command().disable_help_subcommand(true);
     match folder {

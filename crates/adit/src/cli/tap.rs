@@ -35,16 +35,16 @@ pub(crate) struct CaptureArguments {
     /// The file to write, which must not exist; `-` is standard output.
     #[arg(short = 'w', long = "write", value_name = "FILE", default_value = "-")]
     pub write: PathBuf,
-    /// Begin a new file after so many octets: FILE gets a number before its suffix.
+    /// Begin a new file after this many octets: FILE gets a number before its suffix.
     #[arg(long, value_name = "OCTETS", value_parser = octets)]
     pub rotate: Option<u64>,
-    /// With `--rotate`: keep so many files, and remove older ones of this capture.
+    /// With `--rotate`: keep this many files, and remove older ones of this capture.
     #[arg(long, value_name = "COUNT", requires = "rotate",
         value_parser = clap::value_parser!(u32).range(2..))]
     pub keep: Option<u32>,
 }
 
-/// Reads a number of octets such as `20M`.
+/// Parses a number of octets such as `20M`. Refuses less than 10 000.
 fn octets(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

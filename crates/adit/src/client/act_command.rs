@@ -9,21 +9,21 @@ use crate::admin::AdminAct;
 use crate::cli::RequestedAct;
 use crate::request::http_client::{self, HttpRefusal};
 
-/// Has an adit carry out an act, and prints what happened.
+/// Requests an act of a running adit, and prints the outcome.
 ///
 /// # Errors
-/// No adit listens there, or it refuses.
+/// No adit listens at the socket, or it refuses.
 pub(crate) fn act(RequestedAct { socket, act }: &RequestedAct) -> anyhow::Result<()> {
     let answer = http_client::document(socket.path(), &act.request())?;
     println!("{}", outcome(&answer));
     Ok(())
 }
 
-/// Has the adit that listens at `socket` read its configuration again, and prints what changed.
+/// Makes the adit at `socket` read its configuration again, and prints what changed.
 ///
 /// # Errors
-/// Nothing listens there, or adit refuses the file: then nothing has changed, and the message names
-/// each key.
+/// No adit listens at `socket`, or it refuses the file. Then nothing has changed, and the message
+/// names each key.
 pub(crate) fn reload(socket: &Path, json: bool) -> anyhow::Result<()> {
     let answer = http_client::document(socket, &AdminAct::Reload.request());
     let document = match &answer {
@@ -38,7 +38,7 @@ pub(crate) fn reload(socket: &Path, json: bool) -> anyhow::Result<()> {
     answer.map(drop)
 }
 
-/// The keys that a running adit cannot change.
+/// Returns the keys at fault as a document; `None` if the refusal names none.
 fn refused_keys(HttpRefusal(problem): &HttpRefusal) -> Option<Map<String, Value>> {
     let keys = problem.get("refused")?.clone();
     Some(
@@ -49,7 +49,7 @@ fn refused_keys(HttpRefusal(problem): &HttpRefusal) -> Option<Map<String, Value>
     )
 }
 
-/// The outcome, then a line for each change.
+/// Renders the outcome, and a line for each change.
 fn changes(document: &Map<String, Value>) -> String {
     let word = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
     let changed = document.get("changed").and_then(Value::as_array).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Rates of the members of documents that [`crate::snapshot`] makes, and their values.
+//! Reads members of the documents of [`crate::snapshot`]: their values, and their rates.
 
 use serde_json::Value;
 
@@ -15,13 +15,13 @@ impl<'a> DocumentPair<'a> {
         Self { before, now, interval_s }
     }
 
-    /// The member with this name.
+    /// Returns the member `name` at both moments.
     pub(crate) fn part(&self, name: &str) -> Self {
         let part = |of: &'a Value| of.get(name).unwrap_or(&Value::Null);
         Self { before: part(self.before), now: part(self.now), ..*self }
     }
 
-    /// The rows of a list, each with the row before that has the same `key`, or with nothing.
+    /// Returns the rows of a list, each with the earlier row of the same `key`, or with null.
     pub(crate) fn rows(&self, list: &str, key: &str) -> Vec<Self> {
         let before = rows(self.before, list);
         let pair = |now: &'a Value| {
@@ -31,60 +31,57 @@ impl<'a> DocumentPair<'a> {
         rows(self.now, list).iter().map(pair).collect()
     }
 
-    /// The names of its members.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.now.as_object().into_iter().flatten().map(|(name, _)| name.as_str())
     }
 
-    /// How much a count grows per second; zero if it fell, as after a restart.
+    /// Returns how much a count grows per second; zero if it fell, as after a restart.
     pub(crate) fn rate(&self, name: &str) -> f64 {
         rate(number(self.before, name), number(self.now, name), self.interval_s)
     }
 
-    /// As [`Self::rate`], in whole numbers.
+    /// Returns [`Self::rate`], rounded.
     pub(crate) fn whole_rate(&self, name: &str) -> u64 {
         whole(self.rate(name))
     }
 
-    /// How much a count of octets grows per second, in bits.
+    /// Returns how much a count of octets grows per second. Unit: bits.
     pub(crate) fn whole_bits(&self, name: &str) -> u64 {
         whole(8.0 * self.rate(name))
     }
 
-    /// PFCP requests refused per second, with whatever Cause, in the group of N4 counters.
+    /// Returns how many PFCP requests were refused per second, from the group of N4 counters.
     pub(crate) fn refusals(&self) -> f64 {
         let refused = self.names().filter(|name| name.starts_with("refused_cause_"));
         refused.map(|name| self.rate(name)).sum()
     }
 
-    /// A member as it is now.
+    /// Returns the present value of a member.
     pub(crate) fn get(&self, name: &str) -> &'a Value {
         &self.now[name]
     }
 
-    /// A member as a count; zero if it is not one.
+    /// Returns a member as a count; zero if it is no count.
     pub(crate) fn number(&self, name: &str) -> u64 {
         number(self.now, name)
     }
 
-    /// A member as a number; zero if it is not one.
+    /// Returns a member as a number; zero if it is no number.
     pub(crate) fn float(&self, name: &str) -> f64 {
         self.now[name].as_f64().unwrap_or_default()
     }
 
-    /// A member as text.
     pub(crate) fn text(&self, name: &str) -> String {
         text(self.now, name)
     }
 }
 
-/// How much a count grows per second; zero if it fell.
+/// Returns how much a count grows per second; zero if it fell.
 pub(crate) fn rate(before: u64, now: u64, interval_s: f64) -> f64 {
     let grown = adit_operate::metrics::as_gauge(now.saturating_sub(before));
     if interval_s > 0.0 { grown / interval_s } else { 0.0 }
 }
 
-/// A rate in whole numbers.
 pub(crate) fn whole(rate: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,
@@ -95,12 +92,12 @@ pub(crate) fn whole(rate: f64) -> u64 {
     rate
 }
 
-/// A member of an object as a count; zero if it has none.
+/// Returns a member of an object as a count; zero if the object lacks it.
 pub(crate) fn number(of: &Value, member: &str) -> u64 {
     of.get(member).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// A member of an object as text; empty if the object lacks it.
+/// Returns a member of an object as text; empty if the object lacks it.
 pub(crate) fn text(of: &Value, member: &str) -> String {
     match of.get(member) {
         Some(Value::String(text)) => text.clone(),
@@ -109,7 +106,6 @@ pub(crate) fn text(of: &Value, member: &str) -> String {
     }
 }
 
-/// The rows of a list in a document.
 pub(crate) fn rows<'a>(document: &'a Value, list: &str) -> &'a [Value] {
     document.get(list).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

@@ -1,4 +1,4 @@
-//! The operator's tool: what it requests of a running adit, and prints.
+//! The operator's tool: sends requests to a running adit, and prints the answers.
 
 pub(crate) mod act_command;
 pub(crate) mod document_values;

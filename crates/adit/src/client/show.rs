@@ -19,13 +19,13 @@ use crate::snapshot::{
 };
 use crate::text_table::{TextColumns, TextList, counted, plain_table, terminal_width};
 
-/// Number of rows that determine the widths of columns; later rows can only widen them.
+/// Rows that are printed together; the first ones determine the widths of columns.
 const ROWS_TOGETHER: usize = 512;
 
 /// Prints the answer of the adit that listens at `socket`.
 ///
 /// # Errors
-/// As for [`http_client::document`]; those of the output.
+/// Those of [`http_client::document`], and of writing to `out`.
 pub(crate) fn show(
     socket: &Path,
     question: &AdminQuestion,
@@ -43,7 +43,7 @@ pub(crate) fn show(
     printer.finish()
 }
 
-/// The lists of a topic's document that are printed as tables.
+/// Returns the lists of a topic's document that are printed as tables.
 const fn tables_of(topic: Topic) -> &'static [TextList] {
     match topic {
         Topic::Associations => AssociationsDocument::TABLES,
@@ -67,7 +67,7 @@ const fn tables_of(topic: Topic) -> &'static [TextList] {
     }
 }
 
-/// True if other members of a topic's document are printed above its tables.
+/// True if the members of a topic's document that are no lists are printed above its tables.
 const fn has_members(topic: Topic) -> bool {
     matches!(
         topic,
@@ -81,10 +81,10 @@ const fn has_members(topic: Topic) -> bool {
     )
 }
 
-/// Passes each page of a document to `take`; a document without pages is one.
+/// Passes each page of a document to `take`; a document without pages is passed whole.
 ///
 /// # Errors
-/// As for [`http_client::document`]; those of `take`.
+/// Those of [`http_client::document`] and of `take`.
 pub(crate) fn pages(
     socket: &Path,
     question: &AdminQuestion,
@@ -118,7 +118,7 @@ fn metrics_request(format: MetricsFormat) -> HttpRequest {
     })
 }
 
-/// Path and query of a page.
+/// Returns path and query of the request for a page.
 fn target(question: &AdminQuestion, cursor: Option<&str>) -> String {
     let AdminQuestion { topic, session, filter, rows_max, format: _ } = question;
     let limit = topic.has_pages().then(|| rows_max.unwrap_or(API_ROWS_MAX).min(API_ROWS_MAX));
@@ -165,13 +165,13 @@ struct Printer<'o, W> {
     topic: Topic,
     /// Width of the terminal.
     width: Option<u16>,
-    /// Rows whose counters are zero are printed as well.
+    /// True if rows whose counters are zero are printed as well.
     shows_zeros: bool,
     out: &'o mut W,
     list: Option<List>,
     /// True once something has been printed.
     is_begun: bool,
-    /// Other members than lists in tables, to print at the end.
+    /// Members that are not printed page by page; printed at the end.
     whole: Map<String, Value>,
 }
 
@@ -199,7 +199,7 @@ impl<'o, W: Write> Printer<'o, W> {
         Ok(())
     }
 
-    /// Takes rows of the present list.
+    /// Adds rows to the present list, and prints them once there are enough.
     fn rows(&mut self, mut rows: Vec<Value>) -> anyhow::Result<()> {
         let Some(mut list) = self.list.take() else { return Ok(()) };
         if self.topic == Topic::Drops && !self.shows_zeros {
@@ -214,7 +214,7 @@ impl<'o, W: Write> Printer<'o, W> {
         Ok(())
     }
 
-    /// Ends the document.
+    /// Prints the rest of the document.
     fn finish(mut self) -> anyhow::Result<()> {
         self.end_list()?;
         let (whole, width) = (core::mem::take(&mut self.whole), self.width);
@@ -261,12 +261,12 @@ impl<'o, W: Write> Printer<'o, W> {
 
 /// Prints a document as JSON while its pages arrive, indented by two spaces.
 struct JsonPrinter<'o, W> {
-    /// Lists that a document splits among its pages, in their order.
+    /// Lists that a document splits among its pages, in the document's order.
     lists: &'static [TextList],
     out: &'o mut W,
     /// How many lists have begun.
     begun: usize,
-    /// The list that began last has rows.
+    /// True once the present list has a printed row.
     has_rows: bool,
     /// All other members, to print at the end.
     members: Map<String, Value>,
@@ -294,7 +294,7 @@ impl<'o, W: Write> JsonPrinter<'o, W> {
         Ok(())
     }
 
-    /// Ends the present list and begins others, until so many have begun.
+    /// Ends the present list and begins further ones, until `count` lists have begun.
     fn begin_lists(&mut self, count: usize) -> anyhow::Result<()> {
         while self.begun < count
             && let Some(list) = self.lists.get(self.begun)
@@ -334,7 +334,7 @@ impl<'o, W: Write> JsonPrinter<'o, W> {
         Ok(self.out.flush()?)
     }
 
-    /// Writes a value after the indentation of its first line.
+    /// Writes a value whose first line is indented already; `indent` is for its other lines.
     fn value(&mut self, value: &Value, indent: &str) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(value)?;
         let text = printable_json(&text);
@@ -392,7 +392,7 @@ fn cells(rows: &[Value], columns: &TextColumns) -> Vec<Vec<String>> {
     rows.iter().map(of_row).collect()
 }
 
-/// The line below a table: the number of rows, and the columns that are left out.
+/// Returns the line below a table: the number of rows, and the columns that are left out.
 fn footer(count: usize, name: &str, columns: &TextColumns) -> String {
     let mut text = counted(count, name);
     if !columns.left_out.is_empty() {

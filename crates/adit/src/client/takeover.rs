@@ -12,13 +12,13 @@ use crate::request::http_client::{HttpRequest, document};
 /// How long the active adit may take to record the last usage and to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time between two looks at the standby.
+/// Interval at which the standby's role is polled.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Makes the standby that listens at `socket` the active adit.
 ///
 /// # Errors
-/// It is no standby, or does not become active in time.
+/// The adit at `socket` is no standby, or does not become active in time.
 pub(crate) fn take_over(socket: &Path) -> anyhow::Result<()> {
     document(socket, &AdminAct::TakeOver.request())?;
     let asked = Instant::now();

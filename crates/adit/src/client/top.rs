@@ -1,7 +1,7 @@
 //! `adit top`: a running adit in the terminal.
 //!
-//! A thread looks at adit once per interval, and this one draws. The terminal is as before when
-//! adit top ends, by a key, a signal or a fault.
+//! One thread reads adit's documents once per interval, and the main thread draws. The terminal is
+//! restored when adit top ends, by a key, a signal or a panic.
 
 mod figures;
 mod look;
@@ -26,22 +26,22 @@ use figures::TopFigures;
 use look::Look;
 use view::{TopScreen, TopTab, bits, pkts};
 
-/// Sessions whose UE and data network are looked up in one interval.
+/// Maximum of sessions whose UE and data network are looked up in one interval.
 const DETAILS_MAX: usize = 32;
 
 /// Longest wait for a key.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
-/// Figures of the past that are drawn.
+/// How many past rates are drawn.
 const HISTORY: usize = 512;
 
-/// Looks at a running adit until `q` or a signal, or once.
+/// Shows a running adit until `q` or a signal, or prints its figures once.
 ///
 /// # Errors
 /// No adit answers, or there is no terminal.
 pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<()> {
     let mut observer = Observer::new(arguments);
-    // An error before anything is drawn.
+    // If no adit answers, this fails before anything is drawn.
     let first = observer.look()?;
     if arguments.once {
         std::thread::sleep(observer.interval);
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<()> {
     show(&is_ended, |screen| receive_figures(screen, &seen))
 }
 
-/// Draws what `update` puts on the screen, until a key ends it, or a signal.
+/// Calls `update` and draws the screen, again and again until a key or a signal ends it.
 fn show(
     is_ended: &AtomicBool,
     mut update: impl FnMut(&mut TopScreen) -> anyhow::Result<()>,
@@ -107,10 +107,10 @@ impl Drop for RestoredTerminal {
     }
 }
 
-/// Takes the looks of the other thread.
+/// Puts the figures that the other thread has read on the screen.
 ///
 /// # Errors
-/// That thread has panicked, which restored the terminal.
+/// The other thread has panicked, which restored the terminal.
 fn receive_figures(
     screen: &mut TopScreen,
     seen: &Receiver<Result<Box<TopFigures>, String>>,
@@ -134,7 +134,7 @@ fn receive_figures(
     }
 }
 
-/// False at the end.
+/// Handles a key. False if the key ends adit top.
 fn handle_key(screen: &mut TopScreen, key: KeyEvent) -> bool {
     if key.kind == KeyEventKind::Release {
         return true;
@@ -168,12 +168,12 @@ fn handle_key(screen: &mut TopScreen, key: KeyEvent) -> bool {
     true
 }
 
-/// Looks at an adit.
+/// Reads the documents of a running adit.
 struct Observer {
     socket: std::path::PathBuf,
     interval: Duration,
     sessions: usize,
-    /// Details of sessions, by UP SEID.
+    /// UE and data network of the shown sessions, by UP SEID.
     details: BTreeMap<String, SessionDetails>,
 }
 
@@ -197,7 +197,7 @@ impl Observer {
         Look::take(&self.socket, self.sessions)
     }
 
-    /// The figures since `before`, and the present state.
+    /// Reads adit's documents, and returns them with the figures since `before`.
     fn figures(&mut self, before: &Look) -> anyhow::Result<(TopFigures, Look)> {
         let now = self.look()?;
         let mut figures = TopFigures::between(before, &now);
@@ -300,7 +300,7 @@ mod tests {
         assert!(receive_figures(&mut screen, &seen).is_err(), "nobody looks at adit any more");
     }
 
-    /// Variable of the run inside a pseudo terminal.
+    /// Environment variable that marks the run inside a pseudo terminal.
     const INSIDE: &str = "ADIT_TEST_TOP_PANICS";
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
             text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let (before, after) = (lines.first().unwrap(), lines.last().unwrap());
         assert!(before.contains(':') && before == after, "{text}");
-        // adit top had the alternate screen, and left it before the words of the panic.
+        // adit top entered the alternate screen, and left it before the panic's message.
         let left = text.find("\u{1b}[?1049l").unwrap_or_else(|| panic!("{text}"));
         assert!(text.find("\u{1b}[?1049h").is_some_and(|entered| entered < left), "{text}");
         assert!(text.find("a fault of adit top").is_some_and(|said| left < said), "{text}");

@@ -9,13 +9,13 @@ use crate::admin::{AdminQuestion, SessionFilter};
 use crate::cli::{MetricsFormat, ShowArguments, Topic};
 use crate::client::show;
 
-/// Erases the screen and goes to its upper left. Spec: ECMA-48 §8.3.39, §8.3.21.
+/// Erases the screen and moves the cursor to its upper left. Spec: ECMA-48 §8.3.39, §8.3.21.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Prints the topic of the arguments, until Ctrl-C if they say so.
+/// Prints the topic of the arguments once, or with `--watch` until Ctrl-C.
 ///
 /// # Errors
-/// The arguments do not go together; as for [`show::show`].
+/// The arguments do not go together; or an error of [`show::show`].
 pub(crate) fn show(arguments: &ShowArguments) -> anyhow::Result<()> {
     let question = question(arguments)?;
     let stdout = std::io::stdout();

@@ -9,7 +9,7 @@ use super::keys::IntoKey as _;
 use super::kinds::text;
 use super::section::ConfigDocument;
 
-/// The form of paths.
+/// The expected form of a path, for messages and documents.
 const PEM: &str = "a path such as \"/etc/adit/api.pem\"";
 
 section! {
@@ -22,7 +22,7 @@ section! {
         /// Certificate with its chain, in PEM. A reload reads this file, the key and the tokens
         /// again.
         tls_certificate: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.pem\""];
-        /// Its key, in PEM.
+        /// Key of tls_certificate, in PEM.
         tls_key: Option<String>, text(PEM).optional("none") => ["\"/etc/adit/api.key\""];
         /// Tokens, one in a line: a role ("read", or "act" to change things too), a name for the
         /// log, and the token. Other users of the host may not read the file. Without it everybody
@@ -50,7 +50,7 @@ pub(crate) struct ApiTlsFiles {
 }
 
 impl ApiSection {
-    /// Checks the section.
+    /// Checks the section and returns its settings. Mistakes are added to `document`.
     pub(super) fn settings(&self, document: &ConfigDocument<'_>) -> ApiSettings {
         let problem = |key: &str, what: &str| document.problem(&format!("api.{key}"), what);
         let Self { listen, tls_certificate: certificate, tls_key: key, tokens_file } = self.clone();

@@ -1,43 +1,43 @@
-//! The changes of a configuration: the kinds of them, and those that were found.
+//! The differences of two configurations: their kinds, and those that a comparison found.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::section::path_of;
 
-/// Whether a running adit takes over a change of a key.
+/// Whether a reload changes a key in a running adit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OnReload {
     /// A reload changes the value, with this effect.
     Changes(ChangeEffect),
     /// A reload does not change the value, for this reason.
     Fixed(&'static str),
-    /// A function of its own decides. In words.
+    /// A function decides for this key. The text describes when a reload changes it.
     Depends(&'static str),
-    /// The keys of the section decide; it does not come or go, and why.
+    /// The keys of the section decide. A reload does not add or remove it; the text is the reason.
     Section(&'static str),
 }
 
-/// Why an address or a socket does not change.
+/// For addresses and sockets, which a reload does not change.
 pub(super) const LISTENING: OnReload = OnReload::Fixed("adit listens there from the start on");
 
-/// Why threads, ports and packet buffers do not change.
+/// For threads, ports and packet buffers, which a reload does not change.
 pub(super) const PACKET_PATH: OnReload =
     OnReload::Fixed("threads, ports and packet buffers of the packet path are made at the start");
 
-/// Why the store does not change.
+/// For the store, which a reload does not change.
 pub(super) const OPENED: OnReload = OnReload::Fixed("the store is opened at the start");
 
-/// Why limits do not change.
+/// For limits, which a reload does not change.
 pub(super) const RESERVED: OnReload = OnReload::Fixed("its memory is reserved at the start");
 
-/// A running adit takes it over at once.
+/// For keys whose new value a running adit uses at once.
 pub(super) const NOW: OnReload = OnReload::Changes(ChangeEffect::Plain);
 
-/// A running adit takes it over, and sessions get their rules again.
+/// For keys whose new value is used at once, after which sessions' rules are compiled again.
 pub(super) const RULES: OnReload = OnReload::Changes(ChangeEffect::Rules);
 
-/// The keys of the table decide.
+/// For tables, whose keys decide.
 pub(super) const BY_KEY: OnReload = OnReload::Depends("");
 
 /// The action that a change needs in addition to taking over the configuration.
@@ -45,13 +45,13 @@ pub(super) const BY_KEY: OnReload = OnReload::Depends("");
 pub(crate) enum ChangeEffect {
     /// No action: the new value applies from the next use on.
     Plain,
-    /// Sessions that exist get their rules again.
+    /// The rules of existing sessions are compiled again.
     Rules,
-    /// Workers get routes of data networks.
+    /// Workers get new routes to data networks.
     Routes,
-    /// Workers get routes, and FARs the next hops to their GTP-U peers.
+    /// Workers get new routes, and FARs the new next hops to their GTP-U peers.
     GtpuRoutes,
-    /// Workers get interfaces, and sessions the rules that may use them.
+    /// Workers get new interfaces, and sessions the rules that may use them.
     Interfaces,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct KeyRefusal {
     pub why: String,
 }
 
-/// A key that is compared.
+/// A key that differs between two configurations.
 #[derive(Debug)]
 pub(super) struct ComparedKey {
     pub path: String,
@@ -87,7 +87,7 @@ impl ComparedKey {
     }
 }
 
-/// The changes that were found.
+/// The differences that a comparison found.
 #[derive(Debug, Default)]
 pub(super) struct ConfigComparison {
     changes: Vec<ConfigChange>,
@@ -101,7 +101,7 @@ impl ConfigComparison {
         if refusals.is_empty() { Ok(changes) } else { Err(refusals) }
     }
 
-    /// A key that differs; its values in words.
+    /// Adds the change of a key, or its refusal. `new` and `old`: its values in words.
     pub(super) fn key(&mut self, key: ComparedKey, new: &str, old: &str) {
         match key.on_reload {
             OnReload::Changes(effect) => self.note(&key.path, effect, format!("{new}, was {old}")),
@@ -120,7 +120,7 @@ impl ConfigComparison {
         self.refusals.push(KeyRefusal { key: key.into(), why: why.into() });
     }
 
-    /// Leaves out the refusals of keys that begin so if `key` is refused.
+    /// If `key` is refused, removes the refusals of keys that begin with one of `beginnings`.
     pub(super) fn forget_if(&mut self, key: &str, beginnings: &[String]) {
         if self.refusals.iter().any(|of| of.key == key) {
             let is_of = |of: &KeyRefusal| beginnings.iter().any(|begin| of.key.starts_with(begin));

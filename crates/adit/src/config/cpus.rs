@@ -1,4 +1,4 @@
-//! Values of `[datapath]`: CPUs of threads, and words for each of them.
+//! Types of values in `[datapath]`: CPUs of threads, and a word for all threads or one for each.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ use super::section::{ConfigDocument, ConfigValue};
 /// CPU cores, which a file lists or leaves to a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CpuKey {
-    /// A plan chooses the cores: `"auto"`, or `{ count = 2 }`.
+    /// True if a plan chooses the cores: `"auto"`, or `{ count = 2 }`.
     pub is_planned: bool,
-    /// The number of threads to plan for, if the file has it.
+    /// Number of threads to plan for; `None` if the file leaves it to the plan.
     pub count: Option<usize>,
     pub cores: Vec<u16>,
 }
 
 impl CpuKey {
-    /// The cores of `key`: those of a plan, which it has from then on, or those that it lists.
+    /// Returns the cores of `key`: those in `planned`, which then replace its value, or its own.
     pub(super) fn resolve(key: &mut Option<Self>, planned: Option<Vec<u16>>) -> Vec<u16> {
         if let Some(cores) = planned {
             *key = Some(Self { is_planned: true, count: None, cores });
@@ -29,17 +29,17 @@ impl CpuKey {
     }
 }
 
-/// The cores of threads beside the workers, as the file lists them.
+/// The rules for a list of cores of threads other than workers, and words for its mistakes.
 pub(super) struct OtherCores<'a> {
     pub path: &'a str,
     pub most: usize,
-    /// The thread, and its task.
+    /// Name of a thread in the list, for messages; `does` is its task.
     pub thread: &'a str,
     pub does: &'a str,
 }
 
 impl OtherCores<'_> {
-    /// Adds a problem for cores that are too many, too few, or listed twice.
+    /// Adds a problem if there are too many cores, too few, or one twice.
     pub(super) fn check(&self, document: &ConfigDocument<'_>, cores: &[u16]) {
         let Self { path, most, thread, does } = self;
         if cores.is_empty() && !document.has(path) {
@@ -53,7 +53,7 @@ impl OtherCores<'_> {
     }
 }
 
-/// True if a list of CPU cores has one of them twice.
+/// True if a list of CPU cores names one twice.
 pub(super) fn names_twice(cores: &[u16]) -> bool {
     cores.iter().collect::<BTreeSet<_>>().len() != cores.len()
 }
@@ -61,16 +61,16 @@ pub(super) fn names_twice(cores: &[u16]) -> bool {
 /// How CPUs are chosen for threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PlacementSettings {
-    /// The CPUs are those of a plan; otherwise the file lists them.
+    /// True if a plan chooses the CPUs; false if the file lists them.
     pub is_planned: bool,
     /// Permitted use of the siblings of a core.
     pub siblings: SiblingPolicy,
-    /// Nodes are ignored, to compare.
+    /// True if NUMA nodes are ignored, for comparisons.
     pub ignores_nodes: bool,
 }
 
 impl PlacementSettings {
-    /// Requests CPUs, as many as fit if `workers` is `None`.
+    /// Makes the request for a plan. Without `workers` the plan has as many as fit.
     pub(crate) fn request(
         self,
         model: PlanModel,
@@ -91,22 +91,22 @@ pub(super) struct ThreadCpus {
     pub settings: PlacementSettings,
     pub control: u16,
     pub workers: Vec<u16>,
-    /// CPUs of a plan, which the keys of the model do not list then.
+    /// CPUs that the plan chose for these threads; `None` if the keys of the model list them.
     pub planned: Option<DistributorCpus>,
 }
 
-/// The CPUs of the threads that give packets to workers.
+/// The CPUs of the threads that pass packets to workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DistributorCpus {
-    /// Receivers or Rx/Tx threads.
+    /// CPUs of receivers or of Rx/Tx threads.
     pub receivers: Vec<u16>,
     pub scheduler: Option<u16>,
 }
 
-/// The forms of [`CpuKey`].
+/// Message for a value that is no [`CpuKey`].
 const LISTED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
 
-/// The kind of [`CpuKey`].
+/// The [`Kind`] of values that are a [`CpuKey`].
 pub(super) struct Cpus;
 
 impl Kind<CpuKey> for Cpus {
@@ -118,7 +118,7 @@ impl Kind<CpuKey> for Cpus {
         }
         if let Some(table) = value.as_table() {
             let count = table.get("count").filter(|_| table.len() == 1);
-            // The count is checked with the plan.
+            // The plan checks the count.
             let count = count.map(|count| integer(0..=usize::MAX).of(count).unwrap_or(0));
             return count.map(|count| planned(Some(count))).ok_or_else(|| LISTED.to_owned());
         }
@@ -146,7 +146,7 @@ pub(crate) enum PerItem<T> {
 }
 
 impl<T: Clone> PerItem<T> {
-    /// The values of `count` items, if it has so many.
+    /// Returns the values of `count` items; `None` if a list has another length.
     pub(super) fn of(&self, count: usize) -> Option<Vec<T>> {
         match self {
             Self::One(value) => Some(vec![value.clone(); count]),
@@ -155,7 +155,7 @@ impl<T: Clone> PerItem<T> {
     }
 }
 
-/// The kind of [`PerItem`].
+/// The [`Kind`] of values that are a [`PerItem`].
 pub(super) struct PerItemKind<T: 'static>(Words<T>);
 
 pub(super) const fn per_item<T>(words: Words<T>) -> PerItemKind<T> {
@@ -163,7 +163,7 @@ pub(super) const fn per_item<T>(words: Words<T>) -> PerItemKind<T> {
 }
 
 impl<T: Copy> PerItemKind<T> {
-    /// The text of a problem: what the key accepts for `count` items.
+    /// Returns the message for a wrong value: the values that the key accepts for `count` items.
     pub(super) fn refusal(&self, count: Option<usize>) -> String {
         let count = count.map_or_else(String::new, |count| format!("{count} of "));
         format!("takes {}, or a list of {count}them", self.0.names(" or "))

@@ -92,8 +92,8 @@ const POLL_MODES: Words<PollMode> =
     words(&[("busy", PollMode::Busy), ("adaptive", PollMode::Adaptive)]);
 
 impl DatapathSection {
-    /// Checks the section, and gives its settings with the CPUs of all threads, which it has from
-    /// then on.
+    /// Checks the section and returns its settings. Stores the CPUs of all threads in the section.
+    /// Mistakes are added to `document`.
     pub(super) fn settings(
         &mut self,
         document: &ConfigDocument<'_>,
@@ -164,10 +164,11 @@ pub(crate) struct DatapathSettings {
     pub workers: Vec<u16>,
     /// Behavior without packets of each worker, then of each receiver.
     pub(super) poll: Vec<PollMode>,
-    /// Real-time priority of the threads of the packet path, which then all sleep without packets;
-    /// 0 for none.
+    /// Real-time priority of the threads of the packet path, or 0 for none. With a priority all of
+    /// these threads sleep while they have no packets.
     pub realtime_priority: u8,
-    /// The frequency of their cores is lowered under small load, where the machine lets adit.
+    /// True to lower the frequency of the packet path's cores under small load, if that is
+    /// possible.
     pub scales_frequency: bool,
     pub main_core: u16,
     pub burst_pkts: usize,
@@ -191,7 +192,7 @@ pub(crate) enum ModelSettings {
 }
 
 impl ModelSettings {
-    /// Its name in the configuration.
+    /// Returns the model's name in the configuration.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::RunToCompletion => "run-to-completion",
@@ -200,7 +201,7 @@ impl ModelSettings {
         }
     }
 
-    /// How many threads there are whose cores `workers` does not name, but the signaling worker.
+    /// Returns how many threads receive for workers: receivers or Rx/Tx threads.
     pub(crate) fn other_threads(&self) -> usize {
         match self {
             Self::RunToCompletion => 0,
@@ -211,7 +212,6 @@ impl ModelSettings {
 }
 
 impl DatapathSettings {
-    /// The threads of the packet path.
     pub(crate) fn roles(&self) -> Roles {
         match &self.model {
             ModelSettings::RunToCompletion => Roles::run_to_completion(self.workers.len()),
@@ -224,8 +224,8 @@ impl DatapathSettings {
         }
     }
 
-    /// Most queue pairs of a port: one for each thread that transmits, or for each receiver if
-    /// there are more.
+    /// Returns the maximum of queue pairs of a port: one for each thread that transmits, or for
+    /// each that receives if these are more.
     pub(crate) fn queues_max(&self) -> u16 {
         let roles = self.roles();
         u16::try_from(roles.transmitting().len().max(roles.receiving().len()))
@@ -233,7 +233,7 @@ impl DatapathSettings {
             .max(1)
     }
 
-    /// The core of each thread of the packet path, with its role and its behavior without packets.
+    /// Returns core, role and behavior without packets of each thread of the packet path.
     pub(crate) fn threads(&self) -> Vec<ThreadSettings> {
         let (of_workers, of_receivers) =
             self.poll.split_at(self.workers.len().min(self.poll.len()));
@@ -253,7 +253,7 @@ impl DatapathSettings {
         threads
     }
 
-    /// The core of the central scheduler.
+    /// Returns the core of the central event scheduler; `None` without one.
     pub(crate) fn scheduler_core(&self) -> Option<u16> {
         match &self.model {
             ModelSettings::EventDriven(events) => events.scheduler_core,
@@ -261,8 +261,7 @@ impl DatapathSettings {
         }
     }
 
-    /// True if the packet path shares a core with the control thread, or if several of its threads
-    /// run there.
+    /// True if `core` runs the control thread, or several threads of the packet path.
     pub(crate) fn shares_core(&self, core: u16) -> bool {
         let threads = self.threads();
         let cores = threads.iter().map(|thread| thread.core).chain(self.scheduler_core());
@@ -270,12 +269,12 @@ impl DatapathSettings {
         on_core > 1 || core == self.main_core
     }
 
-    /// Cores on which several threads poll, or one polls on the core of the control thread, with
-    /// the names of all.
+    /// Returns the cores on which several threads poll, the control thread included, with the names
+    /// of these threads.
     pub(crate) fn shared_cores(&self) -> Vec<(u16, Vec<String>)> {
         let mut cores: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         for (id, thread) in self.threads().iter().enumerate() {
-            // The signaling worker sleeps most of the time, so its place is the main core.
+            // The signaling worker sleeps most of the time, so it may share the main core.
             if thread.role != Role::Signaling {
                 let name = format!("{} {id}", thread.role.name());
                 cores.entry(thread.core).or_default().push(name);
@@ -299,7 +298,7 @@ pub(crate) struct ThreadSettings {
     pub poll: PollMode,
 }
 
-/// Behavior of a thread without packets.
+/// Behavior of a thread while it has no packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PollMode {
     /// It continues to poll.
@@ -309,7 +308,7 @@ pub(crate) enum PollMode {
 }
 
 impl PollMode {
-    /// Its name in the configuration.
+    /// Returns the mode's name in the configuration.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",

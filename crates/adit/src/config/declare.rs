@@ -1,9 +1,10 @@
-//! A section of the file as a table of its keys: [`section!`] declares each key once, and its place
-//! in the settings, its reading, its comparison and its documents follow.
+//! [`section!`] declares a section of the file as a table of its keys. The field of a key in the
+//! settings, its parsing, its comparison and its documents follow from one declaration.
 
-/// Declares the settings of a section: its name and the change of its keys in operation; then,
-/// after its comment, each key: field and type, name in the file if it is another one, values,
-/// change in operation if it is another one, and values in the example (`=> []`: its default).
+/// Declares the settings of a section: its name and how a reload changes its keys; then, after its
+/// comment, each key: field and type, name in the file if it differs from the field's, values,
+/// change by a reload if it differs from the section's, and values in the example (`=> []`: the
+/// default).
 macro_rules! section {
     (
         $(#[doc = $about:literal])*

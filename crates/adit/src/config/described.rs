@@ -1,4 +1,4 @@
-//! The keys of the file, for documents.
+//! Descriptions of the sections and keys of the file, from which documents are made.
 
 use super::comparison::OnReload;
 
@@ -13,20 +13,20 @@ pub(crate) struct SectionInfo {
 #[derive(Debug)]
 pub(crate) struct KeyInfo {
     pub name: &'static str,
-    /// The comment on it, by lines.
+    /// The comment on the key, by lines.
     pub about: &'static [&'static str],
     pub takes: Takes,
     pub absent: AbsentKey,
     pub on_reload: OnReload,
-    /// Its values in the tables of the example; those that begin with `#` are commented out. Empty:
-    /// the default. `None`: the default, commented out.
+    /// Values of the key in the example, one for each table of an array; a value that begins with
+    /// `#` is commented out. Empty: the default. `None`: the default, commented out.
     pub example: Option<&'static [&'static str]>,
 }
 
 /// The values that a key takes, for documents.
 #[derive(Debug)]
 pub(crate) enum Takes {
-    /// From and to.
+    /// Minimum and maximum.
     Integer(String, String),
     Words(Vec<&'static str>),
     Flag,
@@ -34,7 +34,7 @@ pub(crate) enum Takes {
     Text(&'static str),
     List(Box<Takes>),
     AnyOf(Vec<Takes>),
-    /// `{ count = 2 }`, and the largest.
+    /// `{ count = 2 }`; the number is the maximum of the count.
     Count(usize),
     Table(SectionInfo),
     Tables(SectionInfo),
@@ -47,8 +47,8 @@ pub(crate) enum Takes {
 pub(crate) enum AbsentKey {
     /// The key is required.
     Refused,
-    /// A value, as the file would have it.
+    /// The default value, as the file would have it.
     Is(String),
-    /// In words.
+    /// The default depends on other values: a description.
     Follows(&'static str),
 }

@@ -25,9 +25,9 @@ section! {
         /// traffic needs as many buffers: 1024 per worker is the minimum. Each queue of a
         /// net_af_xdp device keeps 2112 + rx_descriptors more.
         mempool_mbufs: u32, integer(1024..=16_777_216).or(16_384) => [];
-        /// Size of each. The default follows the largest mtu_bytes: 2048 with 1500, 9216 with 9000.
-        /// adit reassembles a fragmented tunnel packet in one buffer and drops longer packets as
-        /// reassembly_too_long.
+        /// Size of a packet buffer. The default follows the largest mtu_bytes: 2048 with 1500, 9216
+        /// with 9000. adit reassembles a fragmented tunnel packet in one buffer and drops longer
+        /// packets as reassembly_too_long.
         mbuf_bytes: u16, integer(MBUF_BYTES_MIN..=MBUF_BYTES_MAX).or_follows(0,
             "by the largest mtu_bytes") => ["# 2048"];
         /// Descriptors of each receive queue.
@@ -43,17 +43,17 @@ section! {
 const MBUF_BYTES_MIN: u16 = 2048;
 const MBUF_BYTES_MAX: u16 = 16_384;
 
-/// Headers of a tunnel around a packet of the largest MTU: adit reassembles tunnel packets in one
-/// buffer. Unit: bytes.
+/// Maximum size of a tunnel's headers. The default size of packet buffers adds it to the largest
+/// MTU, since adit reassembles tunnel packets in one buffer. Unit: bytes.
 const TUNNEL_BYTES: u32 = 84;
 
-/// The upper limit of waiting packets, for error messages.
+/// Describes the maximum of waiting packets, for error messages.
 pub(super) const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunnel packets in fragments \
                                         (512 for each worker) and net_af_xdp devices leave: traffic \
                                         needs the rest";
 
 impl DpdkSettings {
-    /// Checks the section, and chooses the size of packet buffers unless the file has it.
+    /// Checks the section, and sets the size of packet buffers unless the file does.
     pub(super) fn check(
         &mut self,
         document: &ConfigDocument<'_>,
@@ -63,7 +63,7 @@ impl DpdkSettings {
         if let Some(what) = self.check_size(ports) {
             document.problem("dpdk.mbuf_bytes", what);
         }
-        // Packets in a ring from a receiver or a scheduler must not keep ports from receiving.
+        // Packets in rings from receivers or from a scheduler must not keep ports from receiving.
         let in_rings = match &datapath.model {
             ModelSettings::EventDriven(events) => {
                 usize::try_from(events.events_max).unwrap_or(usize::MAX)
@@ -88,7 +88,8 @@ impl DpdkSettings {
         }
     }
 
-    /// Chooses the size of packet buffers unless it is set; otherwise says why it does not fit.
+    /// Sets the size of packet buffers unless the file does. Returns why the size does not fit;
+    /// `None` if it does.
     fn check_size(&mut self, ports: &[PortSettings]) -> Option<String> {
         let need = |port: &PortSettings| port.device.mbuf_bytes(port.mtu_bytes);
         let room =
@@ -120,15 +121,15 @@ impl DpdkSettings {
         ))
     }
 
-    /// Maximum number of buffers for packets that wait for one reason: half of those that fragments
-    /// and drivers leave.
+    /// Returns the maximum of buffers for packets that wait for one reason: half of those that
+    /// fragments and drivers leave.
     pub(super) fn half_of_mbufs(&self, roles: Roles, ports: &[PortSettings]) -> usize {
         let all = usize::try_from(self.mempool_mbufs).unwrap_or(usize::MAX);
         let fragments = roles.transmitters() * REASSEMBLY_FRAGMENTS_MAX;
         all.saturating_sub(fragments + self.kept_by_drivers(ports)) / 2
     }
 
-    /// Packet buffers that the drivers of all ports keep.
+    /// Returns how many packet buffers the drivers of all ports keep.
     fn kept_by_drivers(&self, ports: &[PortSettings]) -> usize {
         // An AF_XDP queue that ever lacks buffers never receives again.
         let of_port = |port: &PortSettings| {
@@ -146,7 +147,7 @@ mod tests {
 
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
-    /// The example with these devices and MTUs, and further keys of `[dpdk]`.
+    /// Parses the example with these devices and MTUs, and further keys of `[dpdk]`.
     fn read(ports: [(&str, u16); 2], dpdk: &str) -> Result<Config, Vec<ConfigProblem>> {
         let text = EXAMPLE.replace("\nmtu_bytes = 1500\n", "\n");
         let mut text = text.replace("[dpdk]\n", &format!("[dpdk]\n{dpdk}\n"));

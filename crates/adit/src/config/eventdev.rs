@@ -12,13 +12,13 @@ use super::keys::IntoKey as _;
 use super::kinds::{Flag, Words, integer, words};
 use super::section::ConfigDocument;
 
-/// Most events that `event_sw` has in flight.
+/// Maximum of events that `event_sw` has in flight.
 const SW_EVENTS_MAX: u32 = 4096;
 
-/// Most events of a scheduler.
+/// Maximum of events of a scheduler.
 const EVENTS_MAX: u32 = 1 << 20;
 
-/// Most queues of `event_dsw`. DPDK: `DSW_MAX_QUEUES`.
+/// Maximum of queues of `event_dsw`. DPDK: `DSW_MAX_QUEUES`.
 const DSW_QUEUES_MAX: usize = 16;
 
 const SCHEDULES: Words<ScheduleType> = words(&[
@@ -42,7 +42,7 @@ section! {
         flows: u32, integer(64..=16_384).or(512) => [];
         /// Packets that are with the scheduler at most; 4096 at most with "sw".
         events_max: u32, integer(256..=EVENTS_MAX).or(SW_EVENTS_MAX) => [];
-        /// Receiving stops while so many packets are with the scheduler.
+        /// Receiving stops while this many packets are with the scheduler.
         new_event_threshold: u32, integer(64..=EVENTS_MAX).or_follows(0, "half of events_max")
             => ["2048"];
         /// Packets that a thread takes from the scheduler at once.
@@ -80,7 +80,7 @@ pub(crate) struct EventSettings {
     keys: EventSection,
     /// CPU core of each thread that receives and transmits.
     pub rx_tx: Vec<u16>,
-    /// Arguments of the driver.
+    /// Arguments of the scheduler's driver.
     pub arguments: String,
     /// The queues of the scheduler, and the stages of workers.
     pub queues: EventQueues,
@@ -95,8 +95,8 @@ impl std::ops::Deref for EventSettings {
 }
 
 impl EventSection {
-    /// Checks the section and gives its settings for `workers`, with the CPUs of a plan, which it
-    /// has from then on.
+    /// Checks the section and returns its settings; `workers` is the number of workers. Stores the
+    /// CPUs of a plan in the section.
     pub(super) fn settings(
         &mut self,
         document: &ConfigDocument<'_>,
@@ -124,7 +124,7 @@ impl EventSection {
         EventSettings { keys: self.clone(), rx_tx, arguments, queues }
     }
 
-    /// True if its scheduler has a core of its own.
+    /// True if the scheduler has a core of its own.
     pub(super) fn is_central(&self) -> bool {
         self.driver == EventDriver::Sw
     }
@@ -155,7 +155,7 @@ impl EventSection {
         if !self.flows.is_power_of_two() {
             problem("flows", "takes a power of two");
         }
-        // Room for frames that workers send while no more arrives.
+        // The rest is room for frames that workers send while receiving is stopped.
         if self.new_event_threshold > self.events_max / 2 {
             let what =
                 "takes at most half of events_max: the rest is for the frames that workers send";
@@ -163,7 +163,7 @@ impl EventSection {
         }
     }
 
-    /// Checks the queues.
+    /// Checks the keys of queues, and returns the queues.
     fn queues(&self, document: &ConfigDocument<'_>, rx_tx: usize, workers: usize) -> EventQueues {
         let problem = |key: &str, what: &str| {
             document.problem(&format!("datapath.eventdev.{key}"), what);

@@ -1,4 +1,4 @@
-//! The file: all of its sections, and the checks across them.
+//! The configuration file: all of its sections, and the checks across sections.
 
 use adit_types::limits::{BUFFER_PKTS_MAX, PORTS_MAX, SESSIONS_MAX};
 
@@ -84,11 +84,11 @@ section! {
     }
 }
 
-/// Default maximum of packets buffered by FARs, at most half of the packet buffers.
+/// Default maximum of packets buffered by FARs, lowered to half of the packet buffers.
 const BUFFER_PKTS_DEFAULT: usize = 4096;
 
 impl ConfigFile {
-    /// Checks all sections, and gives the settings that follow from them.
+    /// Checks all sections, and returns the settings that follow from them.
     pub(super) fn check(
         mut self,
         document: &ConfigDocument<'_>,
@@ -132,7 +132,7 @@ impl ConfigFile {
 }
 
 impl SessionsSettings {
-    /// Checks the section: at most `half` of the packet buffers.
+    /// Checks the section. `half`: maximum of waiting packets.
     fn check(&mut self, document: &ConfigDocument<'_>, half: usize) {
         if self.buffer_pkts_max == usize::MAX {
             self.buffer_pkts_max = BUFFER_PKTS_DEFAULT.min(half);

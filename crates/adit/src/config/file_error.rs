@@ -14,7 +14,7 @@ pub(crate) enum ConfigFileError {
     Mistakes(PathBuf, Vec<ConfigProblem>),
 }
 
-/// A number of mistakes, in words.
+/// Returns the number of mistakes in words.
 pub(crate) fn mistakes(problems: &[ConfigProblem]) -> String {
     match problems.len() {
         1 => "1 mistake".to_owned(),
@@ -22,7 +22,7 @@ pub(crate) fn mistakes(problems: &[ConfigProblem]) -> String {
     }
 }
 
-/// One line for each mistake.
+/// Prints a line for each mistake.
 impl fmt::Display for ConfigFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -20,11 +20,11 @@ use super::section::ConfigDocument;
 use super::tcp_mss::TcpMssKind;
 use super::{Config, check_most, check_unique, kernel_ports};
 
-/// Why interfaces do not change.
+/// For keys of interfaces, which a reload does not change.
 const START: OnReload =
     OnReload::Fixed("interfaces, their addresses and network instances are set up at the start");
 
-/// The form of the addresses of interfaces.
+/// The expected form of an interface's address, for messages and documents.
 const ADDRESS: &str = "an address with its prefix length such as \"10.0.3.2/24\"";
 
 section! {
@@ -145,14 +145,13 @@ pub(crate) struct InterfaceSettings {
     pub name: String,
     pub role: InterfaceRole,
     pub port: PortId,
-    /// True on a port of the kernel, which routes the packets that leave there. True if the kernel
-    /// routes behind it.
+    /// True on a port of the kernel, which then routes the packets that leave there.
     pub is_kernel: bool,
     pub vlan: VlanId,
     /// adit's address and the prefix length of its link.
     pub v4: Option<(Ipv4Addr, u8)>,
     pub v6: Option<(Ipv6Addr, u8)>,
-    /// Its network instance. `None`: it serves all of them.
+    /// The network instance of the interface; `None` if it serves all of them.
     pub network_instance: Option<String>,
     /// True if adit switches packets between UEs locally instead of sending them through this
     /// interface. For n6 only; n6 interfaces of one routing domain have the same value.
@@ -178,7 +177,7 @@ impl InterfaceSettings {
         twin.or(self.packet_device.as_deref().map(|name| (name, None)))
     }
 
-    /// The links of its addresses.
+    /// Returns the interface's addresses with the prefix lengths of their links.
     pub(crate) fn links(&self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
         let v6 = self.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
@@ -191,16 +190,16 @@ impl InterfaceSettings {
         Some(TwinOwner { interface: &self.name, twin: self.twin.as_ref()?, addresses })
     }
 
-    /// True if this interface serves `wanted`. `None` as `wanted` fits every interface.
+    /// True if this interface serves the network instance `wanted`; every interface serves `None`.
     pub(crate) fn serves(&self, wanted: Option<&str>) -> bool {
         let both = self.network_instance.as_deref().zip(wanted);
         both.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted))
     }
 }
 
-/// The routing domain of each interface. If every N6 interface names its network instance, each
-/// name is a domain. If one N6 interface serves all names, all share one domain, since its packets
-/// can belong to any of them.
+/// Returns the routing domain of each interface. If every N6 interface names its network instance,
+/// each name is a domain. If one N6 interface serves all names, all interfaces share one domain,
+/// since packets of that interface can belong to any name.
 pub(crate) fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
     let n6 = || interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
     let lower =
@@ -221,7 +220,7 @@ pub(crate) fn domains(interfaces: &[InterfaceSettings]) -> Vec<DomainId> {
     interfaces.iter().map(domain).collect()
 }
 
-/// The routing domains of a network instance, without repetition; all of them without a name.
+/// Returns the routing domains of a network instance, without repetition; all domains for `None`.
 pub(crate) fn domains_of(
     interfaces: &[InterfaceSettings],
     network_instance: Option<&str>,
@@ -229,7 +228,7 @@ pub(crate) fn domains_of(
     domains_where(interfaces, |known| known.serves(network_instance))
 }
 
-/// The routing domains of matching N6 interfaces, without repetition.
+/// Returns the routing domains of matching N6 interfaces, without repetition.
 fn domains_where(
     interfaces: &[InterfaceSettings],
     fits: impl Fn(&InterfaceSettings) -> bool,
@@ -240,7 +239,7 @@ fn domains_where(
     found.into_iter().collect()
 }
 
-/// The routing domains with local switching of some packets, without repetition.
+/// Returns the routing domains in which some packets are switched locally, without repetition.
 pub(crate) fn switched_domains(config: &Config) -> Vec<DomainId> {
     let by_policy =
         config.forwarding_policies.iter().any(|policy| policy.local_switching == Some(true));
@@ -249,7 +248,7 @@ pub(crate) fn switched_domains(config: &Config) -> Vec<DomainId> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RouteSettings {
-    /// Position in [`Config::interfaces`].
+    /// Index in [`Config::interfaces`].
     pub interface: usize,
     pub prefix: IpNet,
     /// A station on the link; the unspecified address if the kernel routes.
@@ -258,7 +257,7 @@ pub(crate) struct RouteSettings {
     pub metric: u32,
 }
 
-/// Checks all interfaces.
+/// Checks all interfaces, and returns their settings.
 pub(super) fn check_interfaces(
     document: &ConfigDocument<'_>,
     sections: &mut [InterfaceSection],
@@ -274,7 +273,7 @@ pub(super) fn check_interfaces(
     let mut places = BTreeSet::new();
     let mut interfaces: Vec<InterfaceSettings> = Vec::new();
     for (index, section) in sections.iter_mut().enumerate() {
-        // In any order they are the same.
+        // Sorted, so that a reload sees no change if only their order differs.
         section.addresses.sort_by_key(|net| net.addr.is_ipv6());
         let path = format!("interface[{index}]");
         let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
@@ -369,7 +368,7 @@ fn check_kernel_routes(problem: &dyn Fn(&str, &str), interface: Option<&Interfac
     }
 }
 
-/// The port of an interface.
+/// Returns the port of an interface. Adds a problem if no port has the name.
 fn port_id(
     problem: &dyn Fn(&str, &str),
     section: &InterfaceSection,
@@ -398,8 +397,8 @@ impl InterfaceSection {
         }
     }
 
-    /// Its addresses. Those of GTP-U interfaces must differ, since an F-TEID must identify one
-    /// interface.
+    /// Checks and returns the interface's addresses. Addresses of GTP-U interfaces must differ,
+    /// since an F-TEID must identify one interface.
     fn check_addresses(
         &self,
         problem: &dyn Fn(&str, &str),
@@ -436,8 +435,8 @@ impl InterfaceSection {
     }
 }
 
-/// Tunnels need an interface towards the RAN or other UPFs. A UPF between other UPFs or gateways
-/// has no data network.
+/// Checks that tunnels have an interface towards the RAN or other UPFs, and that there is an N6
+/// interface, which only a UPF between other UPFs or gateways may lack.
 fn check_roles(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) {
     let has = |role| interfaces.iter().any(|interface| interface.role == role);
     if !has(InterfaceRole::N3) && !has(InterfaceRole::N9) {
@@ -451,9 +450,9 @@ fn check_roles(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) 
     }
 }
 
-/// N6 interfaces of one routing domain must agree on local switching, since a locally switched
-/// packet belongs to the domain and not to an interface, and on the MSS of TCP, since both
-/// directions of a connection may pass different ones.
+/// Checks that N6 interfaces of one routing domain agree on local switching, since a locally
+/// switched packet belongs to the domain and not to an interface, and on the MSS of TCP, since the
+/// two directions of a connection may pass different interfaces.
 fn check_domains(document: &ConfigDocument<'_>, interfaces: &[InterfaceSettings]) {
     let all: Vec<_> = interfaces.iter().zip(domains(interfaces)).collect();
     let networks = || all.iter().filter(|(known, _)| known.role == InterfaceRole::N6);
@@ -534,8 +533,8 @@ impl RouteSection {
     }
 }
 
-/// True if another route, or an interface's link, leads to `prefix` in the same role and network
-/// instance as interface `index`.
+/// True if another route, or the link of an interface, leads to `prefix`, with the role and network
+/// instance of interface `index`.
 fn is_taken(
     interfaces: &[InterfaceSettings],
     routes: &[RouteSettings],
@@ -568,9 +567,8 @@ fn on_link(interface: &InterfaceSettings, addr: IpAddr) -> bool {
     }
 }
 
-/// The default routes of interfaces behind which the kernel routes, unless `routes` has them: each
-/// family of each interface, except where another interface of the same role and network instance
-/// has one.
+/// Adds default routes of interfaces behind which the kernel routes: one for each address family,
+/// unless an interface of the same role and network instance has one already.
 fn default_routes(
     interfaces: &[InterfaceSettings],
     is_taken: impl Fn(&[RouteSettings], IpNet, usize) -> bool,
@@ -588,7 +586,7 @@ fn default_routes(
     }
 }
 
-/// The address that stands for the kernel as the next hop of a route.
+/// Returns the address that stands for the kernel as the next hop of a route.
 const fn kernel_next_hop(prefix: IpNet) -> IpAddr {
     match prefix.addr {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -596,8 +594,8 @@ const fn kernel_next_hop(prefix: IpNet) -> IpAddr {
     }
 }
 
-/// Checks that an offload on some ports has an interface with GTP-U and one with plain IP on them:
-/// only packets between the two can be forwarded there.
+/// Checks that the ports with an offload have an interface with GTP-U and one with plain IP: the
+/// offload can forward only packets between the two.
 pub(super) fn check_offload(
     document: &ConfigDocument<'_>,
     ports: &[PortSettings],

@@ -61,7 +61,7 @@ mod tests {
         let default = route(0, "0.0.0.0/0", "0.0.0.0");
         let n6 = [route(1, "0.0.0.0/0", "0.0.0.0"), route(1, "::/0", "::")];
         assert_eq!(routes(&config), [&n6[..], std::slice::from_ref(&default)].concat());
-        // Without routes the same.
+        // Without routes in the file, the result is the same.
         let text = on_kernel();
         let at = text.find("\n[[route]]").unwrap();
         let end = text.find("\n# Addresses for UEs").unwrap();

@@ -1,4 +1,4 @@
-//! The keys of sections: what each is if it is absent, and how it is read and compared.
+//! Keys of sections: how a key is read and compared, and the meaning of its absence.
 
 use super::comparison::{ComparedKey, ConfigComparison, OnReload};
 use super::described::{AbsentKey, Takes};
@@ -6,21 +6,21 @@ use super::kinds::Kind;
 use super::section::ConfigSection;
 use super::table::Section;
 
-/// A key, which settings have as `T`.
+/// Reads and compares a key whose value the settings have as `T`.
 pub(super) trait Key<T: PartialEq> {
-    /// Its value, its default, or a substitute after a problem was noted.
+    /// Returns the key's value, its default, or a substitute after a problem was noted.
     fn read(&self, section: &mut ConfigSection<'_>, key: &'static str) -> T;
 
-    /// A value in words. `None` if it is not set, or if the key is a table, whose keys show
-    /// themselves.
+    /// Describes a value in words. `None` if the value is not set, or if the key is a table, whose
+    /// keys are described one by one.
     fn show(&self, _value: &T) -> Option<String> {
         None
     }
 
-    /// Its values, and the meaning of its absence.
+    /// Returns which values the key takes, and the meaning of its absence.
     fn describe(&self) -> (Takes, AbsentKey);
 
-    /// Compares two values.
+    /// Compares two values of the key, and adds a difference to `found`.
     fn compare(&self, key: ComparedKey, old: &T, new: &T, found: &mut ConfigComparison) {
         let show = |value| match (self.show(value), self.describe().1) {
             (Some(words), _) => words,
@@ -37,32 +37,32 @@ pub(super) trait Key<T: PartialEq> {
 /// A key that always has a value.
 pub(super) struct Plain<K, T> {
     kind: K,
-    /// The default, or the substitute of a required key.
+    /// The default; for a required key, the substitute of a missing or wrong value.
     value: T,
     is_required: bool,
     /// The default in words, if no value in the file can express it.
     follows: &'static str,
 }
 
-/// A key that may be absent; in words, what that means.
+/// A key that may be absent. The text describes the meaning of its absence.
 pub(super) struct Optional<K>(K, &'static str);
 
-/// A list; in words, what an absent one means. A required one has none.
+/// A list. The text describes the meaning of its absence; empty if the list is required.
 pub(super) struct ListOf<K>(K, &'static str);
 
-/// Ways to make keys of a kind.
+/// Makes keys from a kind of values.
 pub(super) trait IntoKey: Sized {
     fn or<T>(self, default: T) -> Plain<Self, T> {
         Plain { kind: self, value: default, is_required: false, follows: "" }
     }
 
-    /// The default follows from other keys, which `words` describe. `unset` stands for it
-    /// meanwhile.
+    /// Makes a key whose default follows from other keys, which `words` describe. `unset` stands
+    /// for the default until these are checked.
     fn or_follows<T>(self, unset: T, words: &'static str) -> Plain<Self, T> {
         Plain { kind: self, value: unset, is_required: false, follows: words }
     }
 
-    /// Without a default. `substitute` stands for a value that is missing or wrong.
+    /// Makes a key without a default. `substitute` stands for a value that is missing or wrong.
     fn required<T>(self, substitute: T) -> Plain<Self, T> {
         Plain { kind: self, value: substitute, is_required: true, follows: "" }
     }
@@ -140,7 +140,7 @@ fn with_unit<T>(kind: &impl Kind<T>, value: &T) -> String {
     format!("{} {}", kind.show(value), kind.unit()).trim_end().to_owned()
 }
 
-/// A table of its own: one, one that may be absent, or several in an array.
+/// A key whose value is a table, an optional table, or an array of tables.
 pub(super) struct Table;
 
 impl<T: Section> Key<T> for Table {
@@ -197,14 +197,14 @@ impl<T: Section> Key<Vec<T>> for Table {
     }
 }
 
-/// Reads all keys of a section, and notes all others.
+/// Reads all keys of a section, and adds a problem for each unknown key.
 pub(super) fn read_all<T: Section>(mut section: ConfigSection<'_>) -> T {
     let read = T::read(&mut section);
     section.finish();
     read
 }
 
-/// Further keys of the same table.
+/// A group of keys that stand in the same table as the keys around the group.
 pub(super) struct SameTable;
 
 impl<T: Section> Key<T> for SameTable {

@@ -9,20 +9,20 @@ use adit_types::Nanos;
 use super::described::Takes;
 use super::section::ConfigValue;
 
-/// A kind of values, which settings have as `T`.
+/// Reads, shows and describes values that the settings have as `T`.
 pub(super) trait Kind<T> {
-    /// The value in the file.
+    /// Converts the value in the file.
     ///
     /// # Errors
-    /// The values that the key accepts instead.
+    /// The message to the user: the values that the key accepts.
     fn of(&self, value: &ConfigValue<'_>) -> Result<T, String>;
 
-    /// As [`Self::of`], for an item of a list.
+    /// Converts an item of a list. The error is the message about the list.
     fn of_item(&self, value: &ConfigValue<'_>) -> Result<T, String> {
         self.of(value)
     }
 
-    /// A value in words, without its unit.
+    /// Describes a value in words, without its unit.
     fn show(&self, value: &T) -> String;
 
     fn unit(&self) -> &'static str {
@@ -31,7 +31,7 @@ pub(super) trait Kind<T> {
 
     fn takes(&self) -> Takes;
 
-    /// A value as the file has it.
+    /// Returns a value as the file would have it.
     fn written(&self, value: &T) -> String {
         match self.takes() {
             Takes::Words(_) | Takes::Text(_) => format!("\"{}\"", self.show(value)),
@@ -50,13 +50,13 @@ pub(super) const fn integer<T>(range: RangeInclusive<T>) -> Integer<T> {
     Integer { range, unit: "" }
 }
 
-/// A rate in Mb/s.
+/// Makes the kind of rates in Mb/s.
 pub(super) const fn mbps(range: RangeInclusive<u64>) -> Integer<u64> {
     Integer { range, unit: "Mb/s" }
 }
 
 impl<T: Display> Integer<T> {
-    /// The text of a problem: the values that the key accepts.
+    /// Returns the message for a wrong value: the values that the key accepts.
     pub(super) fn refusal(&self) -> String {
         format!("takes a whole number from {} to {}", self.range.start(), self.range.end())
     }
@@ -91,7 +91,7 @@ impl<T: Copy + PartialOrd + Display + TryFrom<i64>> Kind<T> for Integer<T> {
 /// A time in whole units.
 pub(super) struct Time {
     number: Integer<u64>,
-    /// Nanoseconds of the unit.
+    /// Length of the unit. Unit: nanoseconds.
     unit: u64,
 }
 
@@ -133,13 +133,13 @@ pub(super) const fn words<T>(names: &'static [(&'static str, T)]) -> Words<T> {
 }
 
 impl<T: Copy> Words<T> {
-    /// The value of the name that `value` is.
+    /// Returns the value whose name is in `value`; `None` if no name matches.
     pub(super) fn find(&self, value: &ConfigValue<'_>) -> Option<T> {
         let text = value.get_ref().as_str()?;
         self.0.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
     }
 
-    /// All names, with `between` them.
+    /// Lists all names, separated by `between`.
     pub(super) fn names(&self, between: &str) -> String {
         let names = self.0.iter().map(|(name, _)| format!("\"{name}\""));
         names.collect::<Vec<_>>().join(between)
@@ -183,9 +183,9 @@ impl Kind<bool> for Flag {
     }
 }
 
-/// A text of a form.
+/// A text of a certain form.
 pub(super) struct Text {
-    /// The form, with an example.
+    /// Description of the form, with an example.
     expects: &'static str,
     check: fn(&str) -> Result<(), String>,
 }
@@ -195,7 +195,7 @@ pub(super) const fn text(expects: &'static str) -> Text {
 }
 
 impl Text {
-    /// Sets the check of texts, whose error is the problem.
+    /// Sets the check that a text must pass; its error is the message to the user.
     pub(super) const fn check(self, check: fn(&str) -> Result<(), String>) -> Self {
         Self { check, ..self }
     }

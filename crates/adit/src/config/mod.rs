@@ -81,12 +81,12 @@ pub(crate) use standby::{StandbySettings, WhenIsolated};
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings};
 pub(crate) use tcp_mss::told_tcp_mss;
 
-/// All sections of the file, for documents.
+/// Describes all sections of the file, for documents.
 pub(crate) fn file_sections() -> SectionInfo {
     ConfigFile::info()
 }
 
-/// A checked configuration: the sections of the file, and the settings that follow from several.
+/// A checked configuration: the sections of the file, and settings that depend on several sections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     file: ConfigFile,
@@ -106,7 +106,7 @@ pub(crate) struct Config {
     pub api: Option<ApiSettings>,
     /// The NRFs, if there are any.
     pub nrf: Option<NrfSettings>,
-    /// The address of N4.
+    /// Address and port of the N4 socket.
     pub n4_listen: SocketAddr,
 }
 
@@ -129,14 +129,14 @@ impl Deref for Config {
     }
 }
 
-/// Adds a problem if the array at `key` has more than `most` tables.
+/// Adds a problem if the array at `key` has more than `most` tables. `what`: their plural name.
 fn check_most(document: &ConfigDocument<'_>, key: &str, count: usize, most: usize, what: &str) {
     if count > most {
         document.problem(key, format!("write at most {most} {what}"));
     }
 }
 
-/// Adds a problem for a value of `field` that several tables of the array at `key` have.
+/// Adds a problem for each table of the array at `key` whose `field` repeats an earlier value.
 fn check_unique<'a>(
     document: &ConfigDocument<'_>,
     key: &str,
@@ -155,7 +155,7 @@ impl Config {
     /// Reads and checks `text` for this machine.
     ///
     /// # Errors
-    /// All mistakes in the file, by line.
+    /// All mistakes in the file, with their lines.
     #[cfg(test)]
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<ConfigProblem>> {
         Self::parse_for(text, &|| this_machine().cloned())
@@ -169,10 +169,10 @@ impl Config {
         Self::load_for(path, &|| this_machine().cloned())
     }
 
-    /// Reads and checks the file at `path` for the machine that `machine` gives.
+    /// Reads and checks the file at `path` for the machine that `machine` returns.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// See [`ConfigFileError`].
     pub(crate) fn load_for(
         path: &Path,
         machine: MachineReader<'_>,
@@ -183,10 +183,10 @@ impl Config {
             .map_err(|problems| ConfigFileError::Mistakes(path.to_owned(), problems))
     }
 
-    /// Checks `text` for the machine that `machine` gives.
+    /// Checks `text` for the machine that `machine` returns.
     ///
     /// # Errors
-    /// All mistakes in it, by line.
+    /// All mistakes in `text`, with their lines.
     pub(crate) fn parse_for(
         text: &str,
         machine: MachineReader<'_>,
@@ -204,19 +204,18 @@ impl Config {
         }
     }
 
-    /// Maximum number of packets that one worker queues for rates: an equal share.
+    /// Returns the maximum of packets that one worker queues for rates: an equal share.
     #[must_use]
     pub(crate) fn shaped_pkts_per_worker(&self) -> usize {
         self.file.qos.queue_pkts_max / self.datapath.workers.len().max(1)
     }
 
-    /// Maximum number of packets that one worker buffers for FARs: an equal share.
+    /// Returns the maximum of packets that one worker buffers for FARs: an equal share.
     #[must_use]
     pub(crate) fn buffer_pkts_per_worker(&self) -> usize {
         self.sessions.buffer_pkts_max / self.datapath.workers.len().max(1)
     }
 
-    /// The first N3 interface and its position.
     #[cfg(test)]
     #[must_use]
     pub(crate) fn n3(&self) -> (usize, &InterfaceSettings) {

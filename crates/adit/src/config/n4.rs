@@ -1,4 +1,4 @@
-//! `[node]`, `[n4]` and `[gtpu]`: peers, and the protocols with them.
+//! `[node]`, `[n4]` and `[gtpu]`: the identity of this node, PFCP, and GTP-U.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -65,14 +65,14 @@ impl std::fmt::Display for NodeIdSetting {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum N4Endpoint {
     Address(SocketAddr),
-    /// A network device, whose address follows at the start.
+    /// A network device: the address that it has when adit starts.
     Device {
         name: String,
         port: u16,
     },
 }
 
-/// An endpoint that stands for none.
+/// Substitute for a missing `n4.listen`.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8805);
 
 impl std::str::FromStr for N4Endpoint {
@@ -83,7 +83,7 @@ impl std::str::FromStr for N4Endpoint {
             return Ok(Self::Address(address));
         }
         let (name, port) = text.rsplit_once(':').ok_or(())?;
-        // A wrong address is no name.
+        // A mistyped address must not pass as the name of a device.
         let has_letter = name.bytes().any(|octet| octet.is_ascii_alphabetic());
         let is_device = has_letter && device_name(name).is_ok();
         let port = port.parse().map_err(|_| ())?;
@@ -100,7 +100,7 @@ impl std::fmt::Display for N4Endpoint {
     }
 }
 
-/// The form of SMF Set IDs.
+/// The expected form of an SMF Set ID, for messages and documents.
 const SMF_SET_ID: &str = "an SMF Set ID such as \"set1.smfset.5gc.mnc001.mcc001.3gppnetwork.org\"";
 
 section! {
@@ -130,7 +130,7 @@ section! {
             .or(Nanos::from_secs(3600)) => [];
         /// Time until adit sends an unanswered request again.
         t1: Nanos = "t1_ms", millis(10..=60_000).or(Nanos::from_secs(3)) => [];
-        /// How often it does.
+        /// How often adit sends an unanswered request again.
         n1_retries: u8, integer(0..=20).or(3) => [];
         /// Peers that may use N4, besides those in `connect`. Left out or empty: any address may.
         allow: Vec<IpNet>, text("a prefix such as \"10.0.4.0/24\"").list("any address")
@@ -166,18 +166,17 @@ pub(crate) enum Tolerated {
 }
 
 impl N4Settings {
-    /// The accepted deviations.
     pub(crate) fn tolerances(&self) -> Tolerances {
         let one_f_teid_per_session = self.tolerated.contains(&Tolerated::OneFTeidPerSession);
         Tolerances { one_f_teid_per_session }
     }
 
-    /// Receive buffer of the socket. Unit: octets.
+    /// Returns the size of the socket's receive buffer. Unit: octets.
     pub(crate) const fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_kib * 1024
     }
 
-    /// Checks the section. Returns the address of N4.
+    /// Checks the section. Returns address and port of the N4 socket.
     pub(super) fn check(
         &self,
         document: &ConfigDocument<'_>,
@@ -237,7 +236,7 @@ fn address_of_twin(
     chosen_address(&addresses.map(|net| net.addr).collect::<Vec<_>>(), node_id)
 }
 
-/// The address of a network device of this machine.
+/// Returns the address of a network device: the Node ID, else the first one, IPv4 before IPv6.
 fn address_of_device(name: &str, node_id: &NodeIdSetting) -> Option<IpAddr> {
     chosen_address(&device_addresses(name), node_id)
 }

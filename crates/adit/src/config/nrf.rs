@@ -1,4 +1,4 @@
-//! `[nrf]`: what an NRF gets to know of this UPF, and how.
+//! `[nrf]`: the registration of this UPF at an NRF.
 
 use adit_nrf::{NfInstanceUuid, NrfServer};
 use adit_session::SliceIdentity;
@@ -14,16 +14,16 @@ use super::peer_tls::{TlsFiles, TlsKeys};
 use super::provisioning::SLICE;
 use super::section::ConfigDocument;
 
-/// Why the client of the NRF does not change.
+/// For keys with which the NRF's client starts, which a reload does not change.
 const BEGUN: OnReload = OnReload::Fixed("the client of the NRF begins with it at the start");
 
-/// The form of the URIs of NRFs.
+/// The expected form of an NRF's URI, for messages and documents.
 const SERVER: &str = "a URI such as \"http://10.0.4.10:7777\" or \"https://nrf.5gc.example\"";
 
-/// The form of UUIDs.
+/// The expected form of a UUID, for messages and documents.
 const UUID: &str = "a UUID such as \"4947a69a-f61b-4bc1-b9da-47c9c5d14b64\"";
 
-/// The form of names of serving areas.
+/// The expected form of a serving area's name, for messages and documents.
 const AREA: &str = "a name such as \"area-1\"";
 
 section! {
@@ -64,16 +64,16 @@ section! {
     }
 }
 
-/// How the NRF is reached, and what it gets to know.
+/// How the NRF is reached, and what is registered there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NrfSettings {
     pub section: NrfSection,
-    /// Present if a server has https.
+    /// Present if the URI of a server has https.
     pub tls: Option<TlsFiles>,
 }
 
 impl NrfSection {
-    /// Checks the section.
+    /// Checks the section, and returns its settings.
     pub(super) fn settings(&self, document: &ConfigDocument<'_>) -> NrfSettings {
         let mut section = self.clone();
         if section.s_nssais.is_empty() {
@@ -94,7 +94,7 @@ impl NrfSection {
     }
 }
 
-/// The problem of a text that is no FQDN.
+/// Checks that a text is an FQDN. The error is the message to the user.
 fn fqdn(name: &str) -> Result<(), String> {
     let what = || "takes an FQDN such as \"upf1.5gc.example\"".to_owned();
     (is_fqdn(name) && name.contains('.')).then_some(()).ok_or_else(what)

@@ -16,7 +16,7 @@ pub(crate) enum ConfiguredPeer {
 }
 
 impl ConfiguredPeer {
-    /// Its address; the unspecified one of `listen`'s family while its name is not resolved.
+    /// Returns the peer's address; an unspecified one while its name is not resolved.
     pub(crate) fn address(&self, listen: SocketAddr) -> SocketAddr {
         let nobody: IpAddr = match listen {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -34,7 +34,7 @@ impl FromStr for ConfiguredPeer {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         if let Ok(address) = text.parse::<SocketAddr>() {
-            // The unspecified address stands for a name that is not resolved.
+            // Refused, since the unspecified address stands for a name that is not resolved.
             return if address.ip().is_unspecified() {
                 Err(())
             } else {
@@ -58,8 +58,8 @@ impl fmt::Display for ConfiguredPeer {
     }
 }
 
-/// True for labels of letters, digits and hyphens with at most 63 octets each, if one of them has a
-/// letter. Spec: RFC 1035 §2.3.1.
+/// True if `text` is a domain name: labels of letters, digits and hyphens with at most 63 octets
+/// each, with a letter in one of them. Spec: RFC 1035 §2.3.1.
 pub(super) fn is_fqdn(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -1,4 +1,4 @@
-//! The keys of TLS, which `[store]`, `[store.replication]` and `[nrf]` have alike.
+//! The keys of TLS that `[store]`, `[store.replication]` and `[nrf]` have in common.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use super::keys::IntoKey as _;
 use super::kinds::text;
 use super::section::ConfigDocument;
 
-/// The form of paths.
+/// The expected form of a PEM file's path, for messages and documents.
 const PEM: &str = "a path such as \"/etc/adit/tls.pem\"";
 
-/// Why TLS does not change.
+/// For keys of TLS, which a reload does not change.
 const READ: OnReload = OnReload::Fixed("its files are read at the start");
 
 section! {
@@ -24,7 +24,7 @@ section! {
         /// Own certificate, in PEM.
         certificate: Option<String> = "tls_certificate", text(PEM).optional("none")
             => ["# \"/etc/adit/tls.pem\""];
-        /// Its key, in PEM.
+        /// Key of tls_certificate, in PEM.
         key: Option<String> = "tls_key", text(PEM).optional("none")
             => ["# \"/etc/adit/tls.key\""];
         /// The name that the certificates of the other ends are for.
@@ -38,9 +38,9 @@ section! {
 pub(crate) struct TlsFiles {
     /// Certificates of the authorities that sign those of peers.
     pub authorities: PathBuf,
-    /// Own certificate and its key.
+    /// Own certificate and its key; `None` if adit has none.
     pub identity: Option<TlsIdentityFiles>,
-    /// The name that the certificates of peers are for, if not their addresses.
+    /// The name in the certificates of peers; `None` if their addresses are in them.
     pub name: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! CPUs of the threads: those that the file lists, or those of a plan for the machine.
 //!
-//! A plan needs the ports and the execution model, and gives the numbers of threads on which other
-//! keys depend. So it is made first of all, when the file is read.
+//! A plan needs the ports and the execution model, and determines how many threads there are, on
+//! which other keys depend. So the plan is made before other keys are checked.
 
 use adit_kernel::KernelDevice;
 use adit_machine::placement::{MachineTopology, PlacedPort, PlacedRole, PlanModel, plan};
@@ -14,11 +14,11 @@ use super::kinds::integer;
 use super::section::ConfigDocument;
 use super::{ModelSettings, PortDevice, PortSettings};
 
-/// Gives the machine to plan for, if a plan is needed.
+/// Returns the machine to plan for; called only if a plan is needed.
 pub(super) type MachineReader<'a> = &'a dyn Fn() -> Result<MachineTopology, TopologyError>;
 
-/// The CPUs of `[datapath]`, of a plan or as the file lists them, but for the lists of other
-/// threads than workers.
+/// Returns the CPUs of `[datapath]`: those of a plan for all threads, or those that the file lists
+/// for workers and the control thread.
 pub(super) fn thread_cpus(
     document: &ConfigDocument<'_>,
     datapath: &DatapathSection,
@@ -39,7 +39,7 @@ pub(super) fn thread_cpus(
     let model = plan_model(document, datapath);
     planned(model, count, settings, ports, machine).unwrap_or_else(|why| {
         document.problem("datapath.workers", why);
-        // Other keys refer to the threads.
+        // Placeholders after a failed plan, since other keys refer to the threads.
         let scheduler =
             matches!(model, PlanModel::EventDriven { has_scheduler: true, .. }).then_some(0);
         let planned = DistributorCpus { receivers: vec![0], scheduler };
@@ -48,7 +48,7 @@ pub(super) fn thread_cpus(
     })
 }
 
-/// The number of threads to plan for.
+/// Returns the number of threads to plan for. Adds a problem if it is out of range.
 fn count(document: &ConfigDocument<'_>, path: &str, key: &CpuKey) -> Option<usize> {
     let count = key.count?;
     if !(1..=WORKERS_MAX).contains(&count) {
@@ -87,7 +87,7 @@ fn planned(
     })
 }
 
-/// The CPUs of workers and control, as the file lists them.
+/// Returns the CPUs of workers and the control thread, as the file lists them.
 fn listed(
     document: &ConfigDocument<'_>,
     datapath: &DatapathSection,
@@ -106,7 +106,7 @@ fn listed(
     ThreadCpus { settings, control: datapath.main_core, workers, planned: None }
 }
 
-/// The execution model, with the numbers of its own threads.
+/// Returns the execution model, with the numbers of its receiving threads that the file has.
 fn plan_model(document: &ConfigDocument<'_>, datapath: &DatapathSection) -> PlanModel {
     let counted = |path: &str, key: &Option<CpuKey>| {
         let key = key.as_ref()?;
@@ -132,7 +132,7 @@ fn plan_model(document: &ConfigDocument<'_>, datapath: &DatapathSection) -> Plan
 }
 
 impl PortDevice {
-    /// The port with the node of its device on `machine`.
+    /// Returns the port with the NUMA node of its device on `machine`.
     pub(crate) fn placed(&self, port: &str, machine: &MachineTopology) -> PlacedPort {
         let name = match self {
             Self::Dpdk(device) => Some(device.argument("iface").unwrap_or(device.name())),
@@ -145,7 +145,7 @@ impl PortDevice {
 }
 
 impl ModelSettings {
-    /// The model with its numbers of threads, for a plan.
+    /// Returns the model with its numbers of threads, for a plan.
     pub(crate) fn to_plan(&self) -> PlanModel {
         match self {
             Self::RunToCompletion => PlanModel::RunToCompletion,
@@ -171,7 +171,7 @@ mod tests {
 
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
-    /// Two ports on node 1.
+    /// Reads a machine with two NUMA nodes, whose two ports are on node 1.
     fn two_node_server() -> MachineTopology {
         let file = "../topology/tests/machines/two-node-server.xml";
         read_xml(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file), None).unwrap()
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(of(uma, 2), (0, vec![1, 2]));
         let shared = "workers = { count = 2 }\nsiblings = \"shared\"";
         assert_eq!(of(shared, 2), (12, vec![13, 37]));
-        // A list is taken as it is.
+        // Listed CPUs are used as they are.
         assert_eq!(of("workers = [3, 30]\nmain_core = 9", 2), (9, vec![3, 30]));
     }
 

@@ -1,4 +1,4 @@
-//! `[[port]]` and `[flow_offload]`: devices, and what forwards packets in front of the workers.
+//! `[[port]]` and `[flow_offload]`: devices, and offloads in front of the workers.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ section! {
     }
 }
 
-/// Why flow rules of cards do not change.
+/// For flow rules of cards, which a reload does not change.
 const CARDS: OnReload = OnReload::Fixed("cards are set up at the start");
 
 section! {
@@ -107,9 +107,9 @@ section! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum XdpMode {
     Off,
-    /// If it works here.
+    /// The program forwards if it works here; otherwise workers process all packets.
     Auto,
-    /// Else adit does not start.
+    /// adit starts only if the program works.
     On,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum PortDevice {
 }
 
 impl PortDevice {
-    /// Its name, which no other port has; UDP sockets have none.
+    /// Returns the name of the device, which no other port has; UDP sockets have none.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Self::Dpdk(device) => Some(device.name()),
@@ -134,7 +134,7 @@ impl PortDevice {
         }
     }
 
-    /// The network device of the kernel behind it.
+    /// Returns the kernel's network device that the port shares; `None` if it shares none.
     pub(crate) fn network_device(&self) -> Option<&str> {
         let shares = |device: &Device| {
             ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver))
@@ -146,7 +146,6 @@ impl PortDevice {
         }
     }
 
-    /// The device, if it is one of DPDK.
     pub(crate) const fn dpdk(&self) -> Option<&Device> {
         match self {
             Self::Dpdk(device) => Some(device),
@@ -154,17 +153,16 @@ impl PortDevice {
         }
     }
 
-    /// Size of the smallest packet buffer for packets of `mtu_bytes`, headroom excluded. Unit:
-    /// bytes.
+    /// Returns the smallest size of a packet buffer for packets of `mtu_bytes`, headroom excluded.
+    /// Unit: bytes.
     pub(super) fn mbuf_bytes(&self, mtu_bytes: u16) -> u32 {
         match self {
             Self::Dpdk(device) => device.mbuf_bytes(mtu_bytes),
-            // Ethernet header and a tag.
+            // Adds an Ethernet header and a VLAN tag.
             Self::Kernel(_) => u32::from(mtu_bytes) + 14 + 4,
         }
     }
 
-    /// The device, if it is one of the kernel.
     pub(crate) const fn kernel(&self) -> Option<&KernelDevice> {
         match self {
             Self::Dpdk(_) => None,
@@ -193,7 +191,7 @@ impl std::fmt::Display for PortDevice {
     }
 }
 
-/// Checks all ports, and completes those whose devices determine their queues.
+/// Checks all ports, and sets the queues of those whose devices determine them.
 pub(super) fn check(
     document: &ConfigDocument<'_>,
     ports: &mut [PortSettings],
@@ -247,7 +245,8 @@ fn check_queues(
         port.rx_queues = None;
     }
     if let Some((offered, argument)) = port.device.dpdk().and_then(queues_of_arguments) {
-        // The kernel distributes packets over all sockets that the driver opens.
+        // The kernel distributes packets over all sockets that the driver opens: each needs a
+        // thread.
         if offered != needed {
             let who = match datapath.model {
                 ModelSettings::RunToCompletion => format!("each of {needed} workers"),
@@ -277,8 +276,8 @@ fn check_queues(
     }
 }
 
-/// The number of queue pairs in a device's arguments, and the name of the argument, for drivers
-/// whose arguments determine the number.
+/// Returns the number of queue pairs in a device's arguments, and the name of the argument; `None`
+/// for drivers whose arguments do not determine the number.
 pub(super) fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)> {
     let argument = match device {
         _ if device.is_driver("net_af_packet") => "qpairs",
@@ -288,7 +287,7 @@ pub(super) fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)
     Some((device.argument(argument).map_or(Some(1), |text| text.parse().ok())?, argument))
 }
 
-/// The advice for an `mtu_bytes` whose frames the device cannot have.
+/// Returns the advice for an `mtu_bytes` that the device cannot carry; `None` if it can.
 fn too_long(device: &PortDevice, mtu_bytes: u16) -> Option<String> {
     let device = device.dpdk().filter(|device| mtu_bytes > device.mtu_max())?;
     let iface = device.argument("iface").unwrap_or("NAME");

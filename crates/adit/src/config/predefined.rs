@@ -43,7 +43,7 @@ section! {
     }
 }
 
-/// Checks all rules.
+/// Checks all rules, and returns them.
 pub(super) fn check(
     document: &ConfigDocument<'_>,
     sections: &[PredefinedRuleSection],

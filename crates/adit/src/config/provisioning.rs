@@ -31,11 +31,11 @@ const NAME_BYTES_MAX: usize = 100;
 /// Maximum number of UE pools.
 const UE_POOLS_MAX: usize = 1024;
 
-/// The form of slices.
+/// The expected form of a slice, for messages and documents.
 pub(super) const SLICE: &str =
     "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
 
-/// The form of flow descriptions.
+/// The expected form of a flow description, for messages and documents.
 pub(super) const FLOW_DESCRIPTION: &str =
     "a flow description such as \"permit out 17 from 203.0.113.0/24 to assigned\"";
 
@@ -83,7 +83,7 @@ section! {
         /// A station on an N6 link to which packets without an outer header go.
         next_hop_v4: Option<Ipv4Addr>, text("an IPv4 address").optional("by the routes")
             => ["\"10.0.6.9\""];
-        /// The same over IPv6.
+        /// As next_hop_v4, for IPv6 packets.
         next_hop_v6: Option<Ipv6Addr>, text("an IPv6 address").optional("by the routes")
             => ["# \"2001:db8:6::9\""];
         /// DSCP of packets that leave; of their outer header if they have one and the FAR sets
@@ -95,7 +95,7 @@ section! {
     }
 }
 
-/// The problem of a text with a wrong length.
+/// Checks the length of a text. The error is the message to the user.
 fn octets(text: &str, most: usize) -> Result<(), String> {
     let fits = (1..=most).contains(&text.len());
     fits.then_some(()).ok_or_else(|| format!("takes 1 to {most} octets"))
@@ -141,7 +141,7 @@ pub(super) fn check_applications(
     sections.iter().enumerate().map(application).collect()
 }
 
-/// Checks all forwarding policies: the objects that they name exist.
+/// Checks all forwarding policies: identifiers differ, and the objects that policies name exist.
 pub(super) fn check_policies(
     document: &ConfigDocument<'_>,
     policies: &[ForwardingPolicySettings],
@@ -175,7 +175,7 @@ pub(super) fn check_policies(
     }
 }
 
-/// The filters of the flow descriptions at `path`, at least one.
+/// Parses the flow descriptions at `path`. Adds a problem if there is none.
 pub(super) fn filters(
     document: &ConfigDocument<'_>,
     path: &str,
@@ -198,7 +198,7 @@ pub(super) fn filters(
 }
 
 impl UePoolSettings {
-    /// Checks its prefix. `before`: the pools before it.
+    /// Checks the pool's prefix. `before`: the pools that precede it in the file.
     fn check(&self, problem: &dyn Fn(&str), interfaces: &[InterfaceSettings], before: &[Self]) {
         let prefix = self.prefix;
         if !prefix.is_prefix() {
@@ -217,7 +217,7 @@ impl UePoolSettings {
             domains.is_empty() || others.is_empty() || others.iter().any(|at| domains.contains(at))
         };
         let is_taken = |other: &Self| {
-            // An entry whose prefix is wrong has the prefix `ANY`, which overlaps nothing.
+            // A pool whose prefix could not be read has the prefix `ANY`, which is no overlap.
             other.prefix != IpNet::ANY
                 && other.prefix.overlaps(prefix)
                 && shares_domain(other.network_instance.as_deref())

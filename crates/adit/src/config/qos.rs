@@ -16,10 +16,10 @@ use super::kinds::{Words, integer, mbps, micros, millis, text, words};
 use super::provisioning::SLICE;
 use super::section::ConfigDocument;
 
-/// Default maximum of packets queued for rates, at most half of the packet buffers.
+/// Default maximum of packets queued for rates, lowered to half of the packet buffers.
 const QUEUE_PKTS_DEFAULT: usize = 4096;
 
-/// The highest rate. Unit: Mb/s.
+/// Maximum of a configured rate. Unit: Mb/s.
 const MBPS_MAX: u64 = 100_000_000;
 
 section! {
@@ -30,7 +30,7 @@ section! {
         /// instead. TCP reaches its rate only if the burst lasts longer than a retransmission:
         /// about 200.
         burst: Nanos = "burst_ms", millis(1..=2000).or(Nanos::from_millis(20)), RULES => [];
-        /// The same for a shaped flow, in microseconds. Set it longer than workers are delayed.
+        /// Burst of a shaped flow, in microseconds. Set it longer than workers are delayed.
         shaping_burst: Nanos = "shaping_burst_us", micros(100..=100_000).or(Nanos::from_millis(10)),
             RULES => [];
         /// Packets that shaped flows may queue in total, one mbuf each. At most half of the mbufs
@@ -43,11 +43,11 @@ section! {
     }
 }
 
-/// Why limits that sessions share only change their rates.
+/// Why a reload changes only the rates of limits that sessions share.
 pub(super) const SHARED: &str = "workers are made with the limits of the start: a running adit changes the rate of a limit, and \
                       does not add or remove one";
 
-/// How the rates that sessions share change.
+/// For rates that sessions share, which a reload can change.
 const SHARED_RATE: OnReload =
     OnReload::Depends("the rate of a limit; limits are not added or removed");
 
@@ -98,12 +98,12 @@ section! {
     }
 }
 
-/// How the conditions of slices change.
+/// For conditions of slices, which a reload does not change.
 pub(super) const SLICES: OnReload =
     OnReload::Fixed("sessions belong to slices by their order and conditions");
 
 impl QosSection {
-    /// Checks the section, at most `half` of the packet buffers for queues, and gives its policy.
+    /// Checks the section and returns its policy. `half`: maximum of queued packets.
     pub(super) fn policy(
         &mut self,
         document: &ConfigDocument<'_>,
@@ -152,7 +152,7 @@ impl SliceSection {
         }
     }
 
-    /// Checks the section. `before`: the slices before it.
+    /// Checks the section. `before`: the slices that precede it in the file.
     fn check(
         &self,
         problem: &dyn Fn(&str, &str),

@@ -1,4 +1,4 @@
-//! `[store.replication]`: records on the other adit of a pair as well.
+//! `[store.replication]`: copies of the records on the other adit of a pair.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,10 +13,10 @@ use super::peer_tls::{TlsFiles, TlsKeys};
 use super::section::ConfigDocument;
 use super::table::Section as _;
 
-/// The form of the addresses of a pair.
+/// The expected form of the addresses of a pair, for messages and documents.
 const ADDRESS: &str = "an address with a port such as \"10.0.9.1:7000\" or \"[2001:db8::1]:7000\"";
 
-/// An address that stands for none.
+/// Substitute for a missing address.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 section! {
@@ -27,9 +27,9 @@ section! {
     ReplicationSection(OPENED) {
         /// Where this adit listens while it is the standby.
         listen: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.1:7000\""];
-        /// Where the other one does.
+        /// Where the other adit listens while it is the standby.
         standby: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.2:7000\""];
-        /// The word of the standby suffices for an answer. No other value is accepted.
+        /// An acknowledgment by the standby suffices for an answer. No other value is accepted.
         by_standby: bool = "acknowledge", words(&[("standby", true), ("store", false)]).or(true);
         /// "blocking": threads sleep until something arrives. "polled": they spin on main_core all
         /// the time, which is faster. "user": the fastest, TCP in user space on a DPDK device of
@@ -47,7 +47,7 @@ section! {
 section! {
     /// TCP in user space.
     UserLinkKeys(OPENED) {
-        /// For transport = "user": its device, given as that of a port is.
+        /// For transport = "user": the DPDK device of the link, written like the device of a port.
         device: Option<Device>, text("a DPDK device such as \"0000:3b:00.1\"").optional("none")
             => ["# \"0000:3b:00.1\""];
         /// Length of the prefix of the link.
@@ -63,36 +63,36 @@ section! {
 pub(crate) struct ReplicationSettings {
     /// The address that this adit listens at while it is the standby.
     pub listen: SocketAddr,
-    /// The address that the other one listens at.
+    /// The address that the other adit listens at while it is the standby.
     pub standby: SocketAddr,
     pub transport: ReplicationTransport,
-    /// With the identity of this adit, and the name of the other one. `None`: the operator accepts
-    /// strangers.
+    /// Files of TLS, which have the identity of this adit and the name of the other one. `None`:
+    /// the operator accepts a link without TLS.
     pub tls: Option<TlsFiles>,
 }
 
 /// The transport of streams between the two adits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReplicationTransport {
-    /// Sockets of the kernel, and what threads do while nothing arrives.
+    /// Sockets of the kernel. The value is the behavior of threads while nothing arrives.
     Kernel(KernelWait),
     /// TCP in user space.
     User(UserLinkSettings),
 }
 
-/// The port of TCP in user space.
+/// The device of TCP in user space, and its link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserLinkSettings {
-    /// A device that nothing else uses.
+    /// A DPDK device that nothing else uses.
     pub device: Device,
     /// Length of the prefix of the link.
     pub prefix_len: u8,
-    /// The router to the other adit, unless it is on the link.
+    /// The router to the other adit; `None` if that is on the link.
     pub gateway: Option<IpAddr>,
 }
 
 impl ReplicationSection {
-    /// Checks the section.
+    /// Checks the section and returns its settings; `None` if the transport is incomplete.
     pub(super) fn settings(&self, document: &ConfigDocument<'_>) -> Option<ReplicationSettings> {
         let path = "store.replication";
         let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);
@@ -190,8 +190,8 @@ mod tests {
         lines.filter(is_code).map(|line| format!("{}\n", &line[2..])).collect()
     }
 
-    /// The example with a shared store, [`example_of_replication`] after `changes`, and `[standby]`
-    /// if it is to be there.
+    /// Parses the example with a shared store, with [`example_of_replication`] after the
+    /// replacements `changes`, and with `[standby]` if `has_standby`.
     fn parsed(changes: &[(&str, &str)], has_standby: bool) -> Result<Config, String> {
         let mut lines = example_of_replication();
         for (from, to) in changes {

@@ -1,6 +1,6 @@
 //! Reads a TOML table key by key and collects all mistakes instead of stopping at the first.
 //!
-//! A read of a key always gives a usable value: the one in the file, the default, or a substitute
+//! Reading a key always returns a usable value: the one in the file, the default, or a substitute
 //! after a problem was noted. The file is refused unless [`ConfigDocument::problems`] is empty.
 
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// A value of the file, with its place.
+/// A value of the file, with its position there.
 pub(super) type ConfigValue<'t> = Spanned<DeValue<'t>>;
 
 /// The file, and the problems found so far.
@@ -47,7 +47,6 @@ impl<'t> ConfigDocument<'t> {
         Self { input, root, problems: RefCell::default(), unread: RefCell::default() }
     }
 
-    /// The whole file as a table.
     pub(super) fn root(&'t self) -> ConfigSection<'t> {
         self.section(Some(self.root), String::new(), 0)
     }
@@ -61,7 +60,7 @@ impl<'t> ConfigDocument<'t> {
         ConfigSection { document: self, table, path, offset, known: BTreeSet::new() }
     }
 
-    /// All problems noted so far, by line.
+    /// Returns all problems noted so far, sorted by line.
     pub(super) fn problems(self) -> Vec<ConfigProblem> {
         let mut problems = self.problems.into_inner();
         problems.sort();
@@ -75,8 +74,8 @@ impl<'t> ConfigDocument<'t> {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Adds a problem with the value at `path`, unless it is a substitute, whose problem was added
-    /// before.
+    /// Adds a problem with the value at `path`, unless that value is a substitute: then the problem
+    /// was added before.
     pub(super) fn problem(&self, path: &str, what: impl Into<String>) {
         if self.is_read(path) {
             self.note(self.find(path).1, path, what);
@@ -88,19 +87,19 @@ impl<'t> ConfigDocument<'t> {
         !self.unread.borrow().contains(path)
     }
 
-    /// True if the file has `path`.
+    /// True if the file has a value at `path`.
     pub(super) fn has(&self, path: &str) -> bool {
         self.find(path).0
     }
 
-    /// Adds a problem for each of `keys` that the section at `path` has.
+    /// Adds the problem `what` for each of `keys` that the section at `path` has.
     pub(super) fn refuse(&self, path: &str, keys: &[&str], what: &str) {
         for path in keys.iter().map(|key| format!("{path}.{key}")).filter(|path| self.has(path)) {
             self.problem(&path, what);
         }
     }
 
-    /// Whether the file has `path`, and the offset of it or of the nearest table around it.
+    /// Returns whether the file has `path`, and the offset of its value or of the nearest table.
     fn find(&self, path: &str) -> (bool, usize) {
         let (mut table, mut items, mut offset) = (Some(self.root), None::<&DeArray<'_>>, 0);
         for part in path.split(['.', '[']) {
@@ -116,7 +115,7 @@ impl<'t> ConfigDocument<'t> {
     }
 }
 
-/// One table of the file; empty if the file does not have it.
+/// One table of the file; empty if the file lacks it.
 pub(super) struct ConfigSection<'t> {
     document: &'t ConfigDocument<'t>,
     table: Option<&'t DeTable<'t>>,
@@ -126,13 +125,13 @@ pub(super) struct ConfigSection<'t> {
 }
 
 impl<'t> ConfigSection<'t> {
-    /// The value of `key`, which is known from now on.
+    /// Returns the value of `key`, and marks `key` as known.
     pub(super) fn value(&mut self, key: &'static str) -> Option<&'t ConfigValue<'t>> {
         self.known.insert(key);
         self.table?.get(key)
     }
 
-    /// As [`Self::value`], for a key without a default.
+    /// Returns the value of a key without a default. Adds a problem if it is missing.
     pub(super) fn required(&mut self, key: &'static str) -> Option<&'t ConfigValue<'t>> {
         let value = self.value(key);
         if value.is_none() {
@@ -141,15 +140,15 @@ impl<'t> ConfigSection<'t> {
         value
     }
 
-    /// Adds the problem `what`: the value of `key`, or an item of it, which is at `offset`, cannot
-    /// be read.
+    /// Adds the problem `what` because the value of `key`, or an item of the value, cannot be read.
+    /// `offset`: position of the value or item.
     pub(super) fn unread(&self, key: &str, offset: usize, what: impl Into<String>) {
         let path = self.path_of(key);
         self.document.note(offset, &path, what);
         self.document.unread.borrow_mut().insert(path);
     }
 
-    /// The value that was read of `key`, or of the item `value` of it; notes why there is none.
+    /// Returns the result of reading `value`, or adds a problem. `value` may be an item of `key`.
     pub(super) fn read<T>(
         &self,
         key: &str,
@@ -159,7 +158,7 @@ impl<'t> ConfigSection<'t> {
         read.map_err(|what| self.unread(key, value.span().start, what)).ok()
     }
 
-    /// The table at `key`; empty if absent.
+    /// Returns the table at `key`; empty if absent.
     pub(super) fn table(&mut self, key: &'static str) -> ConfigSection<'t> {
         let found = self.value(key);
         let table = found.and_then(|value| {
@@ -175,7 +174,7 @@ impl<'t> ConfigSection<'t> {
         self.document.section(table, self.path_of(key), offset)
     }
 
-    /// The tables of the array at `key`, written `[[key]]`; none if absent.
+    /// Returns the tables of the array at `key`, written `[[key]]`; none if absent.
     pub(super) fn tables(&mut self, key: &'static str) -> Vec<ConfigSection<'t>> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let Some(items) = value.get_ref().as_array() else {
@@ -194,7 +193,7 @@ impl<'t> ConfigSection<'t> {
         items.iter().enumerate().map(section).collect()
     }
 
-    /// The items of the list at `key`.
+    /// Returns the items of the list at `key`.
     pub(super) fn list(&mut self, key: &'static str, required: bool) -> &'t [ConfigValue<'t>] {
         let value = if required { self.required(key) } else { self.value(key) };
         let Some(value) = value else { return &[] };
@@ -228,7 +227,6 @@ impl<'t> ConfigSection<'t> {
     }
 }
 
-/// The path of a key in the section at `path`.
 pub(crate) fn path_of(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

@@ -12,7 +12,7 @@ use super::kinds::{Flag, text, words};
 use super::section::ConfigDocument;
 use super::store::StoreSettings;
 
-/// Why a standby does not change.
+/// For addresses and roles of a pair, which a reload does not change.
 pub(super) const TAKEN: OnReload = OnReload::Fixed("addresses and roles are taken at the start");
 
 section! {
@@ -39,7 +39,7 @@ section! {
 }
 
 impl StandbySection {
-    /// The address that a device of the active adit gets.
+    /// Returns the address that a network device has while this adit is active.
     pub(super) fn address_of(&self, device: &str) -> Option<IpAddr> {
         let entry = self.addresses.iter().find(|entry| entry.device == device);
         entry.map(|entry| entry.address.addr)
@@ -59,17 +59,17 @@ section! {
     }
 }
 
-/// Settings of an adit that waits until it is the active one.
+/// Settings of one adit of a pair, which waits while the other one is active.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StandbySettings {
-    /// Addresses of this host while it is active.
+    /// Addresses of this host while this adit is active.
     pub addresses: Vec<DeviceAddress>,
-    /// The store may let two adits be active at a time.
+    /// True if the operator accepts that the store may let two adits be active at a time.
     pub accepts_two_active: bool,
     pub when_isolated: WhenIsolated,
 }
 
-/// The action of the active adit when neither the store nor the standby can say that it still is.
+/// Behavior of the active adit when neither store nor standby can confirm that it still is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenIsolated {
     /// adit pauses before another one may be active.
@@ -78,7 +78,7 @@ pub(crate) enum WhenIsolated {
     Forward,
 }
 
-/// Checks the section, if the file has it.
+/// Checks the section and returns its settings; `None` if the file lacks it.
 pub(super) fn check(
     document: &ConfigDocument<'_>,
     standby: Option<&StandbySection>,
@@ -131,7 +131,7 @@ pub(super) fn check(
     Some(StandbySettings { addresses, accepts_two_active, when_isolated })
 }
 
-/// The problem of a text that the kernel does not accept as the name of a network device.
+/// Checks the name of a network device as the kernel does. The error is the message to the user.
 pub(super) fn device_name(name: &str) -> Result<(), String> {
     let is_allowed = |octet: u8| octet.is_ascii_graphic() && !b"/:".contains(&octet);
     let is_name = (1..=15).contains(&name.len()) && name.bytes().all(is_allowed);
@@ -149,7 +149,7 @@ mod tests {
     const ADDRESSES: &str =
         "[standby]\naddresses = [{ device = \"eth0\", address = \"10.0.4.2/24\" }]";
 
-    /// The example with a shared store, and `standby`, after `changes`.
+    /// Parses the example with a shared store and with `standby`, after the replacements `changes`.
     fn parsed(standby: &str, changes: &[(&str, &str)]) -> Result<Config, String> {
         let mut text = EXAMPLE.replacen("kind = \"journal\"", SHARED, 1);
         text = text.replacen("folder = \"/var/lib/adit/journal\"", "", 1);

@@ -38,7 +38,8 @@ section! {
         folder: String, text("a path such as \"/var/lib/adit/journal\"")
             .or("/var/lib/adit/journal".into()) => [];
         shared: SharedStoreKeys, SameTable, BY_KEY;
-        /// How often the usage of each session is recorded: the most of it that a crash loses.
+        /// How often the usage of each session is recorded. A crash loses the usage of one interval
+        /// at most.
         usage_interval: Nanos = "usage_interval_ms", millis(100..=3_600_000)
             .or(Nanos::from_secs(30)), NOW => [];
         /// Requests while the store cannot be written: "refuse" them with Cause 77, or "continue"
@@ -91,7 +92,7 @@ pub(crate) enum StoreName {
     None,
 }
 
-/// The problem of a text that is no name of records.
+/// Checks that a text is a name of records. The error is the message to the user.
 fn record_name(name: &str) -> Result<(), String> {
     let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._".contains(&octet);
     let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
@@ -103,18 +104,18 @@ fn record_name(name: &str) -> Result<(), String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoreSettings {
     pub kind: StoreKind,
-    /// How often the usage of a session is recorded: the most that a crash loses of it.
+    /// How often the usage of a session is recorded; a crash loses no more of it.
     pub usage_interval: Nanos,
-    /// Serve requests although their records cannot be stored.
+    /// True to serve requests although their records cannot be stored.
     pub serves_without_store: bool,
-    /// Sessions are kept when adit stops; otherwise their associations are released.
+    /// True to keep sessions when adit stops; else their associations are released.
     pub keeps_at_stop: bool,
 }
 
 /// The kind of store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreKind {
-    /// None: sessions end with the process.
+    /// No store: sessions end with the process.
     None,
     /// A journal in this folder.
     Journal(PathBuf),
@@ -125,24 +126,24 @@ pub(crate) enum StoreKind {
 /// A store that several adits share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedStoreSettings {
-    /// All servers of a replicated store, or some of a Cluster.
+    /// All servers of a replicated store, or some nodes of a Cluster.
     pub servers: Vec<SocketAddr>,
-    /// The name of the records.
+    /// The name of the records on the servers.
     pub name: String,
     pub username: String,
     pub password_file: Option<PathBuf>,
     pub tls: Option<TlsFiles>,
-    /// Replicas that must have a change before it is answered.
+    /// How many replicas must have a change before it is answered.
     pub acknowledge_replicas: u32,
     /// How the thread of the store waits for servers.
     pub wait: KernelWait,
     pub lease: Duration,
-    /// The other adit of a pair has the records as well.
+    /// Replication to the other adit of a pair; `None` if only the servers have the records.
     pub replication: Option<ReplicationSettings>,
 }
 
 impl StoreSettings {
-    /// The store, if adits can share it.
+    /// Returns the store if several adits can share it.
     pub(super) fn shared(&self) -> Option<&SharedStoreSettings> {
         match &self.kind {
             StoreKind::Shared(shared) => Some(shared),
@@ -150,7 +151,6 @@ impl StoreSettings {
         }
     }
 
-    /// The device of replication in user space.
     pub(crate) fn replication_device(&self) -> Option<&Device> {
         match &self.shared()?.replication.as_ref()?.transport {
             ReplicationTransport::User(user) => Some(&user.device),
@@ -160,7 +160,7 @@ impl StoreSettings {
 }
 
 impl StoreSection {
-    /// Checks the section. The device of replication in user space belongs to none of `ports`.
+    /// Checks the section, and that the device of replication is in none of `ports`.
     pub(super) fn settings(
         &self,
         document: &ConfigDocument<'_>,
@@ -250,7 +250,7 @@ mod tests {
         "lease_ms",
     ];
 
-    /// The example with other lines instead of the first two of `[store]`.
+    /// Parses the example with `lines` instead of the first two lines of `[store]`.
     fn read(lines: &str) -> Result<Config, Vec<ConfigProblem>> {
         let kind = "kind = \"journal\"\n";
         let folder = "folder = \"/var/lib/adit/journal\"\n";
@@ -265,7 +265,7 @@ mod tests {
         paths
     }
 
-    /// The commented lines of the example without their comment signs.
+    /// Returns the commented lines of the example without their comment signs.
     fn example_of_a_shared_store() -> String {
         let start = EXAMPLE.find("# servers = ").unwrap();
         let end = EXAMPLE.find("# How often the usage").unwrap();

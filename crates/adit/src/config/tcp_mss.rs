@@ -1,4 +1,4 @@
-//! `tcp_mss` of an n6 interface.
+//! The value of `tcp_mss` of an n6 interface.
 
 use adit_types::TcpMss;
 
@@ -6,12 +6,12 @@ use super::described::Takes;
 use super::kinds::{Kind, Words, integer, words};
 use super::section::ConfigValue;
 
-/// Smaller than any host takes by default. Spec: RFC 9293 §3.7.1.
+/// Minimum MSS: that of a host that announces none. Unit: octets. Spec: RFC 9293 §3.7.1.
 const LEAST: u16 = 536;
 
 const MODES: Words<TcpMss> = words(&[("clamp", TcpMss::Clamp), ("off", TcpMss::Off)]);
 
-/// A word, or octets.
+/// The [`Kind`] of values that are a word or a number of octets.
 pub(super) struct TcpMssKind;
 
 impl Kind<TcpMss> for TcpMssKind {
@@ -40,7 +40,7 @@ impl Kind<TcpMss> for TcpMssKind {
     }
 }
 
-/// The value as the file has it.
+/// Returns the value as the file would have it.
 pub(crate) fn told_tcp_mss(tcp_mss: TcpMss) -> String {
     TcpMssKind.show(&tcp_mss)
 }
@@ -52,7 +52,7 @@ mod tests {
 
     const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
-    /// The example with a line for interface n6, and with a second data network and its line.
+    /// Parses the example with a line for interface n6, and with a second data network.
     fn parsed(line: &str, second: Option<&str>) -> Result<Config, Vec<String>> {
         let mut text = EXAMPLE.replacen("# tcp_mss = \"clamp\"", line, 1);
         if let Some(second) = second {

@@ -6,7 +6,7 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
 
-/// The example with one line replaced.
+/// Parses the example with one line replaced, and returns the mistakes.
 fn changed(from: &str, to: &str) -> Vec<ConfigProblem> {
     assert!(EXAMPLE.contains(from), "the example has no {from:?}");
     Config::parse(&EXAMPLE.replacen(from, to, 1)).expect_err("accepted a mistake")
@@ -274,7 +274,7 @@ fn queues_of_af_xdp_devices_have_buffers_besides_those_of_traffic() {
     }
 }
 
-/// The seeds and findings of the fuzz target `config`, checked as by the target.
+/// The seeds and findings of the fuzz target `config`, checked as the target does.
 #[test]
 fn inputs_of_fuzzing_are_accepted_or_refused_with_problems_that_have_a_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -442,7 +442,7 @@ fn workers_poll_as_configured_one_by_one_or_all() {
     }
 }
 
-/// The example on ports of DPDK.
+/// Returns the example on ports of DPDK.
 fn on_dpdk(driver: &str, arguments: &str) -> String {
     let of = |number| format!("{driver}{number}{arguments},iface=n");
     EXAMPLE
@@ -466,7 +466,7 @@ fn queues_that_do_not_fit_the_workers_say_what_to_write() {
     assert_eq!(paths(&Config::parse(&more).unwrap_err()), ["port[1].rx_queues"]);
 }
 
-/// The example with a second N3, an N9 and an N4-u interface.
+/// Returns the example with a second N3, an N9 and an N4-u interface.
 fn with_gtpu_interfaces(addresses: [&str; 3]) -> String {
     let interface = |name: &str, role: &str, vlan: u16, address: &str| {
         format!(
@@ -496,7 +496,7 @@ fn address_of_two_gtpu_interfaces_is_refused() {
     assert_eq!(paths(&problems), ["interface[3].addresses", "interface[4].addresses"]);
 }
 
-/// The example with a second data network on a VLAN, with its own network instance or none.
+/// Returns the example with a second data network on a VLAN, with its own network instance or none.
 fn with_second_network(name: &str) -> String {
     let section = format!(
         "[[interface]]\nname = \"n6b\"\nrole = \"n6\"\nport = \"core\"\nvlan = 7\n\
@@ -568,7 +568,7 @@ fn n6_interfaces_of_one_domain_agree_on_local_switching() {
     }
 }
 
-/// The example with another line for its workers, and `qpairs` queue pairs on each port.
+/// Returns the example with another line for its workers, and `qpairs` queue pairs on each port.
 fn with_datapath(lines: &str, qpairs: u16) -> String {
     let one = on_dpdk("net_af_packet", &format!(",qpairs={qpairs}"));
     one.replacen("model = \"run-to-completion\"\n", "", 1).replacen("workers = [1]", lines, 1)
@@ -627,7 +627,7 @@ fn cores_that_threads_share_are_named() {
     assert_eq!(datapath.shared_cores(), [(0, names)]);
 }
 
-/// The example with an event scheduler: `workers`, and the lines of its table.
+/// Returns the example with an event scheduler: `workers`, and the lines of its table.
 fn with_eventdev(workers: &str, lines: &str, qpairs: u16) -> String {
     let datapath = format!("model = \"eventdev\"\nworkers = {workers}");
     let text = with_datapath(&datapath, qpairs);

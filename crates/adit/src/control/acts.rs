@@ -34,7 +34,7 @@ impl ControlThread {
         answer(answered);
     }
 
-    /// Why nothing may change now.
+    /// Returns the refusal of acts while this adit is a standby or restores sessions; else `None`.
     pub(super) fn why_passive(&self) -> Option<AdminAnswer> {
         let why = match (self.is_active(), self.parts.node.is_restoring()) {
             (false, _) => "this adit is a standby: the active adit has the sessions",
@@ -60,7 +60,7 @@ impl ControlThread {
         }
     }
 
-    /// Removes the records of sessions that are set aside.
+    /// Removes the records of sessions that are set aside. `text`: a UP SEID, or `all`.
     fn discard(&mut self, now: Nanos, text: &str) -> AdminAnswer {
         if let Some(refused) = self.why_passive() {
             return refused;
@@ -120,7 +120,7 @@ impl ControlThread {
         }
     }
 
-    /// The address of the association with this Node ID or address.
+    /// Returns the address of the association with this Node ID or address.
     fn association_named(&self, node_id: &str) -> Option<IpAddr> {
         let is_it = |known: &&Association| {
             let name = known.node_id.to_string();
@@ -138,6 +138,8 @@ impl ControlThread {
     }
 }
 
+/// Parses a UP SEID.
+///
 /// # Errors
 /// The text is no SEID.
 fn seid_of(text: &str) -> Result<Seid, String> {

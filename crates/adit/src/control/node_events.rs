@@ -1,4 +1,4 @@
-//! Lines of the log for events of the PFCP node.
+//! Log lines for events of the PFCP node.
 
 use adit_n4::{DownReason, NodeEvent};
 use adit_store::RecordKey;
@@ -7,8 +7,8 @@ use tracing::{error, info, warn};
 use crate::log::N4;
 use crate::log::audit;
 
-/// Logs an event. Peers cause them, so each kind has its share of lines; the end of an operator's
-/// act is an audit line.
+/// Logs an event. Since peers cause events, lines of each kind are limited in the log; the end of
+/// an operator's act is an audit line, which is not limited.
 pub(super) fn log_event(event: &NodeEvent) {
     match event {
         NodeEvent::AssociationUp { .. }

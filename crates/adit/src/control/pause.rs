@@ -1,6 +1,6 @@
-//! The pause of an adit whose lease may be over: it answers for none of its addresses, forwards
-//! nothing, and keeps all sessions, until the store or the standby says that it is still the active
-//! one.
+//! The pause of an adit whose lease may be over: it answers at none of its addresses, forwards
+//! nothing, and keeps all sessions, until the store or the standby confirms that it is still the
+//! active one.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::{ControlEnd, ControlThread, DATAGRAMS_PER_TURN};
 use crate::control_parts::active_addresses::{self, ActiveAddresses};
 use crate::control_parts::standstill::Standstill;
 
-/// An own address that another station uses.
+/// An address of this adit that another station uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UsedAddress {
     pub interface: InterfaceId,
@@ -22,26 +22,26 @@ pub(super) struct UsedAddress {
     pub mac: MacAddr,
 }
 
-/// A pause that goes on.
+/// A pause in progress.
 #[derive(Debug)]
 pub(super) struct Pause {
     since: Nanos,
     why: String,
-    /// Datagrams of N4 that were discarded.
+    /// How many N4 datagrams were discarded in this pause.
     datagrams: u64,
-    /// Packets that had been discarded before.
+    /// How many packets the lease had discarded before this pause.
     packets_before: u64,
 }
 
 impl Pause {
-    /// The reason, for operators.
+    /// Returns the reason of the pause, for operators.
     pub(super) fn why(&self) -> &str {
         &self.why
     }
 }
 
 impl ControlThread {
-    /// True while this adit may not serve. Begins and ends the pause.
+    /// Begins or ends the pause as the lease requires. True while this adit may not serve.
     pub(super) fn is_paused(&mut self, now: Nanos) -> bool {
         match (self.parts.lease.allows(now), self.paused.take()) {
             (true, None) => false,
@@ -60,7 +60,7 @@ impl ControlThread {
         }
     }
 
-    /// An iteration of the pause. Earlier answers still become durable, and answers wait.
+    /// Runs an iteration of the pause: earlier records still become durable, and no answer leaves.
     pub(super) fn turn_while_paused(&mut self, now: Nanos) {
         self.discard_datagrams();
         self.exchange_records(now);
@@ -68,8 +68,9 @@ impl ControlThread {
         self.log_events();
     }
 
-    /// Another station uses an own address. If nobody can say now which adit is active, the station
-    /// may be the other adit. Otherwise the address is defended. Spec: RFC 5227 §2.4 (b).
+    /// Handles another station's use of an own address. If the store is failing, nobody can say
+    /// which adit is active, and the station may be the other adit: this adit then pauses.
+    /// Otherwise it defends the address. Spec: RFC 5227 §2.4 (b).
     pub(super) fn handle_conflict(&mut self, now: Nanos, used: &UsedAddress) {
         let &UsedAddress { interface, addr, mac } = used;
         let response = self.conflicts.note(now, interface, addr, mac);
@@ -95,7 +96,7 @@ impl ControlThread {
             why,
             "paused: answers for no address and forwards nothing until the store says that this adit is active"
         );
-        // Drop gives them back.
+        // Dropping them removes them from this host.
         self.parts.addresses = None;
         self.parts.publisher.pause_offload(true);
         let packets_before = self.parts.lease.discarded_pkts();
@@ -126,8 +127,8 @@ impl ControlThread {
         );
     }
 
-    /// Requests of a pause are not answered later: their senders may have the answer of another
-    /// adit.
+    /// Discards datagrams that arrive during the pause. They are not answered later either: their
+    /// senders may have the answer of another adit.
     fn discard_datagrams(&mut self) {
         let mut received = 0;
         // Datagrams that the socket refuses are discarded as well.

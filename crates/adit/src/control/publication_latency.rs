@@ -1,19 +1,19 @@
-//! How long changes take from the tables of the control thread to all workers.
+//! Measures how long changes take from the control thread's tables to all workers.
 
 use std::collections::VecDeque;
 
 use adit_n4::DurationHistogram;
 use adit_types::Nanos;
 
-/// Changes that were applied together.
+/// Changes that were applied together, and when.
 #[derive(Debug)]
 struct AppliedChanges {
     at: Nanos,
     count: usize,
 }
 
-/// Changes are observed in the order in which they are applied, so their number is all that is
-/// kept.
+/// Measures each change from its application until all workers observe it. Changes are observed in
+/// the order in which they are applied, so it suffices to count them.
 #[derive(Debug, Default)]
 pub(crate) struct PublicationLatency {
     under_way: VecDeque<AppliedChanges>,
@@ -21,14 +21,14 @@ pub(crate) struct PublicationLatency {
 }
 
 impl PublicationLatency {
-    /// `count` changes were applied at `at`.
+    /// Notes that `count` changes were applied at `at`.
     pub(crate) fn apply(&mut self, at: Nanos, count: usize) {
         if count > 0 {
             self.under_way.push_back(AppliedChanges { at, count });
         }
     }
 
-    /// The oldest `count` changes are in effect at `now`.
+    /// Notes that the oldest `count` changes are in effect at `now`.
     pub(crate) fn conclude(&mut self, now: Nanos, mut count: usize) {
         while let Some(oldest) = self.under_way.front_mut().filter(|_| count > 0) {
             let concluded = oldest.count.min(count);
@@ -42,7 +42,7 @@ impl PublicationLatency {
         }
     }
 
-    /// From the change of the tables to the iteration that saw it in effect.
+    /// Returns the times from the change of the tables to the iteration that saw it in effect.
     pub(crate) const fn durations(&self) -> &DurationHistogram {
         &self.durations
     }

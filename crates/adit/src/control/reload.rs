@@ -16,10 +16,10 @@ use crate::kernel_routes::settings;
 use crate::log::log_filter;
 use crate::{http_api, wiring};
 
-/// How long new gateways may take to be resolved before packets are sent to them all the same.
+/// How long a reload waits for its new gateways to be resolved before it is applied all the same.
 const GATEWAYS_MAX: Nanos = Nanos::from_secs(1);
 
-/// A configuration that was checked, with all that could fail done.
+/// A configuration that was checked. Everything that could fail has been done.
 struct CheckedReload {
     config: Config,
     changes: Vec<ConfigChange>,
@@ -27,7 +27,7 @@ struct CheckedReload {
     credentials: Option<ApiCredentials>,
 }
 
-/// A reload that waits until its gateways are resolved.
+/// A reload that waits until its new gateways are resolved.
 pub(super) struct PendingReload {
     checked: CheckedReload,
     since: Nanos,
@@ -35,7 +35,7 @@ pub(super) struct PendingReload {
 }
 
 impl ControlThread {
-    /// Reads the configuration again. The answer leaves when it is applied, or refused.
+    /// Reads and checks the configuration again. The answer leaves when it is applied, or refused.
     pub(super) fn begin_reload(&mut self, now: Nanos, answer: AnswerSink) {
         if let Some(refused) = self.why_passive() {
             return answer(refused);
@@ -50,8 +50,8 @@ impl ControlThread {
         }
     }
 
-    /// Checks all that could fail. Nothing is changed but that new gateways are resolved, through
-    /// interfaces that no rule uses before all else changes.
+    /// Does everything that can fail. Nothing that is in use changes: new interfaces are added,
+    /// which no rule names yet, and new gateways begin to be resolved.
     fn check_reload(&mut self) -> Result<CheckedReload, ReloadRefusal> {
         let parts = &mut self.parts;
         let config = read(&parts.files.config)?;
@@ -82,7 +82,7 @@ impl ControlThread {
         let publisher = &mut parts.publisher;
         let known = publisher.interfaces();
         let routes = changes.iter().any(is_route).then(|| wiring::routes_config(&config, known));
-        // Interfaces are added first: gateways on them have to be resolved. No rule names them yet.
+        // Added before all else, so that gateways on them can be resolved. No rule names them yet.
         let routes = routes.map(|routes| {
             publisher.add_interfaces(&routes)?;
             publisher.prepare_routes(routes)
@@ -91,7 +91,7 @@ impl ControlThread {
         Ok(CheckedReload { config, changes, routes, credentials })
     }
 
-    /// Applies a checked configuration once its gateways are resolved, or were waited for.
+    /// Applies a checked configuration once its gateways are resolved, or after a limited wait.
     pub(super) fn continue_reload(&mut self, now: Nanos) {
         let publisher = &self.parts.publisher;
         let is_due = |pending: &mut PendingReload| {
@@ -148,7 +148,7 @@ impl ControlThread {
     }
 }
 
-/// The changes, and the gateway that did not answer.
+/// Makes the answer: the changes, and the gateway that did not answer.
 fn document(changes: Vec<ConfigChange>, silent: Option<std::net::IpAddr>) -> AdminAnswer {
     let mut outcome = match changes.len() {
         0 => "nothing changed".to_owned(),

@@ -1,21 +1,21 @@
-//! Links into which packets leave while none comes back: their gateways and peers may have gone
-//! silently.
+//! Finds links that packets leave by while none comes back: gateways and peers on them may be gone
+//! without an announcement.
 
 use adit_types::{InterfaceId, Nanos};
 
-/// Time between two readings.
+/// Interval at which the counts of packets are read.
 const LOOK_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Packets of a second that are traffic.
+/// Minimum of packets sent in a second that counts as traffic.
 const SENT_MIN: u64 = 3;
 
-/// Packets of a second that may come back on a silent link: answers to solicitations.
+/// Maximum of packets received in a second on a silent link: answers to solicitations.
 const ANSWERS_MAX: u64 = 2;
 
 /// Frames received and sent through an interface so far.
 pub(super) type LinkPackets = (u64, u64);
 
-/// The counts of all interfaces a second ago.
+/// The counts of all interfaces at the last reading.
 #[derive(Debug, Default)]
 pub(super) struct SilenceWatch {
     former: Vec<LinkPackets>,
@@ -23,8 +23,8 @@ pub(super) struct SilenceWatch {
 }
 
 impl SilenceWatch {
-    /// The interfaces that were silent in the last second, once per second; `counts` are those of
-    /// all interfaces by id.
+    /// Returns the interfaces that were silent in the last second; once per second, and none in
+    /// between. `counts`: the present counts of all interfaces, by id.
     pub(super) fn check<C: Iterator<Item = LinkPackets>>(
         &mut self,
         now: Nanos,
@@ -43,7 +43,7 @@ impl SilenceWatch {
                 sent_now.wrapping_sub(*sent) >= SENT_MIN
                     && received_now.wrapping_sub(*received) <= ANSWERS_MAX
             };
-        // After a pause the counts are of more than a second.
+        // After a pause of the control thread, the differences span more than a second.
         pairs.filter(|(_, pair)| !is_late && is_silent(*pair)).map(|(id, _)| id).collect()
     }
 }

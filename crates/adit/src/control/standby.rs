@@ -18,7 +18,7 @@ use crate::kernel_routes::announcements::AnnouncingPlane;
 use crate::record_store::replication::active_store;
 use crate::record_store::standby_thread::StandbyNews;
 
-/// News of the store that are handled in one iteration.
+/// Maximum of messages from the store's thread that are handled in one iteration.
 const NEWS_PER_TURN: usize = 16;
 
 impl ControlThread {
@@ -27,11 +27,11 @@ impl ControlThread {
         self.parts.role.is_active()
     }
 
-    /// An iteration while another adit is active. Nothing is received or sent.
+    /// Runs an iteration while another adit is active. Receives and sends nothing.
     pub(super) fn turn_of_standby(&mut self, now: Nanos) {
         self.follow(now);
         self.parts.node.handle_timeout(now);
-        // The active adit has sent the End Markers of these changes.
+        // End Markers are not sent: the active adit has sent those of these changes.
         let ControlParts { node, publisher, announcements, .. } = &mut self.parts;
         let announcements = announcements.as_mut();
         node.apply_changes(&mut AnnouncingPlane { publisher, announcements }, |_| {});
@@ -77,7 +77,7 @@ impl ControlThread {
                             self.end = Some(ControlEnd::Failed(why.to_owned()));
                             return;
                         }
-                        // The node records an event for those that it cannot read.
+                        // The node reports a record that it cannot read as an event.
                         let _ = node.follow_record(now, &record);
                     }
                 }
@@ -95,7 +95,7 @@ impl ControlThread {
     /// begins.
     fn take_over(&mut self, now: Nanos, standby: StandbyParts) -> anyhow::Result<()> {
         let StandbyParts { link, pair, lifecycle, taken, store } = standby;
-        // Its port of replication is free from here on.
+        // Frees the replication port that the link has used.
         drop(link);
         let (store, since) = store.zip(taken).context("the lease is not taken")?;
         if store.lease_valid_until().is_none_or(|until| until <= Instant::now()) {
@@ -130,7 +130,7 @@ impl ControlThread {
     }
 }
 
-/// True for the record of a node that started at another time than this one.
+/// True if `record` is of a node with another Recovery Time Stamp than `node` has.
 fn is_of_another_node(node: &Node, record: &RecordChange) -> bool {
     let value = record.value.as_deref().filter(|_| record.kind == RecordKind::Node);
     let record = value.map(NodeRecord::from_octets);

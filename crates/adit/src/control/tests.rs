@@ -36,7 +36,7 @@ fn worker_on(core: u16) -> ThreadSettings {
     ThreadSettings { role: Role::Worker, core, poll: PollMode::Busy }
 }
 
-/// An associated node, the publisher of its rules, and the readers of its workers.
+/// An associated PFCP node, the publisher of its rules, and the readers of its workers.
 struct Plant {
     node: Node,
     publisher: Publisher,
@@ -45,7 +45,7 @@ struct Plant {
 }
 
 impl Plant {
-    /// A node of the script, and tables of the example configuration.
+    /// Makes a node with the tables of the example configuration, and associates it.
     fn new(sessions_max: usize, workers: usize) -> Self {
         let known = smf::config();
         let store = StoreConfig { sessions_max, ..known.store };
@@ -61,7 +61,7 @@ impl Plant {
         plant
     }
 
-    /// As [`Self::new`], with `count` sessions established.
+    /// Makes a plant with `count` sessions established.
     fn with_sessions(sessions_max: usize, count: u32) -> Self {
         let mut plant = Self::new(sessions_max, 0);
         for number in 0..count {
@@ -74,7 +74,7 @@ impl Plant {
         plant
     }
 
-    /// The answer to a request, whose changes are published.
+    /// Sends a request to the node, publishes its changes, and returns the answer.
     fn ask(&mut self, request: &[u8]) -> Vec<u8> {
         let Self { node, publisher, .. } = self;
         node.handle_datagram(Nanos(1), smf::smf(10), request);
@@ -94,7 +94,7 @@ fn establishment(number: u32) -> Vec<u8> {
     })
 }
 
-/// A control thread without ports, over the sessions of `plant`.
+/// Makes a control thread without ports, over the sessions of `plant`.
 fn control(plant: Plant) -> ControlThread {
     let Plant { node, publisher, readers, .. } = plant;
     let socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
@@ -138,7 +138,8 @@ fn control(plant: Plant) -> ControlThread {
     })
 }
 
-/// The rows of the next page, the members of the document that it has, and where the next one is.
+/// Returns the rows of the page at `cursor`, the members that the page adds to the document, and
+/// the cursor of the next page.
 fn page(
     control: &mut ControlThread,
     question: &AdminQuestion,
@@ -173,7 +174,7 @@ fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
     assert_eq!(first.len(), SESSIONS_PER_PAGE_MAX);
     assert!(first.iter().all(|row| row["urrs"][0]["measures_volume"] == true));
     let mut told = seids(&first);
-    // The last one of the first page and the first one of the second.
+    // The last session of the first page, and the first session of the second page.
     for gone in &known[SESSIONS_PER_PAGE_MAX - 1..=SESSIONS_PER_PAGE_MAX] {
         let request = smf::delete(0xf_0000, *gone);
         control.parts.node.handle_datagram(Nanos::from_secs(9), smf::smf(10), &request);
@@ -191,7 +192,7 @@ fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
     assert_eq!(told, expected, "all but the one that ended before its page");
 }
 
-/// The keys of a JSON object, in their order.
+/// Lists the keys of a JSON object, in their order.
 fn keys(value: &Value) -> String {
     let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     keys.join(" ")
@@ -303,7 +304,7 @@ fn sessions_are_found_by_what_they_have_in_bounded_pages() {
     assert_eq!(find(SessionFilterText::default(), Some(100)).0.len(), 1000);
 }
 
-/// The answer of the control thread to an act.
+/// Carries out an act, and returns the answer as text.
 fn told(control: &mut ControlThread, act: AdminAct) -> String {
     let (answer, answered) = mpsc::channel();
     control.act(Nanos(0), act, Box::new(move |answered| answer.send(answered).unwrap()));
@@ -318,7 +319,7 @@ fn told(control: &mut ControlThread, act: AdminAct) -> String {
     }
 }
 
-/// The example configuration, with these words replaced, is in the file that a reload reads.
+/// Writes the example configuration, with these words replaced, to the file that a reload reads.
 fn change_file(control: &mut ControlThread, path: &std::path::Path, changes: &[(&str, &str)]) {
     let mut text = EXAMPLE.to_owned();
     for (old, new) in changes {
@@ -440,8 +441,8 @@ fn control_thread_sleeps_longer_the_longer_workers_observe_nothing() {
     assert_eq!(spans, expected);
 }
 
-/// The result of `supervise` for a control thread that runs `body`, next to a worker and the admin
-/// thread. Checks that the worker was stopped.
+/// Returns the result of `supervise` for a control thread that runs `body`, next to a worker and
+/// the admin thread. Checks that the worker was stopped.
 fn outcome_of(
     mut control: ControlThread,
     body: impl FnOnce(&mut ControlThread, &Receiver<AdminQuery>) + Send + 'static,
@@ -503,7 +504,7 @@ fn panic_in_publication_ends_the_process_by_name() {
     let mut plant = Plant::new(10, 0);
     plant.node.handle_datagram(Nanos::from_secs(9), smf::smf(10), &establishment(0));
     let (id, mut delta) = plant.node.poll_delta().unwrap();
-    // More than workers' rules can hold, which no session of the node has.
+    // More entries than workers' rules can hold; no session of the node has that many.
     delta.rules.as_mut().unwrap().ue = vec![Default::default(); 1 << 16];
     let outcome = outcome_of(control(plant), move |control, _| {
         control.parts.publisher.apply(id, delta);

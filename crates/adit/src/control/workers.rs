@@ -1,4 +1,4 @@
-//! Workers that give their sessions to others, and get them back, while packets pass.
+//! Drains and resumes workers: moves sessions between workers while packets pass.
 
 use adit_datapath::{GroupOwners, WaitingRoom, first_owners};
 use adit_kernel::idle::Doorbell;
@@ -9,7 +9,7 @@ use super::ControlThread;
 use crate::admin::{AdminAnswer, AnswerSink};
 use crate::control_parts::ControlParts;
 
-/// How long changes of rules that are on their way may take before the sessions move.
+/// How long earlier changes may take to reach all workers; sessions move only after that.
 const SETTLE_MAX: Nanos = Nanos::from_secs(10);
 
 /// A change of owners that an operator requested.
@@ -22,8 +22,8 @@ pub(super) struct PendingOwners {
 }
 
 impl ControlThread {
-    /// Gives the sessions of a worker to the others, or gives it sessions again. The answer leaves
-    /// when that is done, or refused.
+    /// Begins to move the sessions of a worker to the others, or, unless `drains`, to give it
+    /// sessions again. The answer leaves when all have moved, or when the act is refused.
     pub(super) fn begin_owner_change(
         &mut self,
         now: Nanos,
@@ -44,7 +44,7 @@ impl ControlThread {
         self.owners = Some(PendingOwners { worker, drains, next, since: now, answer });
     }
 
-    /// The worker, and by worker whether it is drained afterwards.
+    /// Checks an act on a worker. Returns its id, and by worker whether it is drained afterwards.
     fn checked_worker(&self, text: &str, drains: bool) -> Result<(usize, Vec<bool>), AdminAnswer> {
         if let Some(refused) = self.why_passive() {
             return Err(refused);
@@ -83,12 +83,12 @@ impl ControlThread {
         Ok((worker, drained))
     }
 
-    /// True if rules may be published: no session is between two owners.
+    /// True if rules may be published: no sessions are moving between owners.
     pub(super) const fn may_publish(&self) -> bool {
         self.owners.is_none()
     }
 
-    /// Goes on with a change of owners.
+    /// Continues a change of owners.
     pub(super) fn continue_owner_change(&mut self, now: Nanos) {
         let Some(pending) = &self.owners else { return };
         let ControlParts { owners, publisher, commands, bells, config, .. } = &mut self.parts;
@@ -124,7 +124,7 @@ impl ControlThread {
         answer(outcome(worker, drains, groups));
     }
 
-    /// Gives up a change before which rules could not settle in time.
+    /// Gives up a change of owners if earlier changes did not reach all workers in time.
     fn give_up_late_change(&mut self, now: Nanos) {
         let is_late = |pending: &mut PendingOwners| now.since(pending.since) >= SETTLE_MAX;
         let Some(PendingOwners { worker, drains, answer, .. }) = self.owners.take_if(is_late)
@@ -152,8 +152,9 @@ fn outcome(worker: usize, drains: bool, groups: usize) -> AdminAnswer {
     })
 }
 
-/// The owners of all groups if the `drained` workers have none: those of the start where these are
-/// not drained, else the worker with fewest groups, on the same node if there is one.
+/// Returns the owner of each owner group if the `drained` workers have none: the group's owner at
+/// the start unless that one is drained, else the worker with the fewest groups, on the same NUMA
+/// node if possible.
 fn owners_without(drained: &[bool], nodes: &[Option<u32>]) -> GroupOwners {
     let first = first_owners(drained.len());
     let is_drained = |worker: usize| drained.get(worker).copied().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Addresses of this host while adit is active: taken, announced and prolonged by the control
-//! thread.
+//! Addresses that this host has while adit is active. The control thread takes, announces and
+//! prolongs them.
 
 use std::time::Duration;
 
@@ -12,46 +12,47 @@ use crate::config::{Config, StoreKind};
 /// Time between two announcements.
 const ANNOUNCEMENT_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// How often they are announced at first. Spec: RFC 4861 §10 (MAX_NEIGHBOR_ADVERTISEMENT).
+/// How often new addresses are announced, besides the last time, when a previous holder has lost
+/// them. Spec: RFC 4861 §10 (MAX_NEIGHBOR_ADVERTISEMENT).
 const ANNOUNCEMENTS: u8 = 3;
 
 /// The addresses that the host of an active adit has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WantedAddresses<'a> {
     pub addresses: &'a [DeviceAddress],
-    /// How long another adit waits before it takes them.
+    /// How long another adit waits before it takes the addresses.
     pub lease: Duration,
 }
 
-/// The addresses of the configuration; `None` without `[standby]`.
+/// Returns the addresses of the configuration; `None` without `[standby]`.
 pub(crate) fn wanted(config: &Config) -> Option<WantedAddresses<'_>> {
     let StoreKind::Shared(shared) = &config.store.kind else { return None };
     let standby = config.standby.as_ref()?;
     Some(WantedAddresses { addresses: &standby.addresses, lease: shared.lease })
 }
 
-/// The addresses. Drop gives them back.
+/// The addresses that this host has taken. Dropping removes them from the host.
 #[derive(Debug)]
 pub(crate) struct ActiveAddresses {
     addresses: HostAddresses,
     schedule: AddressSchedule,
 }
 
-/// When addresses are prolonged and announced.
+/// When the addresses are prolonged and announced.
 #[derive(Debug)]
 struct AddressSchedule {
-    /// How long the kernel keeps them without a renewal.
+    /// How long the kernel keeps the addresses without a renewal.
     lifetime: Duration,
     prolong_at: Nanos,
     announce_at: Nanos,
-    /// Announcements to come, with the last one.
+    /// How many announcements are to come, the last one included.
     left: u8,
-    /// When the kernel of a previous holder that died has no address any more; `None` before the
-    /// first announcement.
+    /// When the kernel has removed the addresses from the host of a previous holder that died;
+    /// `None` before the first announcement.
     last_at: Option<Nanos>,
 }
 
-/// Actions that are due.
+/// Which actions are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct AddressDue {
     prolong: bool,
@@ -59,7 +60,7 @@ struct AddressDue {
 }
 
 impl ActiveAddresses {
-    /// Takes the addresses.
+    /// Adds the addresses to this host.
     ///
     /// # Errors
     /// A device does not exist, or cannot have its address.
@@ -69,7 +70,7 @@ impl ActiveAddresses {
         Ok(Self { addresses, schedule })
     }
 
-    /// Announces and prolongs them when it is time.
+    /// Announces and prolongs the addresses when it is time.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) {
         let due = self.schedule.take_due(now);
         if due.prolong
@@ -86,8 +87,9 @@ impl ActiveAddresses {
 }
 
 impl AddressSchedule {
-    /// The kernel counts in seconds. A process that dies just after it prolonged the addresses
-    /// keeps them for no longer than another adit waits, rounded up.
+    /// Makes a schedule in which the addresses of a process that dies vanish after `lease` at the
+    /// latest, which is when another adit takes them. The kernel counts seconds, so this is rounded
+    /// up.
     fn new(lease: Duration) -> Self {
         let seconds = lease.as_millis().div_ceil(1000).max(1);
         let lifetime = Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX));
@@ -106,7 +108,9 @@ impl AddressSchedule {
         if announce {
             self.left -= 1;
             self.announce_at = match self.left {
-                // A host that sent a request while two hosts answered may keep the previous one.
+                // The last announcement waits until a previous holder has lost the addresses: a
+                // host that sent a request while both holders answered may have kept the previous
+                // one.
                 1 => last_at.max(now + ANNOUNCEMENT_INTERVAL),
                 _ => now + ANNOUNCEMENT_INTERVAL,
             };

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use adit_types::{InterfaceId, MacAddr, Nanos};
 
-/// Time between two defenses of an address. Spec: RFC 5227 §1.1 (DEFEND_INTERVAL).
+/// Minimum time between two defenses of an address. Spec: RFC 5227 §1.1 (DEFEND_INTERVAL).
 const DEFEND_INTERVAL: Nanos = Nanos::from_secs(10);
 
-/// Time between two lines of the log about an address, and for which operators see a conflict.
+/// Minimum time between two log lines about an address, and how long operators see a conflict.
 const LOG_INTERVAL: Nanos = Nanos::from_secs(60);
 
-/// An address that another station uses.
+/// Another station's use of an own address.
 #[derive(Debug, Clone, Copy)]
 struct AddressConflictRecord {
     mac: MacAddr,
@@ -28,14 +28,15 @@ pub(crate) struct ConflictResponse {
     pub is_defended: bool,
 }
 
-/// The conflicts so far: at most one for each own address.
+/// The conflicts so far: at most one record for each own address.
 #[derive(Debug, Default)]
 pub(crate) struct AddressConflicts {
     records: BTreeMap<(InterfaceId, IpAddr), AddressConflictRecord>,
 }
 
 impl AddressConflicts {
-    /// A station with the link-layer address `mac` uses an address of `interface`.
+    /// Notes that a station with the link-layer address `mac` uses an address of `interface`.
+    /// Returns the response that is due.
     pub(crate) fn note(
         &mut self,
         now: Nanos,
@@ -65,7 +66,7 @@ impl AddressConflicts {
         }
     }
 
-    /// The conflicts of the last minute, for operators.
+    /// Describes the conflicts of the last minute, for operators.
     pub(crate) fn warnings(&self, now: Nanos) -> Vec<String> {
         let recent =
             self.records.iter().filter(|(_, record)| now.since(record.seen) < LOG_INTERVAL);

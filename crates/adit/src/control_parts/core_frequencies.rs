@@ -1,5 +1,4 @@
-//! The frequencies of the cores of the packet path, which the control thread lowers under small
-//! load.
+//! Frequencies of the packet path's cores: the control thread lowers them under small load.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,17 +14,17 @@ use tracing::{info, warn};
 use crate::config::{DatapathSettings, ThreadSettings};
 use crate::threads::load::ThreadLoad;
 
-/// Frequencies that change until this is dropped, which takes all of them back.
+/// Scales the frequencies of cores until it is dropped, which restores the former limits.
 pub(crate) struct CoreFrequencies {
     files: RootedFiles,
-    /// `None` once it ended.
+    /// `None` once scaling has ended.
     scaling: Option<FrequencyScaling>,
     threads: Vec<(u32, ThreadLoad)>,
     /// The loads of the threads, refilled in each iteration of the control thread.
     loads: Vec<CpuLoad>,
 }
 
-/// The cores of threads whose load is known, without those that other threads of adit share.
+/// Returns the cores of threads of known load, without those that other threads share.
 fn cores(datapath: &DatapathSettings) -> CpuSet {
     let threads = datapath.threads().into_iter();
     let cores: CpuSet = threads.map(|thread| u32::from(thread.core)).collect();
@@ -33,7 +32,7 @@ fn cores(datapath: &DatapathSettings) -> CpuSet {
     cores.difference(&others.map(u32::from).collect())
 }
 
-/// The effect of `datapath.scale_frequency` on this machine, for `adit check`. Empty if it is off.
+/// Describes the effect of `datapath.scale_frequency` on this machine; empty if it is off.
 pub(crate) fn describe(datapath: &DatapathSettings) -> String {
     match datapath.scales_frequency {
         true => description(&RootedFiles::new(Path::new("/")), datapath),
@@ -98,8 +97,8 @@ impl CoreFrequencies {
         Some(Self { files, scaling, threads, loads: Vec::new() })
     }
 
-    /// Sets the frequencies that the loads require. An iteration without a change reads a few
-    /// words.
+    /// Sets the frequencies that the loads require. An iteration without a change only reads a few
+    /// words of memory.
     pub(crate) fn turn(&mut self, now: Nanos) {
         let Some(scaling) = &mut self.scaling else { return };
         self.loads.clear();
@@ -179,7 +178,7 @@ mod tests {
         drop(frequencies);
         assert_eq!(limit(root.path()), "3600000");
         assert_eq!(fs::read_dir(root.path().join("run/adit")).unwrap().count(), 0);
-        // A crash leaves it low; the next start takes it back.
+        // A crash leaves the frequency low; the next start restores it.
         let mut crashed = start();
         crashed.turn(Nanos::from_secs(10));
         crashed.turn(Nanos::from_secs(13));

@@ -1,6 +1,6 @@
-//! Resolves the names of `n4.connect` again and again, in a thread of its own: a control plane
-//! function that is started anew may have another address. A name server that does not answer holds
-//! up nobody else.
+//! Resolves the names in `n4.connect` periodically, since a control plane function that is started
+//! anew may have another address. This takes a thread of its own, so that nothing else waits for a
+//! name server that does not answer.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -10,10 +10,10 @@ use tracing::warn;
 
 use crate::config::{Config, ConfiguredPeer};
 
-/// Time between two looks.
+/// Time between two resolutions of all names.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// A name of `n4.connect`, by its position there.
+/// A host name in `n4.connect`, and its index there.
 struct NamedPeer {
     position: usize,
     host: String,
@@ -21,12 +21,12 @@ struct NamedPeer {
     known: Option<SocketAddr>,
 }
 
-/// Resolves names to addresses.
+/// Receives the addresses to which the names resolve.
 #[derive(Debug)]
 pub(crate) struct PeerNames(Receiver<(usize, SocketAddr)>);
 
 impl PeerNames {
-    /// Starts the thread; `None` without names.
+    /// Starts the thread that resolves; `None` if `n4.connect` has no names.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -48,7 +48,7 @@ impl PeerNames {
             loop {
                 for name in &mut names {
                     if let Some(address) = name.resolve(is_v4)
-                        // The control thread is gone.
+                        // If this fails, the control thread has ended.
                         && sender.send((name.position, address)).is_err()
                     {
                         return;
@@ -61,14 +61,14 @@ impl PeerNames {
         Ok(Some(Self(receiver)))
     }
 
-    /// The next address of a peer, by the peer's position in `n4.connect`.
+    /// Returns the next address of a peer, with the peer's index in `n4.connect`.
     pub(crate) fn poll(&self) -> Option<(usize, SocketAddr)> {
         self.0.try_recv().ok()
     }
 }
 
 impl NamedPeer {
-    /// Its address: the known one as long as the name has that among others.
+    /// Resolves the name. Keeps the known address while the name still has it, and on failure.
     fn resolve(&mut self, is_v4: bool) -> Option<SocketAddr> {
         let NamedPeer { host, port, known, .. } = self;
         let found = match (host.as_str(), *port).to_socket_addrs() {

@@ -9,24 +9,24 @@ use tracing::{info, warn};
 
 use crate::control_parts::{ControlPort, ControlPortDevice};
 
-/// Time between two readings.
+/// Time between two readings of the links.
 const LOOK_INTERVAL: Nanos = Nanos::from_millis(250);
 
 /// The link of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PortLink {
-    /// `None` where only the kernel has the state.
+    /// `None` if only the kernel has the state.
     pub is_up: Option<bool>,
-    /// How often it went down.
+    /// How often the link went down.
     pub losses: u64,
-    /// How often it came up after that.
+    /// How often the link came up again.
     pub recoveries: u64,
-    /// When it last changed.
+    /// When the state last changed.
     changed: Nanos,
 }
 
 impl PortLink {
-    /// Takes a reading. True if the link came up after it was down.
+    /// Updates the state by a reading. True if the link came up after it was down.
     fn read(&mut self, now: Nanos, is_up: Option<bool>) -> bool {
         let former = core::mem::replace(&mut self.is_up, is_up);
         match (former, is_up) {
@@ -53,17 +53,16 @@ pub(crate) struct LinkStates {
 }
 
 impl LinkStates {
-    /// The links, by port.
     pub(crate) fn all(&self) -> &[PortLink] {
         &self.links
     }
 
-    /// Ports whose links are down.
+    /// Returns how many ports have links that are down.
     pub(crate) fn down(&self) -> usize {
         self.links.iter().filter(|link| link.is_up == Some(false)).count()
     }
 
-    /// Reads the links once per interval and logs changes. True if one came up again: stations
+    /// Reads the links once per interval and logs changes. True if a link came up again: stations
     /// behind it may have forgotten this host.
     pub(crate) fn check(&mut self, now: Nanos, ports: &[ControlPort]) -> bool {
         if now < self.next {
@@ -91,8 +90,8 @@ impl LinkStates {
     }
 }
 
-/// The link state by the driver; for the driver of a device that the kernel keeps, which always
-/// says up, by the kernel as well.
+/// Reads the link state from the driver. A device that the kernel keeps has a driver that always
+/// says up, so the kernel is read as well. `None` if neither has the state.
 fn is_up(port: &ControlPort) -> Option<bool> {
     if let Some(KernelDevice::Packet { iface }) = port.config.device.kernel() {
         return Some(has_carrier(iface));

@@ -15,19 +15,19 @@ const LOOK_INTERVAL: Nanos = Nanos::from_millis(100);
 #[derive(Debug, Clone, Copy)]
 struct WatchedWorker {
     core: u16,
-    /// When it was last seen taking steps, or sleeping.
+    /// When the worker was last seen taking steps, or sleeping.
     seen: Nanos,
     is_stopped: bool,
 }
 
-/// A worker stopped, or resumed.
+/// A worker stopped taking steps, or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StandstillChange {
     Stopped { worker: WorkerId, core: u16, since: Nanos },
     Resumed { worker: WorkerId, core: u16, after: Nanos },
 }
 
-/// All workers.
+/// Watches all threads of the packet path for standstills.
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
     workers: Vec<WatchedWorker>,
@@ -35,7 +35,7 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// The threads of the packet path at `now`.
+    /// Begins to watch the threads of the packet path at `now`.
     pub(crate) fn new(threads: &[ThreadSettings], now: Nanos) -> Self {
         let watched = |thread: &ThreadSettings| WatchedWorker {
             core: thread.core,
@@ -45,17 +45,15 @@ impl Standstill {
         Self { workers: threads.iter().map(watched).collect(), next: now }
     }
 
-    /// True if a thread is stopped.
     pub(crate) fn is_stopped(&self, thread: usize) -> bool {
         self.workers.get(thread).is_some_and(|worker| worker.is_stopped)
     }
 
-    /// How many workers are stopped.
     pub(crate) fn count(&self) -> usize {
         self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 
-    /// Checks the workers once per interval; returns the changes.
+    /// Checks the workers once per interval, and returns the changes.
     pub(crate) fn check(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<StandstillChange> {
         if now < self.next {
             return Vec::new();

@@ -4,10 +4,9 @@ use adit_pfcp::Cause;
 
 use super::Explanation;
 
-/// The kind of these explanations.
+/// The `kind` of Causes' explanations.
 pub(super) const KIND: &str = "Cause";
 
-/// All Causes that have a name.
 pub(super) fn all() -> Vec<Explanation> {
     let named = (0..=u8::MAX).map(Cause::from_code);
     let named = named.filter(|cause| !matches!(cause, Cause::Unknown(_)));
@@ -28,7 +27,7 @@ fn explanation(cause: Cause) -> Explanation {
 struct CauseMeaning {
     cause: Cause,
     meaning: &'static str,
-    /// Where to look next; empty for nothing.
+    /// Where to look next; empty if there is nothing to look at.
     advice: &'static str,
 }
 

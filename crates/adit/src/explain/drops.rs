@@ -2,7 +2,7 @@
 
 use adit_rules::DropReason;
 
-/// Reasons with the same next step.
+/// Drop reasons with the same advice, and the advice.
 type Advice = (&'static [DropReason], &'static str);
 
 const ADVICE: &[Advice] = &[
@@ -185,7 +185,7 @@ const ADVICE: &[Advice] = &[
     ),
 ];
 
-/// The next step of an operator who sees this reason; a test checks that each has one.
+/// Returns the next step for an operator. A test checks that each reason has one.
 pub(super) fn advice(reason: DropReason) -> Option<&'static str> {
     ADVICE.iter().find(|(reasons, _)| reasons.contains(&reason)).map(|(_, advice)| *advice)
 }

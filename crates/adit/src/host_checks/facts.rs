@@ -1,4 +1,4 @@
-//! The facts about this host on which its checks and the choice of ports rest.
+//! Facts about this host, for its checks and for the choice of ports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::this_machine::this_machine;
 
-/// Class of PCI devices for networks, the first octet of three.
+/// First of the three octets of a PCI device's class, for network devices.
 const NETWORK_CLASS: &str = "0x02";
 
-/// A network device's facts in files, in addition to those of [`HostNetwork`].
+/// Facts about a network device that are not in [`HostNetwork`]; read from files in `/sys`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DeviceFacts {
     pub driver: Option<String>,
@@ -33,17 +33,17 @@ pub(crate) struct CheckedHost {
     /// CPUs that this process may use.
     pub cpus: Vec<u32>,
     pub free_huge_mib: u64,
-    /// The kernel forwards IPv4, and IPv6.
+    /// Whether the kernel forwards IPv4, and whether it forwards IPv6.
     pub forwards: [bool; 2],
     /// The capabilities that this process may have.
     pub capabilities: CapabilitySet,
 }
 
 impl CheckedHost {
-    /// Reads the host.
+    /// Reads the facts about this host.
     ///
     /// # Errors
-    /// Its network devices, or its CPUs, cannot be read.
+    /// The network devices, or the CPUs, cannot be read.
     pub(crate) fn read() -> anyhow::Result<Self> {
         let network = HostNetwork::read()?;
         let machine = this_machine()?;
@@ -64,7 +64,7 @@ impl CheckedHost {
         })
     }
 
-    /// True if this process may have the capability of this name, such as `CAP_NET_ADMIN`.
+    /// True if this process may have the capability `name`, such as `CAP_NET_ADMIN`.
     pub(crate) fn may(&self, name: &str) -> bool {
         let known = name.strip_prefix("CAP_").and_then(CapabilitySet::from_name);
         known.is_some_and(|known| self.capabilities.contains(known))

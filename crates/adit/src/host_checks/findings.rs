@@ -11,14 +11,14 @@ use crate::capabilities::needed;
 use crate::config::{Config, InterfaceSettings, PollMode, PortDevice, PortSettings};
 use crate::host_command::placement_notice;
 
-/// Octets around a user's packet in a tunnel over IPv4: IPv4, UDP, and GTP-U headers with a PDU
-/// Session Container; over IPv6 20 more.
+/// Size of the headers around a user's packet in a tunnel over IPv4: IPv4, UDP, and GTP-U with a
+/// PDU Session Container. Over IPv6 it is 20 more. Unit: octets.
 pub(crate) const TUNNEL_BYTES: u32 = 44;
 
 /// One fact about the host and this configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct HostFinding {
-    /// hugepages, cores, offloads, routes, mtu or rights.
+    /// The check: hugepages, cores, offloads, routes, mtu or rights.
     pub check: &'static str,
     pub found: String,
     /// The remedy, as a command if there is one; `None` if all is well.
@@ -41,7 +41,7 @@ struct HostChecks<'a> {
     found: Vec<HostFinding>,
 }
 
-/// All checks of `config` on this host, in one order. A check without a fault says what it found.
+/// Runs all checks in a fixed order. A check without a fault reports what it found.
 pub(crate) fn findings(config: &Config, host: &CheckedHost) -> Vec<HostFinding> {
     let mut checks = HostChecks { config, host, found: Vec::new() };
     checks.hugepages();
@@ -58,7 +58,7 @@ impl HostChecks<'_> {
         self.found.push(HostFinding { check, found, remedy });
     }
 
-    /// Runs a check that notes faults only.
+    /// Runs a check that reports faults only, and reports that all is in order if it finds none.
     fn note_if_none(&mut self, check: &'static str, run: impl FnOnce(&mut Self)) {
         let before = self.found.len();
         run(self);
@@ -86,7 +86,7 @@ impl HostChecks<'_> {
         }
     }
 
-    /// Ports that are cards of DPDK.
+    /// Returns the ports that are cards of DPDK.
     fn cards(&self) -> impl Iterator<Item = &Device> {
         let devices = self.config.ports.iter().filter_map(|port| port.device.dpdk());
         devices.filter(|device| device.kind() == DeviceKind::Pci)
@@ -187,7 +187,7 @@ impl HostChecks<'_> {
         }
     }
 
-    /// The kernel routes between a TUN device and the data network.
+    /// Checks that the kernel routes between a TUN device and the data network.
     fn kernel_router(&mut self, interface: &InterfaceSettings, tun: &str) {
         let keys = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
         let used = [interface.v4.is_some(), interface.v6.is_some()];
@@ -214,7 +214,7 @@ impl HostChecks<'_> {
         }
     }
 
-    /// The kernel must not answer for an address of adit.
+    /// Checks that the kernel has none of adit's addresses, for which it would answer.
     fn own_addresses(&mut self, interface: &InterfaceSettings, port: &PortSettings) {
         let Some(name) = port.device.network_device() else { return };
         let Some(device) = self.host.network.device(name) else {

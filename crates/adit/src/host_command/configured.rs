@@ -1,4 +1,4 @@
-//! The placement of a configuration, for the rules.
+//! The placement of a configuration's threads, and the placement rules that it breaks.
 
 use adit_machine::placement::{
     MachineTopology, PlacedPort, PlacedRole, PlacedThread, Placement, PlacementGroup,
@@ -9,7 +9,7 @@ use adit_types::Role;
 use crate::config::{Config, PlacementSettings, PortSettings};
 use crate::this_machine::this_machine;
 
-/// The threads of `config` on their CPUs. One process is one group.
+/// Returns the threads of `config` on their CPUs, as one group: adit runs as one process.
 pub(super) fn placement(config: &Config, machine: &MachineTopology) -> Placement {
     let datapath = &config.datapath;
     let mut threads = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn placement(config: &Config, machine: &MachineTopology) -> Placement
             Role::Worker => PlacedRole::Worker,
             Role::Receiver => PlacedRole::Receiver,
             Role::RxTx => PlacedRole::RxTx,
-            // A signaling worker belongs to the control core.
+            // The signaling worker shares the core of the control thread.
             Role::Signaling => continue,
         };
         threads.push(PlacedThread { role, cpu: thread.core.into() });
@@ -35,7 +35,6 @@ pub(super) fn placement(config: &Config, machine: &MachineTopology) -> Placement
     Placement { groups: vec![group] }
 }
 
-/// The ports of `config` with the nodes of their devices.
 pub(super) fn ports(config: &Config, machine: &MachineTopology) -> Vec<PlacedPort> {
     let port = |port: &PortSettings| port.device.placed(&port.name, machine);
     config.ports.iter().map(port).collect()
@@ -51,8 +50,8 @@ pub(crate) struct PlacementNotice {
     pub broken: Vec<String>,
 }
 
-/// Compares the placement of `config` with the rules on this machine. Says nothing if the machine
-/// cannot be read, which is no fault of the configuration.
+/// Compares the placement of `config` with the rules on this machine. The notice is empty if the
+/// machine cannot be read, which is no fault of the configuration.
 pub(crate) fn placement_notice(config: &Config) -> PlacementNotice {
     this_machine().map_or_else(|_| PlacementNotice::default(), |machine| notice(config, machine))
 }
@@ -76,7 +75,7 @@ fn notice(config: &Config, machine: &MachineTopology) -> PlacementNotice {
     PlacementNotice { chosen, broken: breaks.iter().map(line).collect() }
 }
 
-/// The rules that a placement breaks, as far as `settings` let them hold.
+/// Returns the rules that a placement breaks, without those that `settings` switch off.
 pub(super) fn broken(
     settings: PlacementSettings,
     machine: &MachineTopology,

@@ -68,7 +68,7 @@ fn request(
     Ok(PlanRequest { is_per_node, ..settings.request(model, workers, ports) })
 }
 
-/// The settings of the configuration, unless the arguments have others.
+/// Returns the settings of the configuration, overridden by those of the arguments.
 fn settings(arguments: &PlanArguments, config: Option<&Config>) -> PlacementSettings {
     let mut settings =
         config.map_or_else(PlacementSettings::default, |config| config.datapath.placement);

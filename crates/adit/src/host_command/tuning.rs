@@ -25,7 +25,7 @@ fn request(arguments: &TuningArguments) -> TuningRequest {
 }
 
 /// # Errors
-/// When the profile does not fit the machine.
+/// The profile does not fit the machine.
 pub(super) fn check_profile(arguments: &TuningArguments) -> anyhow::Result<()> {
     let files = RootedFiles::new(&arguments.place.root);
     let request = request(arguments);
@@ -42,7 +42,7 @@ pub(super) fn check_profile(arguments: &TuningArguments) -> anyhow::Result<()> {
 }
 
 /// # Errors
-/// When nothing, or not everything, could be changed.
+/// Some or all settings could not be changed.
 pub(super) fn apply_profile(
     arguments: &TuningArguments,
     hold_latency_us: Option<u32>,
@@ -52,7 +52,7 @@ pub(super) fn apply_profile(
         CpuLatencyHold::acquire(&arguments.place.root, limit)
             .context("/dev/cpu_dma_latency cannot be held; nothing was changed")
     };
-    // Before the first change: a signal then waits, and ends with the settings taken back.
+    // Registered before any change: a signal then waits until all changes can be reverted.
     let signals = hold_latency_us.map(|_| Signals::new([SIGINT, SIGTERM])).transpose()?;
     let _hold = hold_latency_us.map(hold).transpose()?;
     let applied = apply(&mut files, &request(arguments))?;
@@ -94,12 +94,12 @@ fn print_applied(arguments: &TuningArguments, applied: &AppliedTuning) -> anyhow
 }
 
 /// # Errors
-/// When nothing is applied, or not everything could be taken back.
+/// No profile is applied, or some settings could not be reverted.
 pub(super) fn revert_profile(place: &TuningPlace) -> anyhow::Result<()> {
     revert_and_print(&mut RootedFiles::new(&place.root), place.json)
 }
 
-/// Takes back what `apply` wrote, and frequencies that a crashed adit left low.
+/// Reverts what `apply` wrote, and frequency limits that a crashed adit left low.
 fn revert_and_print(files: &mut RootedFiles, is_json: bool) -> anyhow::Result<()> {
     let mut reverted = revert_frequencies(files, std::process::id())?;
     match revert(files) {
@@ -153,7 +153,7 @@ fn report_document(report: &TuningReport, parameters: &[KernelParameter]) -> Val
     })
 }
 
-/// Settings that read alike, with one of their paths.
+/// Settings that print as the same line, and the path of one of them.
 #[derive(Default)]
 struct SettingGroup<'a> {
     count: usize,

@@ -1,4 +1,4 @@
-//! Acts of operators. Each act is logged.
+//! HTTP handlers of acts: requests by which operators change this adit. Each act is logged.
 
 use adit_operate::api::ApiPrincipal;
 use axum::extract::{Path, Query, State};
@@ -21,11 +21,11 @@ pub(super) struct DrainWish {
     on: bool,
 }
 
-/// Whether a worker has sessions.
+/// Whether a worker is drained of its sessions.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkerDrainWish {
-    /// True: its sessions go to the other workers.
+    /// True: its sessions go to the other workers. False: it gets sessions again.
     on: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct LogWish {
     filter: String,
 }
 
-/// How an association is released.
+/// Query parameters of the release of an association.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -49,8 +49,8 @@ pub(super) struct ReleaseParameters {
     force: bool,
 }
 
-/// Handlers that carry out an act: arguments from the head of the request, those from its body, and
-/// the act.
+/// Defines a handler for each act: its name, the extractors of the request's head and body, and the
+/// act to carry out.
 macro_rules! acts {
     ($($(#[$meta:meta])* $name:ident [$($head:tt)+] [$($body:tt)*] => $act:expr;)+) => {$(
         $(#[$meta])*

@@ -13,16 +13,16 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 use crate::config::KeyRefusal;
 
-/// The members of a document, or why there are none.
+/// The JSON members of a response, or the problem because of which the request failed.
 pub(super) type ApiAnswer = Result<Json<Map<String, Value>>, ApiProblem>;
 
 /// Why a request failed.
 #[derive(Debug)]
 pub(super) struct ApiProblem {
     pub status: StatusCode,
-    /// The fault, and its remedy.
+    /// The fault and its remedy, for the client.
     pub detail: String,
-    /// Keys of a configuration that is refused.
+    /// The keys because of which a configuration is refused; empty for other problems.
     pub refused: Vec<KeyRefusal>,
 }
 
@@ -31,7 +31,7 @@ impl ApiProblem {
         Self { status, detail: detail.into(), refused: Vec::new() }
     }
 
-    /// The control thread does not answer.
+    /// Returns the problem (503) of a control thread that does not answer.
     pub(super) fn unavailable() -> Self {
         let what = "adit is shutting down or overloaded; try again";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, what)
@@ -46,7 +46,7 @@ impl IntoResponse for ApiProblem {
     }
 }
 
-/// The failures that all paths have, for the description of the interface.
+/// The failure responses that every path may return, for the OpenAPI description.
 pub(super) struct ProblemAnswers;
 
 impl IntoResponses for ProblemAnswers {

@@ -1,11 +1,11 @@
-//! Where the next page of a list begins, as text that clients pass back.
+//! Cursors: the position at which the next page of a list begins, as text that clients pass back.
 
 use axum::http::StatusCode;
 
 use super::answer::ApiProblem;
 use crate::admin::{PageCursor, PagePosition};
 
-/// The text of a position.
+/// Formats a cursor: the index of the list, a letter for the kind of position, the position.
 pub(super) fn text_of(cursor: PageCursor) -> String {
     let PageCursor { list, from } = cursor;
     match from {
@@ -16,10 +16,10 @@ pub(super) fn text_of(cursor: PageCursor) -> String {
     }
 }
 
-/// The position of a text; the start without one.
+/// Parses the text of a cursor; without text returns the start of the list.
 ///
 /// # Errors
-/// It is no cursor.
+/// `text` is not a cursor.
 pub(super) fn parse(text: Option<&str>) -> Result<PageCursor, ApiProblem> {
     let Some(text) = text else { return Ok(PageCursor::default()) };
     let what = "cursor takes the member next of the page before";

@@ -1,5 +1,5 @@
-//! The dashboard and the page to try the interface: files in the binary, which load nothing from
-//! elsewhere.
+//! The dashboard, and the page to try the HTTP interface: files in the binary, which load nothing
+//! from other servers.
 
 use axum::Router;
 use axum::body::Body;
@@ -43,7 +43,7 @@ const FILES: &[PageFile] = &[
     file!("/icon.svg", "image/svg+xml", "icon.svg"),
 ];
 
-/// All files.
+/// Returns a router that serves all files.
 pub(super) fn router() -> Router<ApiState> {
     FILES.iter().fold(Router::new(), |router, file| {
         router.route(file.path, get(move || async move { response(file) }))

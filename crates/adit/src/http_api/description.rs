@@ -36,7 +36,7 @@ use super::{acts, health, live, reads, session, taps};
 )]
 struct InterfaceDescription;
 
-/// Tokens, in a header field.
+/// Adds bearer tokens to the description as its security scheme.
 struct BearerTokens;
 
 impl Modify for BearerTokens {
@@ -47,7 +47,7 @@ impl Modify for BearerTokens {
     }
 }
 
-/// All paths that the description has.
+/// Returns the routes of all paths that the description lists.
 pub(super) fn router() -> OpenApiRouter<ApiState> {
     OpenApiRouter::with_openapi(InterfaceDescription::openapi())
         .merge(reads::documents())
@@ -70,23 +70,24 @@ pub(super) fn router() -> OpenApiRouter<ApiState> {
         .routes(routes!(health::readyz))
 }
 
-/// The description as JSON. This cannot fail: all keys are strings.
+/// Serializes the description as JSON. Serialization cannot fail: all keys are strings.
 pub(super) fn text(description: &utoipa::openapi::OpenApi) -> String {
     let mut document = serde_json::to_value(description).unwrap_or_default();
     loosen_flattened(&mut document);
     document.to_string()
 }
 
-/// Answers with the description.
+/// Returns the response whose body is `text`, the description.
 pub(super) fn document(text: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(text.to_owned()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// An optional structure whose members are those of its parent is there with all of its members, or
-/// with none. The generator describes it as "null, or all of them", which no object is without
-/// them: it gets members that all may be absent.
+/// Corrects the schemas of optional structures that are flattened into their parent. The generator
+/// describes such a part of the parent as "null, or this structure", but an object without the
+/// structure's members is neither. So the part becomes a reference to the structure, and the
+/// structure requires none of its members.
 fn loosen_flattened(document: &mut Value) {
     let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut)
     else {
@@ -109,7 +110,7 @@ fn loosen_flattened(document: &mut Value) {
     }
 }
 
-/// The reference in "null, or this".
+/// Returns the reference in a schema "null, or this reference"; `None` for any other schema.
 fn optional_target(part: &Value) -> Option<Value> {
     let choices = part.get("oneOf")?.as_array()?;
     let is_null = |choice: &Value| choice.get("type").is_some_and(|kind| kind == "null");

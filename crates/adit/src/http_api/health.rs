@@ -60,7 +60,7 @@ pub(super) async fn readyz(_: Query<NoParameters>, State(api): State<ApiState>) 
     unready(&health)
 }
 
-/// A problem document with the reasons.
+/// Returns a problem document (503) with the reasons in `health`.
 fn unready(health: &Map<String, Value>) -> Response<Body> {
     let reasons = health.get("reasons").cloned().unwrap_or_default();
     let words = |reason: &Value| reason["detail"].as_str().unwrap_or_default().to_owned();

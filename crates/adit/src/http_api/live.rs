@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Rates of the last second. Rates are per second: `_bps` bits, `_pps` packets.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct LiveEvent {
-    /// When. Unit: milliseconds since 1970-01-01.
+    /// Time of the event. Unit: milliseconds since 1970-01-01.
     time_ms: u64,
     /// "running", "restoring" or "draining".
     state: String,
@@ -91,7 +91,7 @@ struct LiveN4 {
     reports_per_s: u64,
 }
 
-/// The counters of one moment.
+/// Documents of `adit show` at one moment; two samples give the rates between them.
 struct LiveSample {
     at: Instant,
     counters: Value,
@@ -100,7 +100,7 @@ struct LiveSample {
     node: Value,
 }
 
-/// Begins to measure while somebody listens.
+/// Starts the task that publishes an event each second while the stream has clients.
 pub(super) fn start(api: &ApiState) {
     tokio::spawn(measure(api.clone()));
 }
@@ -115,7 +115,7 @@ async fn measure(api: ApiState) {
             before = None;
             continue;
         }
-        // The control thread has more to do than this: the next second may go better.
+        // The control thread is overloaded or stopping: try again in the next second.
         let Ok(now) = LiveSample::take(&api).await else { continue };
         if let Some(before) = before {
             let event = LiveEvent::between(&before, &now);
@@ -138,7 +138,7 @@ pub(super) async fn live(
         ApiProblem::new(StatusCode::SERVICE_UNAVAILABLE, what)
     })?;
     let mut events = api.live().subscribe();
-    // The last event of previous clients is old.
+    // The channel still holds the last event of earlier clients, which may be old.
     events.mark_unchanged();
     let hello = Bytes::from_static(b"retry: 2000\n\n");
     let next = |(mut events, place, hello): (

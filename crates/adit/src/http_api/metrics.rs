@@ -1,4 +1,4 @@
-//! Everything that is counted, for Prometheus.
+//! The path `/metrics`: all metrics, for Prometheus.
 
 use adit_operate::metrics::MetricsTextFormat;
 use axum::body::Body;
@@ -14,7 +14,7 @@ use crate::admin::{AdminCommand, AdminQuestion, PageCursor};
 use crate::cli::{MetricsFormat, Topic};
 use crate::snapshot::text_format;
 
-/// The text of `adit show metrics`, in the format that the client accepts.
+/// Returns the text of `adit show metrics`, in the format that the client accepts.
 pub(super) async fn metrics(
     _: Query<NoParameters>,
     headers: HeaderMap,
@@ -36,7 +36,8 @@ pub(super) async fn metrics(
     Ok(response)
 }
 
-/// OpenMetrics for clients that accept it, else the older format, which all read.
+/// Chooses OpenMetrics if the client accepts it, else the older Prometheus text format, which all
+/// clients read.
 fn accepted(headers: &HeaderMap) -> MetricsFormat {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     match accepts.into_iter().any(|accept| accept.contains("application/openmetrics-text")) {

@@ -1,4 +1,4 @@
-//! Reads of operators: the documents of `adit show`.
+//! HTTP handlers that return the documents of `adit show`.
 
 use adit_types::limits::API_ROWS_MAX;
 use axum::Json;
@@ -21,15 +21,15 @@ use crate::snapshot::{
     WorkersDocument,
 };
 
-/// Rows of a page unless the client says otherwise.
+/// Rows of a page if the request has no `limit`.
 const LIMIT_DEFAULT: usize = 100;
 
-/// A path without parameters.
+/// The query of a path that takes no parameters: any parameter is refused.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParameters {}
 
-/// Which page of a list.
+/// Query parameters that select a page of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -41,7 +41,7 @@ pub(super) struct PageParameters {
     cursor: Option<String>,
 }
 
-/// Which sessions, and which page of them.
+/// Query parameters that filter sessions and select a page of them.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -63,14 +63,14 @@ pub(super) struct SessionParameters {
     cursor: Option<String>,
 }
 
-/// The sessions whose rates are read, and the page.
+/// Query parameters that select sessions, of which the rates are read, and a page of them.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct QosParameters {
     /// Only the session with this UP SEID or UE address.
     session: Option<String>,
-    /// Sessions that are looked at, at most.
+    /// Sessions whose rates are read, at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
     /// The member `next` of the page before.
@@ -86,7 +86,7 @@ fn wanted(limit: Option<usize>, text: Option<&str>) -> Result<WantedRows, ApiPro
     Ok(WantedRows { limit, from: cursor::parse(text)? })
 }
 
-/// Handlers of documents in one page: path, tag, topic and type.
+/// Defines a handler for each document that fits one page: its name, path, tag, topic and type.
 macro_rules! documents {
     ($($(#[$doc:meta])* $name:ident: $path:literal, $tag:literal, $topic:ident, $document:ident;)+) => {$(
         $(#[$doc])*
@@ -96,14 +96,14 @@ macro_rules! documents {
         }
     )+
 
-        /// Their routes.
+        /// Returns the routes of all these handlers.
         pub(super) fn documents() -> OpenApiRouter<ApiState> {
             OpenApiRouter::new()$(.routes(routes!($name)))+
         }
     };
 }
 
-/// Handlers of lists that come in pages: path, tag, topic, list and type.
+/// Defines a handler for each list that comes in pages: its name, path, tag, topic, list and type.
 macro_rules! pages {
     ($($(#[$doc:meta])* $name:ident: $path:literal, $tag:literal, $topic:ident, $list:literal, $page:ident;)+) => {$(
         $(#[$doc])*
@@ -118,7 +118,7 @@ macro_rules! pages {
         }
     )+
 
-        /// Their routes.
+        /// Returns the routes of all these handlers.
         pub(super) fn pages() -> OpenApiRouter<ApiState> {
             OpenApiRouter::new()$(.routes(routes!($name)))+
         }

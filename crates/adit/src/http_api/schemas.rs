@@ -1,4 +1,4 @@
-//! Schemas of answers that are made of parts.
+//! OpenAPI schemas of responses that handlers assemble from JSON.
 #![allow(
     dead_code,
     reason = "a description: rows and members are JSON when they reach this module"

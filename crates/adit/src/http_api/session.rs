@@ -18,12 +18,12 @@ use crate::cli::Topic;
 /// Longest measurement. Unit: milliseconds.
 const MEASURE_MS_MAX: u64 = 5000;
 
-/// How long the session is measured.
+/// Query parameter of the measurement of a session.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct MeasureParameters {
-    /// Counts for so many milliseconds, and returns rates.
+    /// Time over which rates are measured; 0 for no rates. Unit: milliseconds.
     #[param(minimum = 0, maximum = 5000, default = 0)]
     measure_ms: Option<u64>,
 }
@@ -54,7 +54,7 @@ pub(super) async fn session(
     Ok(Json(Map::from_iter([("session".to_owned(), row), ("rates".to_owned(), rates)])))
 }
 
-/// The row of a session.
+/// Returns the row of the session with the UP SEID `seid`.
 async fn find(api: &ApiState, seid: &str) -> Result<Value, ApiProblem> {
     let filter = SessionFilterText { seid: Some(seid.to_owned()), ..Default::default() };
     SessionFilter::parse(&filter).map_err(|what| ApiProblem::new(StatusCode::BAD_REQUEST, what))?;
@@ -66,7 +66,7 @@ async fn find(api: &ApiState, seid: &str) -> Result<Value, ApiProblem> {
 }
 
 impl MeasuredRates {
-    /// The rates between two rows of a session.
+    /// Computes rates from two rows of a session, read `passed` apart.
     fn between(before: &Value, after: &Value, passed: Duration) -> Self {
         let ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1);
         let per_s = |member: &str, factor: u64| {

@@ -1,4 +1,4 @@
-//! The way from handlers to the control thread.
+//! State that HTTP handlers share, and their requests to the control thread.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -31,7 +31,7 @@ pub(super) struct ApiState(Arc<ApiParts>);
 #[derive(Debug)]
 struct ApiParts {
     queries: Sender<AdminQuery>,
-    /// Places for questions that wait.
+    /// Permits for commands that wait for the control thread.
     asking: Semaphore,
     /// The last event of the live stream.
     live: watch::Sender<Bytes>,
@@ -39,7 +39,7 @@ struct ApiParts {
     tap_places: Arc<Semaphore>,
 }
 
-/// A page of a list: how many rows, and where it begins.
+/// Rows of a list that a client requests: how many at most, and where they begin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WantedRows {
     pub limit: usize,
@@ -57,22 +57,22 @@ impl ApiState {
         }))
     }
 
-    /// The live stream.
+    /// Returns the channel that holds the latest event of the live stream.
     pub(super) fn live(&self) -> &watch::Sender<Bytes> {
         &self.0.live
     }
 
-    /// Places for clients of the live stream.
+    /// Returns the permits for clients of the live stream.
     pub(super) fn live_places(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.live_places)
     }
 
-    /// Places for traces and captures.
+    /// Returns the permits for traces and captures.
     pub(super) fn tap_places(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.tap_places)
     }
 
-    /// One page of the control thread.
+    /// Requests one page from the control thread.
     pub(super) async fn ask(
         &self,
         command: AdminCommand,
@@ -92,7 +92,7 @@ impl ApiState {
         }
     }
 
-    /// An answer of the control thread that is no refusal.
+    /// Sends a command to the control thread and returns its answer. Refusals become problems.
     async fn answer(
         &self,
         command: AdminCommand,
@@ -101,7 +101,7 @@ impl ApiState {
         let place = self.0.asking.acquire().await;
         let _place = place.map_err(|_| ApiProblem::unavailable())?;
         let (answer, result) = oneshot::channel();
-        // The client may have given up.
+        // Sending fails if the request timed out or its client is gone: the answer is dropped.
         let answer: AnswerSink = Box::new(move |answered| drop(answer.send(answered)));
         let query = AdminQuery { command, cursor, answer };
         self.0.queries.send(query).map_err(|_| ApiProblem::unavailable())?;
@@ -118,14 +118,15 @@ impl ApiState {
         }
     }
 
-    /// A document in one page.
+    /// Requests the document of a topic that fits one page, and returns its members.
     pub(super) async fn members(&self, topic: Topic) -> Result<Map<String, Value>, ApiProblem> {
         let command = AdminCommand::Show(AdminQuestion::about(topic));
         let page = self.ask(command, PageCursor::default()).await?;
         Ok((page.members)())
     }
 
-    /// A page of `lists`, with the member `next`: where the next page begins, or null.
+    /// Collects rows of `lists` from pages of the control thread. The member `next` of the result
+    /// says where the next page begins, or is null at the end.
     pub(super) async fn rows(
         &self,
         mut question: AdminQuestion,

@@ -1,5 +1,5 @@
-//! The body of a trace or a capture: a thread writes it while packets come, and the connection
-//! sends it in parts.
+//! The response body of a trace or a capture: a thread writes it as packets arrive, and the
+//! connection sends it in parts.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -12,20 +12,20 @@ use crate::client::tap_client::capture_writer::CaptureWriter;
 use crate::tap::packet::TracedPacket;
 use crate::tap::{TapEnd, TapOutput, TapSink};
 
-/// Octets of a part, unless one packet has more.
+/// Size at which a part goes to the connection; one packet may make a part larger. Unit: octets.
 const PART_BYTES: usize = 16 << 10;
 
-/// Parts that wait for the connection: a client that reads slower loses packets, which are counted.
+/// Most parts that wait for the connection. Slower clients lose packets, which are counted.
 const PARTS_MAX: usize = 8;
 
-/// Where the thread writes. The connection drops the other end when its client is gone.
+/// The writer of the thread. The connection drops the receiver of `parts` when its client is gone.
 #[derive(Debug)]
 pub(super) struct BodyWriter {
     parts: Sender<Bytes>,
     part: Vec<u8>,
 }
 
-/// A body, and where it is written.
+/// Returns a response body and the writer that fills it.
 pub(super) fn body() -> (BodyWriter, Body) {
     let (parts, written) = channel(PARTS_MAX);
     let next = |mut written: Receiver<Bytes>| async {

@@ -1,4 +1,5 @@
-//! Traces and captures: streams that end with their packets, with their time, or with their client.
+//! HTTP handlers of traces and captures: streams that end after a number of packets, after a time,
+//! or with their client's connection.
 
 use adit_operate::api::ApiPrincipal;
 use axum::body::Body;
@@ -41,8 +42,8 @@ pub(super) async fn trace(
     Ok(response(body, JSON_LINES))
 }
 
-/// Writes packets with what became of them as pcapng, or as a trace's lines without stages if the
-/// client accepts these, while they come. It ends early when the client closes the connection.
+/// Writes packets and their outcomes as pcapng while they pass, or, if the client accepts them, as
+/// a trace's lines without stages. It ends early when the client closes the connection.
 #[utoipa::path(post, path = "/v1/captures", tag = "acts", request_body = CaptureWish,
     responses((status = 200, body = String, content_type = "application/x-pcapng"), ProblemAnswers))]
 pub(super) async fn capture(
@@ -72,7 +73,7 @@ pub(super) async fn capture(
     Ok(response)
 }
 
-/// Starts a tap, and logs who did.
+/// Starts a tap, and logs who started it.
 async fn start(
     api: &ApiState,
     principal: ApiPrincipal,
@@ -93,8 +94,8 @@ async fn start(
     started
 }
 
-/// Writes a body on a thread of its own: the runtime has one thread, which must not wait for
-/// packets.
+/// Runs `body`, which writes a response body, on a thread of its own: the runtime has one thread,
+/// which must not wait for packets.
 fn write(place: OwnedSemaphorePermit, body: impl FnOnce() -> anyhow::Result<()> + Send + 'static) {
     tokio::task::spawn_blocking(move || {
         if let Err(error) = body() {

@@ -7,7 +7,7 @@ fn description() -> Value {
     serde_json::from_str(&description::text(&description)).unwrap()
 }
 
-/// All references below a value.
+/// Collects in `found` the targets of all `$ref` members below `value`.
 fn references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {

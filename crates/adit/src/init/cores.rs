@@ -1,5 +1,5 @@
 //! The part of an SMF's configuration that concerns adit. `docs/interop.md` shows the same blocks
-//! for its network, which a test compares.
+//! for its example network; a test compares them.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use crate::cli::{CoreKind, PoolText};
 /// A file for an SMF.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CoreFile {
-    /// Its name beside `adit.toml`.
+    /// The file's name, in the folder of `adit.toml`.
     pub name: &'static str,
-    /// Where its content belongs.
+    /// Where the operator has to put the contents.
     pub place: &'static str,
     pub text: String,
 }
 
-/// The files for the SMF of a plan; none of an unknown core.
+/// Returns the files for the SMF of a plan; none for an unknown core.
 pub(super) fn files(plan: &InitPlan) -> Vec<CoreFile> {
     let file = |name, place, text| CoreFile { name, place, text };
     match plan.core {
@@ -206,7 +206,7 @@ mod tests {
 
     const DOCUMENT: &str = include_str!("../../../../docs/interop.md");
 
-    /// The blocks of a language in the chapter of a core.
+    /// Returns the code blocks in `language` of a chapter.
     fn blocks(chapter: &str, language: &str) -> Vec<String> {
         let (_, rest) = DOCUMENT.split_once(&format!("\n## {chapter}\n")).unwrap();
         let chapter = rest.split("\n## ").next().unwrap();

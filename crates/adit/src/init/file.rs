@@ -1,5 +1,5 @@
-//! The text of `adit.toml`. Its comments are the first sentences of those that the tables of the
-//! configuration have.
+//! Writes the text of `adit.toml`. Each comment is the first sentence of the description of a table
+//! or key.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::ports::ChosenPort;
 use crate::cli::{CoreKind, PortChoice};
 use crate::config::{IpNet, SectionInfo, Takes, file_sections};
 
-/// Columns of a comment.
+/// Width of a comment's text, behind `# `. Unit: columns.
 const COLUMNS: usize = 98;
 
-/// The configuration of a plan.
+/// Returns the text of the configuration of a plan.
 pub(super) fn text(plan: &InitPlan) -> String {
     let mut file = ConfigWriter::new();
     file.comment("Written by `adit init`. adit check --print example explains all keys.");
@@ -68,7 +68,8 @@ fn n4(plan: &InitPlan) -> Vec<(&'static str, String)> {
 fn datapath(plan: &InitPlan) -> Vec<(&'static str, String)> {
     let has_cards = [&plan.n3, &plan.n6].iter().all(|port| port.kind == PortChoice::Dpdk);
     let workers = match plan.cpus[..] {
-        // A plan needs a CPU for control and one for a worker.
+        // Automatic placement needs a CPU for control and one for a worker: name the only CPU for
+        // both.
         [cpu] => {
             return vec![
                 ("workers", format!("[{cpu}]")),
@@ -111,7 +112,7 @@ impl ConfigWriter {
         self.table_with(name, "", keys);
     }
 
-    /// As [`Self::table`], with a reason below the header.
+    /// Writes a table with `reason` as a comment below its header.
     fn table_with(&mut self, name: &str, reason: &str, keys: &[(&str, String)]) {
         let found = self.sections.keys.iter().find(|key| key.name == name);
         let (section, header) = match found.map(|key| &key.takes) {
@@ -139,7 +140,7 @@ impl ConfigWriter {
         }
     }
 
-    /// A comment in lines of [`COLUMNS`].
+    /// Writes a comment, wrapped at [`COLUMNS`].
     fn comment(&mut self, text: &str) {
         let mut line = String::new();
         for word in text.split_whitespace() {
@@ -154,8 +155,8 @@ impl ConfigWriter {
     }
 }
 
-/// The first sentence of a comment in lines; with the second one if the first says only to what it
-/// applies.
+/// Returns the first sentence of a description. Adds the second one if the first, "For ...", only
+/// says what the description applies to.
 fn first_sentence(about: &[&str]) -> String {
     let text = about.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
     let count = if text.starts_with("For ") { 2 } else { 1 };

@@ -18,7 +18,7 @@ pub(crate) struct InterruptedInit {
 }
 
 impl InterruptedInit {
-    /// The status that a shell gives a process that the signal ended.
+    /// The exit status that shells give to a process that the signal ended.
     pub(crate) const fn status(&self) -> u8 {
         128 + self.signal
     }
@@ -32,7 +32,7 @@ impl fmt::Display for InterruptedInit {
 
 impl std::error::Error for InterruptedInit {}
 
-/// The last signal since it was made; 0 is none.
+/// Holds the last signal since its creation; 0 for none.
 #[derive(Debug)]
 pub(super) struct Interruption {
     signal: Arc<AtomicUsize>,

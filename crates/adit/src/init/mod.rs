@@ -1,5 +1,5 @@
-//! `adit init`: a configuration for this host and for a core, and the part of the SMF's that
-//! concerns adit.
+//! `adit init`: writes a configuration for this host and for a 5G core, and the part of the SMF's
+//! configuration that concerns adit.
 
 mod cores;
 mod file;
@@ -31,7 +31,7 @@ use plan::InitPlan;
 use ports::{ChosenPort, PortChooser, Side};
 use questions::{AnswerSource, Question, Questions};
 
-/// Asks, and writes the files.
+/// Asks the questions of `adit init`, and writes the files.
 ///
 /// # Errors
 /// An answer is wrong or missing, a signal arrives ([`InterruptedInit`]), or a file cannot be
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<()> {
     }
     let interruption = Interruption::new()?;
     let host = CheckedHost::read()?;
-    // Standard output has the report, which may go elsewhere.
+    // Questions go to standard error: standard output has the report, and may be redirected.
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     let mut input = stdin.lock();
     let wait = || interruption.wait_for(&stdin);
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<()> {
     report.print()
 }
 
-/// Takes the options, and asks for the rest.
+/// Makes the plan from the options, and asks for the values that they leave open.
 fn plan(
     arguments: &InitArguments,
     host: &CheckedHost,
@@ -160,7 +160,7 @@ fn port(
     questions.ask(&Question { option: side.option(), text, proposed }, read)
 }
 
-/// The routers on N6; none behind a port of the kernel.
+/// Returns the routers on N6; none if N6 is a port of the kernel, which routes itself.
 fn gateways(
     arguments: &InitArguments,
     n6: Option<&ChosenPort>,
@@ -187,13 +187,13 @@ fn gateways(
     Ok(questions.ask(&question, read)?.unwrap_or_default())
 }
 
-/// The first address of a link, or the second one if adit has the first.
+/// Proposes the first address of a link, or the second one if adit has the first.
 fn proposed_gateway(link: IpNet) -> IpAddr {
     if link.nth(1) == link.addr { link.nth(2) } else { link.nth(1) }
 }
 
-/// Addresses of this host for an interface, one of each family: those of the device with this
-/// number among those with addresses, or of the last.
+/// Proposes addresses of this host for an interface, one of each family: those of the `number`th
+/// device that has addresses, or of the last such device.
 fn proposed_address(host: &CheckedHost, number: usize) -> Option<String> {
     let is_usable = |device: &&NetworkDevice| !device.is_loopback && !device.addresses.is_empty();
     let devices: Vec<_> = host.network.devices.iter().filter(is_usable).collect();
@@ -203,7 +203,7 @@ fn proposed_address(host: &CheckedHost, number: usize) -> Option<String> {
     Some(addresses.iter().map(|of| of.addr.to_string()).collect::<Vec<_>>().join(","))
 }
 
-/// The pool that `docs/interop.md` has for a core.
+/// Returns the UE pool that `docs/interop.md` has for a core.
 const fn proposed_pool(core: Option<CoreKind>) -> &'static str {
     match core {
         Some(CoreKind::Free5gc) => "internet=10.60.0.0/16",
@@ -213,7 +213,7 @@ const fn proposed_pool(core: Option<CoreKind>) -> &'static str {
     }
 }
 
-/// The choices and the files, for printing.
+/// The choices and files of `adit init`, for printing.
 struct InitReport<'a> {
     arguments: &'a InitArguments,
     plan: &'a InitPlan,
@@ -266,7 +266,7 @@ impl InitReport<'_> {
         Ok(())
     }
 
-    /// The commands that follow.
+    /// Returns the commands that the operator runs next.
     fn next(&self) -> Vec<String> {
         let InitPlan { n3, n6, pools, .. } = self.plan;
         let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! All answers of `adit init`, and the values that follow from them.
+//! The answers to all questions of `adit init`, and the values that follow from them.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,10 @@ use crate::cli::{CoreKind, PoolText, PortChoice};
 use crate::config::IpNet;
 use crate::host_checks::TUNNEL_BYTES;
 
-/// Network instance of N6 that OAI's SMF names unless it is configured otherwise.
+/// Network instance of N6 in the default configuration of OAI's SMF.
 const OAI_INSTANCE: &str = "core.oai.org";
 
-/// All answers.
+/// The answers to all questions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InitPlan {
     pub core: CoreKind,
@@ -26,7 +26,7 @@ pub(super) struct InitPlan {
 }
 
 impl InitPlan {
-    /// The DNNs, each once.
+    /// Returns the DNNs of the pools, each once.
     pub(super) fn dnns(&self) -> Vec<&str> {
         let mut dnns: Vec<&str> = Vec::new();
         for pool in &self.pools {
@@ -37,7 +37,7 @@ impl InitPlan {
         dnns
     }
 
-    /// The network instance of N6. `None`: it serves all of several DNNs.
+    /// The network instance of N6; `None` if N6 serves several DNNs.
     pub(super) fn network_instance(&self) -> Option<&str> {
         match (self.core, &self.dnns()[..]) {
             (CoreKind::Oai, _) => Some(OAI_INSTANCE),
@@ -46,14 +46,14 @@ impl InitPlan {
         }
     }
 
-    /// The pools that the configuration has: for routes of the kernel, or because the SMF asks adit
-    /// for addresses.
+    /// The pools that the configuration must have: for routes of the kernel, or because the SMF
+    /// requests UE addresses from adit.
     pub(super) fn configured_pools(&self) -> &[PoolText] {
         let is_needed = self.n6.kind == PortChoice::Kernel || self.core == CoreKind::SdCore;
         if is_needed { &self.pools } else { &[] }
     }
 
-    /// The prefixes of peers on N4: its link, and the SMF behind a router.
+    /// Returns the prefixes that N4 peers may have: the link of N4, and the SMF if it is elsewhere.
     pub(super) fn allowed(&self) -> Vec<IpNet> {
         let link = self.n4.to_prefix();
         let smf = self.smf.map(IpNet::host);
@@ -61,12 +61,12 @@ impl InitPlan {
         std::iter::once(link).chain(smf).collect()
     }
 
-    /// True if packets as long as N6 allows do not fit the tunnels.
+    /// True if the longest packets of N6 do not fit N3 with their tunnel headers.
     pub(super) fn clamps_mss(&self) -> bool {
         self.n3.mtu_bytes < self.n6.mtu_bytes + TUNNEL_BYTES
     }
 
-    /// Two faults that only all answers together show, as a sentence.
+    /// Returns a fault that only the answers together show, as a sentence; `None` if there is none.
     pub(super) fn fault(&self) -> Option<String> {
         let is_same = self.n3.kind != PortChoice::Kernel && self.n3.device == self.n6.device;
         let shared = [&self.n3, &self.n6].map(|port| port.device.split_once("iface="));

@@ -7,18 +7,18 @@ use crate::cli::{EndpointText, PortChoice};
 use crate::config::IpNet;
 use crate::host_checks::CheckedHost;
 
-/// Drivers under which DPDK has a card for itself, and those that share it with the kernel.
+/// Drivers under which DPDK has a card for itself, and drivers that share a card with the kernel.
 const DPDK_DRIVERS: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 const SHARING_DRIVERS: [&str; 2] = ["mlx4_core", "mlx5_core"];
 
 /// Drivers of the kernel with native XDP and AF_XDP sockets.
 const XDP_DRIVERS: [&str; 7] = ["bnxt_en", "i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core"];
 
-/// Limits of `mtu_bytes`, and that of AF_XDP, whose frames fit a page.
+/// Range of the key `mtu_bytes`, and its maximum with AF_XDP, where a frame must fit a page.
 const MTU_BYTES: std::ops::RangeInclusive<u32> = 1280..=9600;
 const XDP_MTU_BYTES_MAX: u32 = 3430;
 
-/// Memory of DPDK without the key: that of `dpdk.memory_mib`.
+/// Default of the key `dpdk.memory_mib`.
 const DPDK_MEMORY_MIB: u64 = 512;
 
 /// One side of adit.
@@ -29,7 +29,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// The option that names it.
+    /// The command-line option that names this side's port.
     pub(super) const fn option(self) -> &'static str {
         match self {
             Self::N3 => "--n3",
@@ -42,9 +42,9 @@ impl Side {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct ChosenPort {
     pub kind: PortChoice,
-    /// As in the configuration.
+    /// The value of `device` in the configuration.
     pub device: String,
-    /// Text, as in the configuration.
+    /// The values of `addresses` in the configuration.
     pub addresses: Vec<String>,
     #[serde(skip)]
     pub links: Vec<IpNet>,
@@ -67,10 +67,10 @@ pub(super) struct PortChooser<'a> {
 }
 
 impl<'a> PortChooser<'a> {
-    /// The address of N4, with the length of its prefix.
+    /// Finds the address of N4, with the length of its prefix.
     ///
     /// # Errors
-    /// This host has no such address, as a sentence.
+    /// This host does not have the address; the text is a sentence.
     pub(super) fn n4(&self, text: &EndpointText) -> Result<IpNet, String> {
         let network = &self.host.network;
         let (known, what) = match (&text.device, text.addresses.first()) {
@@ -89,11 +89,11 @@ impl<'a> PortChooser<'a> {
         Ok(known.into())
     }
 
-    /// The port of one side.
+    /// Chooses the port of one side.
     ///
     /// # Errors
-    /// The device or the address is not there, or the device is in use or does not fit, as a
-    /// sentence with what to do.
+    /// The device or the address does not exist, or the device is in use or does not fit; the text
+    /// is a sentence with what to do.
     pub(super) fn port(&self, side: Side, text: &EndpointText) -> Result<ChosenPort, String> {
         let behind = self.behind(side, text)?;
         let links = self.links(side, text, behind)?;
@@ -158,7 +158,7 @@ impl<'a> PortChooser<'a> {
         })
     }
 
-    /// The addresses of the endpoint: those that were written, or the device's.
+    /// Returns the addresses of the endpoint: those in `text`, else those of the device.
     fn links(
         &self,
         side: Side,
@@ -196,7 +196,8 @@ impl<'a> PortChooser<'a> {
         self.host.devices.get(name)?.pci_address.clone()
     }
 
-    /// The kind of the port, and the reason.
+    /// Chooses the kind of the port, and says why. `of_kernel`: a device of the kernel with one of
+    /// the addresses.
     fn kind(
         &self,
         side: Side,
@@ -223,7 +224,7 @@ impl<'a> PortChooser<'a> {
         }
     }
 
-    /// A card that the kernel does not have.
+    /// Chooses the kind of port for a card that the kernel does not have.
     fn card(&self, address: &str, driver: Option<&str>) -> Result<(PortChoice, String), String> {
         if !matches!(self.io, PortChoice::Auto | PortChoice::Dpdk) {
             let io = self.io.name();
@@ -251,7 +252,7 @@ impl<'a> PortChooser<'a> {
         }
     }
 
-    /// A network device on which the kernel has no address of adit.
+    /// Chooses the kind of port for a network device on which the kernel has no address of adit.
     fn network_device(&self, device: &NetworkDevice) -> Result<(PortChoice, String), String> {
         let name = &device.name;
         self.check_unused(device)?;

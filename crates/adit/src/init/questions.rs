@@ -1,24 +1,24 @@
-//! Asks for answers that are no options: a line each, with the proposed answer in brackets.
+//! Asks for values that no option gives: one line each, with the proposed answer in brackets.
 
 use std::io::{BufRead, Write};
 
 use anyhow::bail;
 
-/// Who answers.
+/// Source of the answers.
 pub(super) enum AnswerSource<'a> {
-    /// Somebody at a terminal. `wait` returns when it has a line, or an error to end with.
+    /// A user at a terminal. `wait` returns once a line can be read, or the error to end with.
     Terminal {
         input: &'a mut dyn BufRead,
         output: &'a mut dyn Write,
         wait: &'a dyn Fn() -> anyhow::Result<()>,
     },
-    /// Nobody answers: the proposed answers are taken.
+    /// No user: the proposed answers are taken.
     Proposed,
-    /// Nobody.
+    /// No user and no proposed answers: every question remains open.
     Missing,
 }
 
-/// A question, and the option that is its answer.
+/// A question, and the option that answers it.
 pub(super) struct Question<'a> {
     pub option: &'static str,
     pub text: &'a str,
@@ -37,8 +37,9 @@ impl<'a> Questions<'a> {
         Self { answers, missing: Vec::new() }
     }
 
-    /// The answer to a question. `read` reads it, or says what is wrong with it; a wrong one at a
-    /// terminal is asked for again. `None`: there is no answer, which [`Self::finish`] refuses.
+    /// Returns the answer to a question. `read` parses it, or says what is wrong with it: then a
+    /// user at a terminal is asked again. `None`: there is no answer, and [`Self::finish`] will
+    /// fail.
     ///
     /// # Errors
     /// The input ends, a signal arrives, or the proposed answer is wrong.
@@ -84,7 +85,7 @@ impl<'a> Questions<'a> {
     }
 
     /// # Errors
-    /// AnswerSource are missing; names their options.
+    /// Answers are missing; the text names their options.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         let missing = self.missing.join(", ");
         match self.answers {

@@ -88,7 +88,7 @@ pub(super) fn parse(text: &str) -> Result<Config, Vec<ConfigProblem>> {
     Config::parse_for(text, &|| read_synthetic("core:4 pu:1"))
 }
 
-/// The configuration of `docs/interop.md` for a core, but for the ports.
+/// The plan of the configuration in `docs/interop.md` for a core, except its ports.
 pub(super) fn plan_of_documents(core: CoreKind) -> InitPlan {
     let pools: &[&str] = match core {
         CoreKind::Open5gs => {

@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 use super::interruption::Interruption;
 
 /// # Errors
-/// A file exists and is not to be replaced.
+/// The file exists, and `is_forced` is false.
 pub(super) fn check_absent(path: &Path, is_forced: bool) -> anyhow::Result<()> {
     match path.symlink_metadata().is_ok() && !is_forced {
         true => {
@@ -42,17 +42,17 @@ pub(super) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Files on their way: dropped, they are gone, and so are the folders that were made for them.
+/// Files under temporary names. Drop removes those not yet renamed, and folders made for them.
 #[derive(Default)]
 struct Written {
-    /// The temporary name, and the name of the file.
+    /// The temporary name and the final name of each file.
     files: Vec<(PathBuf, PathBuf)>,
-    /// The innermost last.
+    /// Folders that were made, the innermost last.
     folders: Vec<PathBuf>,
 }
 
 impl Written {
-    /// Makes a folder and those around it.
+    /// Makes a folder and all missing folders around it.
     fn make_folder(&mut self, folder: &Path) -> io::Result<()> {
         let is_missing = |of: &&Path| !of.as_os_str().is_empty() && !of.exists();
         let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
@@ -69,7 +69,7 @@ impl Drop for Written {
         for (temporary, _) in &self.files {
             let _ = fs::remove_file(temporary);
         }
-        // Folders with files of this or another process stay.
+        // Removing a folder fails if it has files of this or another process: it stays.
         for folder in self.folders.iter().rev() {
             let _ = fs::remove_dir(folder);
         }
@@ -103,7 +103,7 @@ pub(super) fn write(
         file.sync_all().with_context(cannot)?;
     }
     interruption.check()?;
-    // The last one is adit's: with it the others are there.
+    // adit's own file is the last one: when it is there, so are the files for the SMF.
     for (temporary, path) in &written.files {
         fs::rename(temporary, path).with_context(|| format!("cannot write {}", path.display()))?;
     }

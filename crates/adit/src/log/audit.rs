@@ -3,10 +3,10 @@
 use adit_operate::api::ApiPrincipal;
 use tracing::{info, warn};
 
-/// The target of these lines, which every filter of the log lets through.
+/// Target of audit lines, which every filter of the log lets through.
 pub(crate) const TARGET: &str = "audit";
 
-/// Who acts.
+/// Who carries out an act.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditActor {
     /// A user and process of this host, a signal, or the name of a token with its address.

@@ -8,28 +8,28 @@ use tracing_subscriber::{Registry, reload};
 
 use crate::log::audit;
 
-/// The variable that sets the filter of the log.
+/// The environment variable that sets the filter of the log.
 const VARIABLE: &str = "RUST_LOG";
 
-/// The filter of the log unless the variable sets another.
+/// The filter of the log unless the environment variable sets another.
 const DEFAULT: &str = "info";
 
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// The filter that a log begins with: `wanted`, or that of the environment.
+/// Creates the filter that the log begins with: `wanted`, or the filter of the environment.
 ///
 /// # Errors
 /// `wanted` is no filter.
 pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<Targets, Registry>, String> {
     let filter = wanted.map_or_else(|| Ok(of_environment()), parse)?;
     let (filter, handle) = reload::Layer::new(filter);
-    // A process logs once.
+    // Cannot fail: a process begins its log once.
     let _ = FILTER.set(handle);
     Ok(filter)
 }
 
-/// The filter of the environment, or the default one.
+/// Returns the filter of the environment, or the default one.
 fn of_environment() -> Targets {
     let wanted = std::env::var(VARIABLE).ok();
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
@@ -46,7 +46,7 @@ pub(crate) fn check(wanted: &str) -> Result<(), String> {
 /// Changes the filter of the log to that of the environment.
 ///
 /// # Errors
-/// Nothing is logged yet.
+/// The log has not begun yet.
 pub(crate) fn reset() -> Result<(), String> {
     use_filter(of_environment())
 }
@@ -55,7 +55,7 @@ pub(crate) fn reset() -> Result<(), String> {
 /// `info,adit_n4=debug`.
 ///
 /// # Errors
-/// `wanted` is no filter, or nothing is logged yet.
+/// `wanted` is no filter, or the log has not begun yet.
 pub(crate) fn set(wanted: &str) -> Result<(), String> {
     use_filter(parse(wanted)?)
 }
@@ -65,16 +65,16 @@ fn use_filter(filter: Targets) -> Result<(), String> {
     handle.reload(filter).map_err(|error| error.to_string())
 }
 
-/// The filter in use, without its part for audit lines.
+/// Returns the filter in use, without its part for audit lines; `None` before the log begins.
 pub(crate) fn current() -> Option<String> {
     let filter = FILTER.get()?.with_current(ToString::to_string).ok()?;
     let audit = format!("{}=info", audit::TARGET);
     Some(filter.split(',').filter(|word| *word != audit).collect::<Vec<_>>().join(","))
 }
 
-/// A filter that lets audit lines through, whatever `wanted` says of them.
+/// Parses a filter. Audit lines pass the result, whatever `wanted` says of them.
 fn parse(wanted: &str) -> Result<Targets, String> {
-    // The parser takes an empty word for a level.
+    // The parser accepts an empty word as a level.
     let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
     let words = wanted.split(',').map(str::trim);
     let is_of_room = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -92,7 +92,7 @@ fn parse(wanted: &str) -> Result<Targets, String> {
 }
 
 fn with_audit(wanted: &str) -> Result<Targets, String> {
-    // The parser takes an empty word for the name of every room.
+    // The parser reads an empty word as the name of every room.
     let words = wanted.split(',').map(str::trim).filter(|word| !word.is_empty());
     let wanted = words.map(|word| format!("{word},")).collect::<String>();
     format!("{wanted}{}=info", audit::TARGET).parse::<Targets>().map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Flows of sessions on the cards of ports with `flow_offload`.
+//! The flow offload: flow rules for sessions on the cards of ports with `flow_offload`.
 
 use adit_dpdk::{EthdevFlows, Port};
 use adit_rules::flows::{FlowConfig, FlowDirections, FlowOffload};
@@ -10,16 +10,16 @@ use tracing::info;
 use crate::config::{Config, FlowOffloadSettings};
 use crate::ports::open_ports::OpenPort;
 
-/// How long after its removal a rule may still count a frame: the depth of a card, and the age of
-/// its counters.
+/// How long after the removal of a flow rule frames may still be counted for it: those in the
+/// card's pipeline, and those that its counters do not show yet.
 const SETTLE: Nanos = Nanos::from_millis(2);
 
-/// Speed of a link whose speed is unknown.
+/// Assumed speed of a link whose speed is unknown.
 const LINK_MBPS: u32 = 100_000;
 
-/// Time until a rate is measured again, in units of the interval of readings.
+/// Interval at which the rates of all sessions are measured, in intervals of counter readings.
 const SCAN: u64 = 100;
-/// How long a session may be slow before it loses its place, in the same units.
+/// How long a chosen session may be slow before it loses its place, in intervals of readings.
 const CALM: u64 = 50;
 
 /// Starts the flow offload of the ports that have `flow_offload` set. `None` if no port has it.
@@ -56,7 +56,8 @@ pub(crate) fn start(
 
 fn choice(settings: &FlowOffloadSettings, mbps: u32) -> OffloadChoice {
     let watch = settings.read_interval;
-    // A counter is read, and its reading looked at, once in the interval.
+    // Two intervals: a counter is read once in an interval, and the reading is used up to one
+    // later.
     let octets = u128::from(mbps) * 125_000 * u128::from(watch.0) * 2 / 1_000_000_000;
     OffloadChoice {
         sessions_max: settings.sessions_max,

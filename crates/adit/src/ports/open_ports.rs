@@ -27,7 +27,7 @@ use crate::socket_file::remove_dead_socket;
 /// Size of a worker's cache of packet buffers.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
 
-/// Creates the packet buffers.
+/// Creates the pool of packet buffers.
 ///
 /// # Errors
 /// There is too little memory.
@@ -49,17 +49,17 @@ pub(crate) fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
 pub(crate) enum OpenPort {
     Dpdk {
         port: Port,
-        /// The number of each worker's receive queue, by worker; none of a worker that takes over
-        /// from receivers.
+        /// Index of each worker's receive queue, by worker; `None` for a worker without one, such
+        /// as a worker to which receivers hand packets.
         queues: Vec<Option<u16>>,
-        /// The sockets of its receive queues, if the driver has them.
+        /// Duplicated sockets of the receive queues, if the driver has sockets.
         sockets: Vec<OwnedFd>,
     },
     Kernel {
-        /// Counters of the parts of the threads.
+        /// Counters of each thread's share of the port.
         parts: Vec<KernelCounters>,
         rx_queues: u16,
-        /// Whether the kernel gives packets to the owners of their sessions.
+        /// Whether the kernel delivers packets to the owners of their sessions.
         steering: Vec<PortSteering>,
         mac: MacAddr,
     },
@@ -83,7 +83,8 @@ impl OpenPort {
     }
 }
 
-/// The sockets of the receive queues of each port, whose own drivers keep them.
+/// Takes the duplicated sockets of the receive queues of each DPDK port; the drivers keep their
+/// own.
 pub(crate) fn take_sockets(ports: &mut [OpenPort]) -> Vec<XdpSockets> {
     let of_port = |(port, open): (PortId, &mut OpenPort)| match open {
         OpenPort::Dpdk { sockets, .. } => Some(XdpSockets { port, sockets: mem::take(sockets) }),
@@ -93,7 +94,7 @@ pub(crate) fn take_sockets(ports: &mut [OpenPort]) -> Vec<XdpSockets> {
 }
 
 /// Prepares the network device of a DPDK port (the device itself, or the one from which the port
-/// receives), as far as the process may.
+/// receives), if the process has the rights.
 fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
     let PortSettings { name, mtu_bytes, .. } = port;
     if let Err(error) = raise_mtu(device, *mtu_bytes) {
@@ -103,8 +104,8 @@ fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
         );
     }
     let Some(tap) = port.device.dpdk().filter(|device| device.is_driver("net_tap")) else { return };
-    // The driver gives the kernel's end the address of the port, so that neither could resolve the
-    // other.
+    // The driver gives the kernel's end the address of the port. With one address, neither end
+    // could resolve the other, so the kernel's end gets another one.
     let MacAddr([a, b, c, d, e, last]) = mac;
     let of_kernel = MacAddr([a, b, c, d, e, last ^ 1]);
     if tap.argument("remote").is_none()
@@ -114,7 +115,7 @@ fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
     }
 }
 
-/// Changes that the driver or its peer makes to frames and adit cannot undo, with the remedy.
+/// Describes changes to frames by the driver or its peer that adit cannot undo, with the remedy.
 fn changed_frames(device: &Device) -> Option<String> {
     if device.is_driver("net_af_packet") {
         let iface = device.argument("iface").unwrap_or_default();
@@ -134,30 +135,30 @@ fn changed_frames(device: &Device) -> Option<String> {
     })
 }
 
-/// True if the driver makes a socket, which fails where a process that was killed left one.
+/// True if the driver creates a socket file, which fails if a killed process left one.
 fn listens(device: &Device) -> bool {
     device.is_driver("net_vhost") && device.argument("client") != Some("1")
 }
 
-/// The shares of the threads, while ports are opened.
+/// The threads' shares of ports, while ports are being opened.
 struct PortShares<'a> {
     eal: &'a Eal,
     config: &'a Config,
     pool: &'a Mempool,
     /// The threads that receive.
     receiving: Range<usize>,
-    /// Queues of DPDK by thread.
+    /// For each thread its queues of DPDK ports.
     dpdk: Vec<Vec<WorkerPort>>,
-    /// Ports by thread.
+    /// For each thread its ports.
     places: Vec<Vec<PortPlace>>,
-    /// Receive queues so far.
+    /// Number of receive queues assigned so far.
     next: usize,
 }
 
-/// Opens every port with a queue for each thread that transmits and as many receive queues as the
-/// port has, usually at most one for each thread that receives. Returns the ports and the queues of
-/// each thread. With fewer queues than receiving threads, each port continues with the thread after
-/// the last one that got a queue.
+/// Opens every port, with a transmit queue for each thread that transmits and as many receive
+/// queues as the port has, usually at most one for each thread that receives. Returns the ports and
+/// the queues of each thread. If a port has fewer queues than there are receiving threads, the next
+/// port continues with the next thread.
 ///
 /// # Errors
 /// A port cannot be opened; the message names it.
@@ -192,7 +193,7 @@ pub(crate) fn open(
 }
 
 impl PortShares<'_> {
-    /// The thread that gets the next receive queue.
+    /// Returns the thread that gets the next receive queue.
     fn next_receiver(&mut self) -> usize {
         let thread = self.receiving.start + self.next % self.receiving.len();
         self.next += 1;
@@ -256,7 +257,8 @@ impl PortShares<'_> {
         Ok(OpenPort::Dpdk { port: opened, queues: numbers, sockets })
     }
 
-    /// Opens a queue or sockets for each receiving thread. The others send through duplicates.
+    /// Opens a queue or sockets for each receiving thread. The other threads send through
+    /// duplicates.
     fn open_kernel(
         &mut self,
         id: PortId,
@@ -281,12 +283,12 @@ impl PortShares<'_> {
             queues.iter().map(KernelPort::try_clone_sender).collect::<Result<_, _>>()?;
         for (number, queue) in queues.into_iter().enumerate() {
             if is_one_each {
-                // In the order of the threads, which steering relies on.
+                // Queue n goes to receiving thread n: steering relies on this order.
                 owners[self.receiving.start + number] = Some(queue);
                 continue;
             }
             let mut thread = self.next_receiver();
-            // A thread reads one queue of a port.
+            // A thread reads at most one queue of a port.
             while owners[thread].is_some() {
                 thread = self.next_receiver();
             }
@@ -308,7 +310,8 @@ impl PortShares<'_> {
         Ok(OpenPort::Kernel { parts, rx_queues: u16::try_from(rx_queues)?, steering, mac })
     }
 
-    /// Lets the kernel give G-PDUs to their sessions' owners, if each worker has a socket.
+    /// Makes the kernel deliver G-PDUs to the owners of their sessions, if each worker has a
+    /// socket.
     fn steer_kernel(&self, queues: &[KernelPort]) -> Vec<PortSteering> {
         let workers = self.config.datapath.roles().workers();
         let Some(KernelPort::Udp(first)) = queues.first() else { return Vec::new() };

@@ -15,11 +15,11 @@ use serde::Serialize;
 
 use crate::config::{Config, InterfaceSettings, IpNet};
 
-/// The bits of a session's position that identify the owner's group. The lowest bit, in which
-/// consecutive sessions differ, is not among them.
+/// The bits of a session index that identify its owner group. The lowest bit is not among them:
+/// neighboring sessions are in one group.
 const GROUP_MASK: u32 = (OWNER_GROUPS - 1) << OWNER_GROUP_SHIFT;
 
-/// A position with fewer bits than this does not identify a group.
+/// Number of low bits of a session index that have to be known to identify its owner group.
 const GROUP_BITS: u32 = u32::BITS - GROUP_MASK.leading_zeros();
 
 /// Result of steering one kind of key on a port.
@@ -71,7 +71,7 @@ impl SteeringRow {
 }
 
 /// Tries to install flow rules on `port`. `queues` are its receive queues, by worker. The low
-/// `slot_bits` of a TEID are the position of its session.
+/// `slot_bits` of a TEID are the index of its session.
 pub(crate) fn steer(
     config: &Config,
     id: PortId,
@@ -93,7 +93,7 @@ pub(crate) fn steer(
     tried.collect()
 }
 
-/// The rules for each kind of key that arrives at a port, or the reason for none.
+/// Returns the rules for each kind of key that arrives at a port, or the reason why there are none.
 fn plan(
     config: &Config,
     id: PortId,
@@ -116,10 +116,11 @@ fn plan(
     plan
 }
 
-/// Maps a shifted group to the key that identifies it; or the reason why no key does.
+/// Maps an owner group, shifted to its place in a session index, to the key of its flow rule; or
+/// the reason why there is no such key.
 type FlowKeyOfGroup = Result<Box<dyn Fn(u32) -> FlowRuleKey>, String>;
 
-/// The kinds of keys that arrive through an interface.
+/// Returns the kinds of keys by which packets that arrive through an interface are steered.
 fn keys(
     config: &Config,
     interface: &InterfaceSettings,
@@ -151,7 +152,8 @@ fn keys(
     }
 }
 
-/// The shifted groups with their owners' queues. Omits groups whose owner has no queue.
+/// Returns the owner groups, shifted, each with its owner's queue. Omits groups whose owner has no
+/// queue.
 fn groups(queues: &[Option<u16>]) -> Result<Vec<(u32, u16)>, String> {
     if queues.len() < 2 {
         return Err("there is one worker".to_owned());
@@ -175,8 +177,8 @@ pub(crate) fn pools<'a>(
     pools.map(|pool| pool.prefix)
 }
 
-/// Maps a shifted group to the addresses of `pool` that identify it; `None` if the pool has too few
-/// bits. An IPv6 UE has a /64.
+/// Maps an owner group, shifted, to the addresses of `pool` that identify it; `None` if the pool
+/// has too few bits. An IPv6 UE has a /64.
 fn ue_key(pool: IpNet) -> Option<Box<dyn Fn(u32) -> FlowRuleKey>> {
     match pool.addr {
         std::net::IpAddr::V4(addr) => {

@@ -8,7 +8,7 @@ use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
 
-/// Packets of one port that are discarded at most: more than its queues hold.
+/// Most packets of one port that are discarded at a time: more than its queues hold.
 const DISCARDED_MAX: usize = 1 << 16;
 
 /// A thread's part of a port of the kernel.
@@ -16,16 +16,16 @@ const DISCARDED_MAX: usize = 1 << 16;
 pub(crate) struct KernelShare {
     pub port: KernelPort,
     pub mtu_bytes: u16,
-    /// False if other threads receive from the port.
+    /// False if only other threads receive from the port.
     pub receives: bool,
 }
 
-/// Where a port is.
+/// Where a thread finds one of its ports.
 #[derive(Debug)]
 pub(crate) enum PortPlace {
-    /// Among the ports of DPDK, by their own number.
+    /// Among the ports of DPDK, at this index.
     Dpdk(PortId),
-    /// Here.
+    /// A share of a port of the kernel.
     Kernel(Box<KernelShare>),
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum PortPlace {
 pub(crate) struct ThreadIo {
     /// By `PortId`.
     ports: Vec<PortPlace>,
-    /// Also gives buffers to ports of the kernel.
+    /// Ports of DPDK; its buffers also serve ports of the kernel.
     dpdk: WorkerIo,
 }
 

@@ -21,10 +21,10 @@ pub(crate) struct XdpSockets {
 }
 
 /// Loads the program and attaches it to the ports that are configured for it. `None` without such
-/// ports, and with `xdp = "auto"` if it does not work here.
+/// ports, and with `xdp = "auto"` if XDP does not work here.
 ///
 /// # Errors
-/// It does not work here, and a port has `xdp = "on"`.
+/// XDP does not work here, and a port has `xdp = "on"`.
 pub(crate) fn start(
     config: &Config,
     tables: &TablesConfig,
@@ -59,7 +59,7 @@ pub(crate) fn start(
 enum AttachError {
     /// XDP does not work here; the ports are as before.
     Unsupported(XdpError),
-    /// A port receives nothing: its previous program is gone.
+    /// A port receives nothing any more: its previous XDP program could not be restored.
     PortLost(XdpError),
 }
 
@@ -128,12 +128,12 @@ fn xdp_config(config: &Config, tables: &TablesConfig) -> Result<XdpConfig, XdpEr
     })
 }
 
-/// The queue of the network device that the first AF_XDP socket has.
+/// Returns the first queue of the network device that has an AF_XDP socket.
 fn first_queue(device: &Device) -> u32 {
     device.argument("start_queue").and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The number of a port's network device.
+/// Returns the interface index of a port's network device.
 fn device_of(port: &PortSettings) -> Result<u32, XdpError> {
     let name = port.device.dpdk().and_then(|device| device.argument("iface")).unwrap_or_default();
     network_device(name)

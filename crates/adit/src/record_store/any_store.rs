@@ -1,4 +1,4 @@
-//! The store of this process, of whatever kind, which says how long this adit may serve.
+//! A record store of any kind, which reports the state of its lease to the [`ServingLease`].
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::record_store::serving_lease::ServingLease;
 /// A shared store over any transport.
 pub(crate) type SharedStoreClient = SharedStore<Box<dyn Transport + Send>>;
 
-/// The shared store and the standby.
+/// A shared store whose changes also go to a standby.
 pub(crate) type ReplicatedSharedStore =
     ReplicatedStore<SharedStoreClient, LinkTransport, ReplicationClock>;
 
@@ -33,7 +33,7 @@ pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;
 pub(crate) enum StoreOfKind {
     Journal(Box<Journal<JournalFolder>>),
     Shared(Box<SharedStoreClient>),
-    /// A shared one, and a standby.
+    /// A shared store, and a standby.
     Replicated(Box<ReplicatedSharedStore>),
 }
 
@@ -45,14 +45,14 @@ pub(crate) enum AnyStoreFigures {
     Replicated(Box<ReplicatedFigures<SharedStoreFigures>>),
 }
 
-/// A store that passes on the state of the lease.
+/// A store that reports the state of its lease.
 pub(crate) struct AnyStore {
     of_kind: StoreOfKind,
     lease: ServingLease,
 }
 
 impl AnyStore {
-    /// The store, and who learns of its lease.
+    /// Creates the store. `lease` gets the state of the store's lease.
     pub(crate) fn new(of_kind: StoreOfKind, lease: ServingLease) -> Self {
         let mut this = Self { of_kind, lease };
         this.note_lease();
@@ -202,11 +202,11 @@ impl ThreadStore for AnyStore {
         }
     }
 
-    /// Gives the lease back, so that the next process need not wait for its end.
+    /// Releases the lease, so that the next process need not wait for its end.
     fn close(&mut self) {
         if let StoreOfKind::Replicated(replicated) = &mut self.of_kind {
-            // With everything in the shared store the next process needs no tail; otherwise the
-            // store names the standby.
+            // Once the shared store has everything, the next process needs no tail. If it lacks
+            // groups, it goes on to name the standby, which has them.
             let _ = replicated.finish();
         }
         if let Some(Err(error)) = self.shared_mut().map(SharedStore::release) {
@@ -215,14 +215,14 @@ impl ThreadStore for AnyStore {
     }
 }
 
-/// Logs losses that were accepted.
+/// Logs the losses of records that the operator accepted.
 pub(crate) fn log_losses(shared: &mut SharedStoreClient) {
     for loss in shared.take_accepted_losses() {
         warn!(loss, "records of the shared store are lost");
     }
 }
 
-/// The error with what to do about it.
+/// Returns the error with a hint what to do about it. `shown`: the store, for the message.
 pub(crate) fn refused(error: StoreError, shown: &str) -> anyhow::Error {
     let hint = match &error {
         StoreError::InUse => "stop the other adit, or give this one a store.folder of its own",
@@ -242,7 +242,7 @@ pub(crate) fn refused(error: StoreError, shown: &str) -> anyhow::Error {
         StoreError::Fenced { .. } => "stop the other adit, or give this one another store.name",
         _ => "give this adit another store.folder or store.name",
     };
-    // Servers and holders of leases choose parts of it.
+    // Servers and holders of leases choose parts of the text: it may have unprintable characters.
     let error = error.to_string();
     anyhow::anyhow!("{} ({shown}); {hint}", printable(&error))
 }

@@ -1,4 +1,4 @@
-//! The client of a shared store, and its lease at the start.
+//! The client of a shared store, and how it takes the lease when adit starts.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ use crate::record_store::any_store::{SharedStoreClient, refused};
 use crate::record_store::named_standby::NamedStandby;
 use crate::record_store::store_files::{text_of, tls_settings};
 
-/// How long a call waits for servers, unless the lease ends before.
+/// Longest time that a call waits for servers; half of the lease if that is shorter.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Pause between attempts to take the lease.
@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// a host.
 ///
 /// # Errors
-/// A file cannot be read, or is of no use; the message names its key.
+/// A file cannot be read or used; the message names its key.
 pub(crate) fn client(
     settings: &SharedStoreSettings,
     admin_socket: &Path,
@@ -62,8 +62,8 @@ pub(crate) fn client(
     Ok(SharedStore::new(transport, options))
 }
 
-/// Takes the lease. A lease that its holder does not prolong is waited for: it is that of a process
-/// that died.
+/// Takes the lease. Waits for the end of a lease that its holder does not prolong: the holder's
+/// process has died.
 ///
 /// # Errors
 /// Another adit prolongs the lease, or no server can be used.
@@ -106,9 +106,8 @@ pub(crate) fn take_lease(
     }
 }
 
-/// The name of this adit: the same for each of its processes until the host restarts, and unique.
-/// Clones of a host differ in the identifier of the boot, containers in the device of their
-/// folders.
+/// Returns a unique name of this adit, which all its processes have until the host restarts. Clones
+/// of a host differ in the identifier of the boot, containers in the device of their folders.
 fn instance(admin_socket: &Path) -> String {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut hasher = DefaultHasher::new();

@@ -8,29 +8,30 @@ use tracing::{info, warn};
 use crate::config::SharedStoreSettings;
 use crate::record_store::any_store::SharedStoreClient;
 
-/// How long its takeover may take, in addition to the time in which the lease ends.
+/// How long a standby may take to take over, in addition to twice the lease.
 const TAKEOVER_MAX: Duration = Duration::from_secs(5);
 
-/// Waits for a standby that has the acknowledged groups.
+/// Waits for the named standby to take the lease: it may have acknowledged changes that the store
+/// lacks.
 #[derive(Debug)]
 pub(crate) struct NamedStandby {
     patience: Duration,
     accept_loss: bool,
-    /// Since when it could have taken the lease.
+    /// The named standby, and since when it could have taken the lease.
     since: Option<(Incarnation, Instant)>,
 }
 
 impl NamedStandby {
-    /// Acknowledged changes may be lost if `accept_loss`.
+    /// `accept_loss`: go on without acknowledged changes that only an overdue standby has.
     pub(crate) fn new(settings: &SharedStoreSettings, accept_loss: bool) -> Self {
         Self { patience: settings.lease * 2 + TAKEOVER_MAX, accept_loss, since: None }
     }
 
-    /// Nobody but `standby` may take the lease. If it does not for long, this process may from now
-    /// on, or the caller ends.
+    /// Call this while only `standby` may take the lease. Once `standby` is overdue, lets this
+    /// process take the lease if losses are accepted.
     ///
     /// # Errors
-    /// [`StoreError::TailLost`].
+    /// [`StoreError::TailLost`]: `standby` is overdue, and losses are not accepted.
     pub(crate) fn wait(
         &mut self,
         store: &mut SharedStoreClient,

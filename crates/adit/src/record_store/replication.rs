@@ -26,17 +26,16 @@ use crate::record_store::serving_lease::ServingLease;
 /// How long the other adit may leave a command without reply.
 const SILENCE_MAX: Nanos = Nanos::from_secs(1);
 
-/// Pause between attempts to reach it.
+/// Pause between attempts to reach the other adit.
 const RETRY: Nanos = Nanos::from_millis(100);
 
-/// Longest pause between signs of life, which also query when the standby takes over at the
-/// earliest.
+/// Longest interval between pings. Their replies also say how long the standby will not take over.
 const PING_INTERVAL_MAX: Nanos = Nanos::from_millis(500);
 
-/// How long a commit waits for either store.
+/// How long a commit waits for the shared store, and for the standby.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
-/// The tail of this process while it is the standby.
+/// The tail that this process keeps while it is the standby: the latest groups of the active adit.
 pub(crate) type OwnTail = TailThread<LinkTransport>;
 
 fn clock() -> ReplicationClock {
@@ -50,7 +49,7 @@ pub(crate) struct PairStore {
     pub settings: SharedStoreSettings,
     /// `None` without `[store.replication]`.
     pub link: Option<Arc<ReplicationLink>>,
-    /// Receives the state of the lease from both.
+    /// Gets the state of the lease from the shared store and from the standby.
     pub lease: ServingLease,
 }
 
@@ -58,7 +57,7 @@ impl PairStore {
     /// Opens the link that is configured.
     ///
     /// # Errors
-    /// Its port cannot be opened, or a file of TLS cannot be used.
+    /// The port of the link cannot be opened, or a file of TLS cannot be used.
     pub(crate) fn open(
         settings: &SharedStoreSettings,
         eal: &Eal,
@@ -69,7 +68,7 @@ impl PairStore {
         Ok(Self { settings: settings.clone(), link: link.map(Arc::new), lease })
     }
 
-    /// The settings of replication, and its link.
+    /// Returns the settings of replication and its link; `None` without replication.
     fn replication(&self) -> Option<(&ReplicationSettings, &ReplicationLink)> {
         self.settings.replication.as_ref().zip(self.link.as_deref())
     }
@@ -90,7 +89,7 @@ impl PairStore {
 /// Begins to keep the tail of the active adit, which has `epoch`; `None` without replication.
 ///
 /// # Errors
-/// The address cannot be listened at.
+/// This process cannot listen at the address.
 pub(crate) fn keep_tail(pair: &PairStore, epoch: u64) -> anyhow::Result<Option<OwnTail>> {
     let Some((settings, link)) = pair.replication() else { return Ok(None) };
     let incarnation = Incarnation(StdRng::from_os_rng().random());
@@ -117,12 +116,12 @@ pub(crate) fn recover_tail(
     accept_loss: bool,
 ) -> Result<(), StoreError> {
     if let Some(own) = own {
-        // From here on it takes no group of the previous active adit.
+        // From here on the tail accepts no group of the previous active adit.
         own.fence(store.figures().epoch);
     }
     let is_kept = store.kept().is_some();
     let position = store.kept().unwrap_or(store.figures().last);
-    // A server that lost records may have lost the name of the standby.
+    // A server that lost records (`is_kept`) may also have lost the name of the standby.
     let is_named = |own: &&OwnTail| store.former_standby() == Some(own.report().incarnation);
     let found = match (own.filter(|own| is_kept || is_named(own)), store.former_standby()) {
         (Some(own), _) => own.groups_after(position).map_err(|error| error.to_string()),
@@ -155,7 +154,7 @@ pub(crate) fn active_store(store: SharedStoreClient, pair: &PairStore) -> anyhow
     let config = pair.client_config(settings, store.figures().epoch);
     let transport = link.transport().context("cannot reach the standby")?;
     let client = ReplicationClient::new(transport, config);
-    // The tail of the other adit has room for more.
+    // Half of the room that the tail of the other adit has.
     let lacking_octets_max = STORE_BACKLOG_BYTES_MAX / 2;
     let options =
         ReplicatedStoreOptions { patience: PATIENCE, lacking_octets_max, polls: link.polls() };

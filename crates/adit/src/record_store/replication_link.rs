@@ -23,14 +23,14 @@ use crate::record_store::store_files::tls_settings;
 /// Largest packet on the port.
 const MTU_BYTES: u16 = 1500;
 
-/// Descriptors of each of its two queues.
+/// Descriptors of each of the port's two queues.
 const DESCRIPTORS: u16 = 1024;
 
 /// Octets that a stream buffers in each direction.
 const STREAM_BYTES: usize = 256 << 10;
 
-/// Streams at most: the other adit has one; others wait to be accepted, are in handshakes of TLS,
-/// or end.
+/// Most streams: one to the other adit; further ones may wait to be accepted, be in a handshake of
+/// TLS, or be closing.
 const STREAMS_MAX: usize = 40;
 
 /// Streams to the other adit.
@@ -40,7 +40,7 @@ pub(crate) type LinkTransport = Box<dyn Transport + Send>;
 #[derive(Debug)]
 pub(crate) struct ReplicationLink {
     medium: LinkMedium,
-    /// `None`: the operator accepts strangers.
+    /// `None` if the operator accepts peers that TLS does not authenticate.
     tls: Option<TlsSettings>,
 }
 
@@ -51,7 +51,7 @@ enum LinkMedium {
     User(Box<UserLink>),
 }
 
-/// A port that one stack at a time uses. It runs as long as its queues exist.
+/// A port that one TCP stack at a time uses. It runs as long as its queues exist.
 #[derive(Debug)]
 struct UserLink {
     queues: PortQueues,
@@ -59,7 +59,7 @@ struct UserLink {
     eal: Eal,
 }
 
-/// The queues of the port, while no stack has them.
+/// The queues of the port; `None` while a stack has them.
 type PortQueues = Arc<Mutex<Option<WorkerIo>>>;
 
 impl ReplicationLink {
@@ -93,10 +93,10 @@ impl ReplicationLink {
         !matches!(self.medium, LinkMedium::Kernel(KernelWait::Sleep))
     }
 
-    /// Streams of their own.
+    /// Returns a new transport of streams to the other adit.
     ///
     /// # Errors
-    /// The process is out of file descriptors, or other streams use the port.
+    /// The process is out of file descriptors, or another transport uses the port.
     pub(crate) fn transport(&self) -> anyhow::Result<LinkTransport> {
         let streams: LinkTransport = match &self.medium {
             LinkMedium::Kernel(wait) => Box::new(KernelTcp::new(*wait)?),
@@ -111,7 +111,7 @@ impl ReplicationLink {
 
 impl UserLink {
     fn open(settings: &UserLinkSettings, address: IpAddr, eal: &Eal) -> anyhow::Result<Self> {
-        // Drivers of AF_XDP keep a part of each buffer.
+        // The AF_XDP driver uses a part of each buffer for itself.
         let data_room_bytes = 2048 + 512;
         let pool =
             MempoolConfig { name: "replication", data_room_bytes, ..MempoolConfig::default() };
@@ -154,7 +154,7 @@ impl UserLink {
     }
 }
 
-/// Queues that go back when their stack ends.
+/// Queues of the port, which go back to `home` when their stack ends.
 struct LentIo {
     /// `None` only while this is dropped.
     io: Option<RegisteringIo>,

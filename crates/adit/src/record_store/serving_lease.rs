@@ -1,9 +1,9 @@
-//! Until when this adit may serve: answer for its addresses, and forward.
+//! The time until which this adit may serve: answer for its addresses, and forward.
 //!
-//! With `[standby]` another adit takes over when the lease of the records ends, so this one must
-//! have stopped before that. The time is measured by clocks of this process, from the sending of
-//! the last prolongation that succeeded, and everybody who serves compares it with the time of a
-//! step: a process that stood still serves no more either.
+//! With `[standby]` another adit takes over when the lease of the records ends, so this adit must
+//! have stopped before that. The end is computed by clocks of this process, from the sending of the
+//! last prolongation that succeeded. Every thread that serves compares it with the time of its
+//! step: a process that was suspended does not serve past the end either.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,19 +14,18 @@ use adit_types::Nanos;
 use crate::clock::ProcessClock;
 use crate::config::{Config, StoreKind, WhenIsolated};
 
-/// An adit that can take over only after the lease is over stops so long before, in parts of the
-/// lease.
+/// This adit stops serving this part (1/8) of the lease before the lease ends.
 const MARGIN_PARTS: u32 = 8;
 
-/// Until when this adit may serve. Clones are the same.
+/// The time until which this adit may serve. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct ServingLease(Arc<ServingLeaseWords>);
 
 #[derive(Debug)]
 struct ServingLeaseWords {
-    /// By the clock of the process. Read in every step.
+    /// The time, by the process clock. Read in every step.
     until: AtomicU64,
-    /// Packets that were discarded since the start because it was over.
+    /// Packets that were discarded since the start because this adit was not allowed to serve.
     discarded_pkts: AtomicU64,
     clock: OnceLock<ProcessClock>,
     state: Mutex<ServingLeaseState>,
@@ -34,22 +33,22 @@ struct ServingLeaseWords {
 
 #[derive(Debug)]
 struct ServingLeaseState {
-    /// `None`: without limit.
+    /// Length of the lease; `None` if this adit serves without limit.
     length: Option<Duration>,
-    /// Serves on although nobody confirms the lease.
+    /// True to go on serving although neither the store nor the standby confirms the lease.
     is_unlimited: bool,
-    /// Until then no other process has the lease of the store.
+    /// No other process has the lease of the store before this time.
     store: Option<Instant>,
-    /// Until then the standby does not take over.
+    /// The standby does not take over before this time.
     standby: Option<Instant>,
-    /// When a station was seen with an own address: `store` and `standby` are valid only if
-    /// confirmed later.
+    /// When another station was seen using an address of this adit: `store` and `standby` are valid
+    /// only if confirmed later.
     distrusted: Option<Instant>,
     is_over: bool,
 }
 
 impl ServingLease {
-    /// The lease that the configuration demands.
+    /// Creates the lease that the configuration requires.
     pub(crate) fn new(config: &Config) -> Self {
         let length = match (&config.standby, &config.store.kind) {
             (Some(_), StoreKind::Shared(shared)) => Some(shared.lease),
@@ -60,7 +59,7 @@ impl ServingLease {
         Self::with_length(length, !is_isolated_stop)
     }
 
-    /// Without limit.
+    /// Creates a lease without limit.
     pub(crate) fn unlimited() -> Self {
         Self::with_length(None, true)
     }
@@ -83,7 +82,7 @@ impl ServingLease {
         }))
     }
 
-    /// The clock of the process, whose time [`Self::allows`] compares.
+    /// Sets the process clock, with whose time [`Self::allows`] is called.
     pub(crate) fn set_clock(&self, clock: ProcessClock) {
         let _ = self.0.clock.set(clock);
         self.change(|_| {});
@@ -95,35 +94,35 @@ impl ServingLease {
         now.0 < self.0.until.load(Ordering::Relaxed)
     }
 
-    /// No other process has the lease of the store before `until`.
+    /// Notes that no other process has the lease of the store before `until`.
     pub(crate) fn note_store(&self, until: Option<Instant>) {
         self.change(|state| state.store = until);
     }
 
-    /// The standby said that it does not take over before `until`.
+    /// Notes that the standby has promised not to take over before `until`.
     pub(crate) fn note_standby(&self, until: Option<Instant>) {
         self.change(|state| state.standby = until);
     }
 
-    /// Another station uses an address of this adit, and nobody can say now who has the lease: this
-    /// adit serves no more until the store or the standby confirms the lease. Does nothing without
+    /// Stops serving until the store or the standby confirms the lease: another station uses an
+    /// address of this adit, and it is not known who has the lease. Does nothing without
     /// `[standby]`.
     pub(crate) fn distrust(&self) {
         self.change(|state| state.distrusted = state.length.map(|_| Instant::now()));
     }
 
-    /// Serves no more, for good.
+    /// Stops serving for good. Does nothing without `[standby]`.
     pub(crate) fn end(&self) {
         self.change(|state| state.is_over = state.length.is_some());
     }
 
-    /// Counts packets that were discarded because the time was over.
+    /// Counts packets that were discarded because this adit was not allowed to serve.
     pub(crate) fn count_discarded(&self, packets: usize) {
         let packets = u64::try_from(packets).unwrap_or(u64::MAX);
         self.0.discarded_pkts.fetch_add(packets, Ordering::Relaxed);
     }
 
-    /// Packets that were discarded so far because the time was over.
+    /// Packets that were discarded so far because this adit was not allowed to serve.
     pub(crate) fn discarded_pkts(&self) -> u64 {
         self.0.discarded_pkts.load(Ordering::Relaxed)
     }
@@ -139,7 +138,7 @@ impl ServingLease {
 }
 
 impl ServingLeaseState {
-    /// Until when this adit may serve, by the clock that shows `now`.
+    /// Returns the time until which this adit may serve, by the clock that shows `now`.
     fn until(&mut self, now: Nanos, instant: Instant) -> u64 {
         let Some(length) = self.length else { return u64::MAX };
         if self.is_over {

@@ -24,16 +24,16 @@ use crate::record_store::replication::{OwnTail, PairStore, recover_tail};
 /// standby sees that the lease is free.
 const FOLLOW_WAIT: Duration = Duration::from_millis(20);
 
-/// Pause of a thread that keeps the lease.
+/// Pause between prolongations of the lease until the control thread requests the store.
 const HOLD: Duration = Duration::from_millis(2);
 
 /// Pause between attempts to reach a store.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Records that are handed over at once.
+/// Most records in one message to the control thread.
 const RECORDS_PER_BATCH: usize = 256;
 
-/// Batches of them that wait at most.
+/// Most messages that wait for the control thread.
 const BATCHES_MAX: usize = 16;
 
 /// Messages to the control thread, in this order.
@@ -50,26 +50,26 @@ pub(crate) enum StandbyNews {
     Taken,
     /// The store, with the lease. The thread has ended.
     Store(Box<SharedStoreClient>),
-    /// The records cannot be followed, for good. The thread has ended.
+    /// The records cannot be followed any more. The thread has ended.
     Lost(StoreError),
 }
 
-/// A shared store to be followed, and the tail of this process.
+/// The shared store that the thread follows, and the tail of this process.
 pub(crate) struct FollowedStore {
     pub client: SharedStoreClient,
     pub tail: Option<OwnTail>,
     pub pair: PairStore,
-    /// Acknowledged changes may be lost.
+    /// True if acknowledged changes may be lost.
     pub accept_loss: bool,
 }
 
-/// The report for operators.
+/// State of the standby, for operators.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StandbyReport {
     pub figures: SharedStoreFigures,
     /// The last group that was forwarded.
     pub reached: GroupPosition,
-    /// The standby has everything that the server had.
+    /// True if the standby has everything that the server had.
     pub is_caught_up: bool,
     /// Remaining time of the active adit's lease.
     pub lease_left: Option<Duration>,
@@ -86,15 +86,15 @@ struct StandbyState {
     is_stopping: AtomicBool,
     /// Set to request the lease from the active adit.
     wants_handover: AtomicBool,
-    /// The store is to be handed over.
+    /// Set to request the store for the control thread.
     wants_store: AtomicBool,
     report: Mutex<StandbyReport>,
 }
 
-/// The control thread's side.
+/// The control thread's side of the thread of a standby.
 #[derive(Debug)]
 pub(crate) struct StandbyLink {
-    /// `None` after the end.
+    /// `None` only while this is dropped.
     news: Option<Receiver<StandbyNews>>,
     state: Arc<StandbyState>,
     thread: Option<JoinHandle<()>>,
@@ -130,7 +130,7 @@ impl StandbyLink {
         Ok(Self { news: Some(news), state, thread: Some(thread) })
     }
 
-    /// The next news. `None` if there are none now.
+    /// Returns the next message; `None` if there is none now.
     pub(crate) fn poll(&mut self) -> Option<StandbyNews> {
         let polled = self.news.as_ref().map_or(Err(TryRecvError::Disconnected), Receiver::try_recv);
         polled.ok()
@@ -146,7 +146,7 @@ impl StandbyLink {
         self.state.wants_store.store(true, Ordering::Relaxed);
     }
 
-    /// The report for operators.
+    /// Returns the latest report for operators.
     pub(crate) fn report(&self) -> StandbyReport {
         self.state.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -156,13 +156,13 @@ impl StandbyLink {
         let _ = rustix::io::read(&self.state.event, &mut [0; 8]);
     }
 
-    /// True if the thread ended by a fault.
+    /// True if the thread has ended: by a fault, unless its last message says so.
     pub(crate) fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
-/// Readable when there are news.
+/// Readable when messages have arrived.
 impl AsFd for StandbyLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.state.event.as_fd()
@@ -178,18 +178,18 @@ impl Drop for StandbyLink {
     }
 }
 
-/// How far the process is with the lease.
+/// Progress of this process in taking the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeaseStage {
-    /// Another process holds the lease, or nobody.
+    /// Another process holds the lease, or no process does.
     NotHeld,
-    /// This one holds it, and the store may lack groups of its tail.
+    /// This process holds the lease; the store may lack groups that the tail has.
     Taken,
-    /// The store has everything.
+    /// This process holds the lease, and the store has all groups.
     Complete,
 }
 
-/// Whether the lease and everything written before are here.
+/// Result of a step: `Done` once this process has the lease and all records written before.
 enum FollowStep {
     Again,
     Done,
@@ -197,7 +197,7 @@ enum FollowStep {
 
 /// Why the thread ends without handing the store over.
 enum FollowError {
-    /// Nobody receives the news any more.
+    /// The control thread receives no messages any more.
     Stopped,
     Store(StoreError),
 }
@@ -246,7 +246,7 @@ impl StandbyFollower {
         Ok(())
     }
 
-    /// Follows until this process has the lease and everything that was written before.
+    /// Follows the store until this process has the lease and all records written before.
     fn take_over(&mut self, store: &mut SharedStoreClient) -> Result<(), FollowError> {
         if let Some(tail) = &self.tail {
             store.set_incarnation(tail.report().incarnation);
@@ -286,7 +286,7 @@ impl StandbyFollower {
         };
         let progress = self.follow(store, limit)?;
         if let (Some(tail), Some(lease)) = (&self.tail, &progress.lease) {
-            // The tail does not accept an epoch from a sender.
+            // The tail accepts no epoch from a sender: it comes from the store.
             tail.note_epoch(lease.epoch);
         }
         if let Some(tail) = self.tail.as_ref().filter(|_| progress.is_caught_up) {
@@ -306,7 +306,7 @@ impl StandbyFollower {
         }
     }
 
-    /// Takes the lease, if it is free and not that of another standby.
+    /// Takes the lease if it is free and the store names no other standby.
     fn acquire(&mut self, store: &mut SharedStoreClient) -> Result<(), StoreError> {
         match store.acquire()? {
             LeaseAnswer::Taken { epoch } => {
@@ -319,9 +319,9 @@ impl StandbyFollower {
         }
     }
 
-    /// True if this standby may take over. The tail promises the active adit how long it may rely
-    /// on this standby: as long as its lease lasts, or while the store cannot say so. `left` of the
-    /// lease.
+    /// True if this standby may take over. While the lease has time `left`, the tail promises the
+    /// active adit that this standby does not take over within that time. When the lease has ended,
+    /// the tail promises nothing more, and this standby may take over once all promises are over.
     fn may_take_over(&self, left: Option<Duration>) -> bool {
         let Some(tail) = &self.tail else { return true };
         match left {
@@ -349,7 +349,7 @@ impl StandbyFollower {
         Ok(())
     }
 
-    /// Forwards news of the store.
+    /// Forwards changes of the store to the control thread.
     fn follow(
         &self,
         store: &mut SharedStoreClient,
@@ -369,7 +369,7 @@ impl StandbyFollower {
                 send(StandbyNews::AllBegin);
                 is_reset = true;
             }
-            // Progress of this process as the active adit stored it.
+            // The progress of this standby, which the active adit has stored.
             FollowedChange::Change(change) if change.key.kind == RecordKind::Standby => {}
             FollowedChange::Change(change) => {
                 batch.push(RecordChange {
@@ -396,7 +396,7 @@ impl StandbyFollower {
             return Ok(());
         }
         let sent = self.news.send(news).map_err(|_| FollowError::Stopped);
-        // A full counter is a pending wake-up.
+        // If the counter is full, the write fails, but a wake-up is pending already.
         let _ = rustix::io::write(&self.state.event, &1_u64.to_ne_bytes());
         sent
     }

@@ -11,7 +11,7 @@ use crate::config::TlsFiles;
 /// Reads the files of TLS that `table` names.
 ///
 /// # Errors
-/// A file cannot be read, or is of no use; the message names its key.
+/// A file cannot be read or used; the message names its key.
 pub(crate) fn tls_settings(table: &str, files: &TlsFiles) -> anyhow::Result<TlsSettings> {
     let of = |key: &str| format!("{table}.{key}");
     let text = |key, path: &Path, secrecy| text_of(&of(key), path, secrecy);
@@ -37,7 +37,7 @@ pub(crate) fn tls_settings(table: &str, files: &TlsFiles) -> anyhow::Result<TlsS
 /// Reads the file that `key` names.
 ///
 /// # Errors
-/// It cannot be read, or others can.
+/// The file cannot be read, or is secret and other users can read it.
 pub(crate) fn text_of(key: &str, path: &Path, secrecy: FileSecrecy) -> anyhow::Result<String> {
     let text = read_text_file(path, secrecy);
     text.with_context(|| format!("cannot use {key} {}", path.display()))

@@ -7,33 +7,34 @@ use crate::request::http_client::{HttpRequest, encoded};
 /// An act of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdminAct {
-    /// This adit, a standby, is to become the active one.
+    /// Makes this adit, a standby, the active one.
     TakeOver,
-    /// The session with this UP SEID ends.
+    /// Ends the session with this UP SEID.
     EndSession(String),
-    /// The records of the session with this UP SEID that is set aside are removed, or of "all".
+    /// Removes the records of the set-aside session with this UP SEID, or of all such sessions
+    /// ("all").
     DiscardSession(String),
-    /// The trace or capture with this number ends.
+    /// Ends the trace or capture with this number.
     EndTap(String),
     /// Requests the CP function with this Node ID to release its association.
     ReleaseAssociation(String),
-    /// The association with the CP function that has this Node ID ends without its word, with all
-    /// sessions.
+    /// Ends the association with the CP function that has this Node ID, without the CP function,
+    /// and all sessions of the association.
     EndAssociation(String),
-    /// No new sessions, or new ones again.
+    /// Refuses new sessions, or accepts them again.
     Drain(bool),
-    /// The sessions of the worker with this number go to the others.
+    /// Moves the sessions of the worker with this index to the other workers.
     DrainWorker(String),
-    /// The worker with this number gets sessions again.
+    /// Gives the worker with this index sessions again.
     ResumeWorker(String),
-    /// The filter of the log, as in `RUST_LOG`.
+    /// Sets the filter of the log, in the form of `RUST_LOG`.
     SetLog(String),
-    /// The configuration file is read again.
+    /// Reads the configuration file again.
     Reload,
 }
 
 impl AdminAct {
-    /// Its name in the log.
+    /// The name of the act in the log.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::TakeOver => "takeover",
@@ -50,7 +51,7 @@ impl AdminAct {
         }
     }
 
-    /// The object of the act.
+    /// The object of the act, such as a UP SEID; `None` for acts without one.
     pub(crate) fn object(&self) -> Option<&str> {
         match self {
             Self::TakeOver | Self::Reload => None,
@@ -63,7 +64,7 @@ impl AdminAct {
         }
     }
 
-    /// The request for it.
+    /// Returns the HTTP request that carries out the act.
     pub(crate) fn request(&self) -> HttpRequest {
         let delete = |path: &str, of: &str, query: &str| {
             HttpRequest::new("DELETE", format!("{path}/{}{query}", encoded(of)))

@@ -10,20 +10,20 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Map, Value};
 
-/// How long adit may take to answer.
+/// Longest time that adit may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Octets of a line of the answer's head at most.
+/// Longest line of an answer's head. Unit: octets.
 const LINE_BYTES_MAX: u64 = 4096;
 
-/// A request.
+/// An HTTP request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HttpRequest {
     pub method: &'static str,
     /// Path and query.
     pub target: String,
     pub body: Option<Value>,
-    /// The media type of the answer, where there is a choice.
+    /// Media type that the client requests for the answer; `None` for the usual one.
     pub accept: Option<&'static str>,
 }
 
@@ -40,7 +40,8 @@ impl HttpRequest {
         Self { accept: Some(kind), ..self }
     }
 
-    /// Spec: RFC 1945 §5. The answer to HTTP/1.0 has no chunks, and ends with the connection.
+    /// Formats the request as HTTP/1.0, so that the answer has no chunks, and ends with the
+    /// connection. Spec: RFC 1945 §5.
     fn octets(&self) -> Vec<u8> {
         let Self { method, target, body, accept } = self;
         let mut text = format!("{method} {target} HTTP/1.0\r\nhost: localhost\r\n");
@@ -56,7 +57,7 @@ impl HttpRequest {
     }
 }
 
-/// adit's refusal of a request: the detail of its problem document, and all members.
+/// A refusal of a request by adit: the members of its problem document. Displays the detail.
 #[derive(Debug)]
 pub(crate) struct HttpRefusal(pub Map<String, Value>);
 
@@ -73,12 +74,12 @@ impl std::error::Error for HttpRefusal {}
 #[derive(Debug)]
 pub(crate) struct HttpBody {
     reader: BufReader<UnixStream>,
-    /// Unit: octets.
+    /// Length of the body, if the head of the answer has it. Unit: octets.
     len: Option<usize>,
 }
 
 impl HttpBody {
-    /// The whole body as text.
+    /// Reads the whole body as text.
     fn text(mut self) -> anyhow::Result<String> {
         let mut text = String::new();
         let read = self.reader.read_to_string(&mut text).context("cannot read adit's answer")?;
@@ -88,7 +89,7 @@ impl HttpBody {
         }
     }
 
-    /// For reading it while it arrives. A read fails with `WouldBlock` after `patience`.
+    /// Returns a reader of the arriving body. A read fails with `WouldBlock` after `patience`.
     pub(crate) fn stream(self, patience: Duration) -> std::io::Result<BufReader<UnixStream>> {
         self.reader.get_ref().set_read_timeout(Some(patience))?;
         Ok(self.reader)
@@ -134,7 +135,7 @@ pub(crate) fn send(socket: &Path, request: &HttpRequest) -> anyhow::Result<HttpB
     }
 }
 
-/// The next line of an answer's head, without its end.
+/// Reads the next line of an answer's head (status line or header), without the line break.
 fn line(reader: &mut BufReader<UnixStream>) -> anyhow::Result<String> {
     let mut line = String::new();
     let read = reader.take(LINE_BYTES_MAX).read_line(&mut line);
@@ -145,15 +146,15 @@ fn line(reader: &mut BufReader<UnixStream>) -> anyhow::Result<String> {
     }
 }
 
-/// The text that answers a request.
+/// Sends a request, and returns the body of the answer as text.
 ///
 /// # Errors
-/// As for [`send`], and if the answer is cut short.
+/// As for [`send`], and if the answer is incomplete.
 pub(crate) fn text(socket: &Path, request: &HttpRequest) -> anyhow::Result<String> {
     send(socket, request)?.text()
 }
 
-/// The document that answers a request.
+/// Sends a request, and returns the document in the answer.
 ///
 /// # Errors
 /// As for [`text`].
@@ -162,7 +163,7 @@ pub(crate) fn document(socket: &Path, request: &HttpRequest) -> anyhow::Result<M
     serde_json::from_str(&text).context("adit did not finish its answer")
 }
 
-/// A text as a part of a path or a query. Spec: RFC 3986 §2.1.
+/// Percent-encodes a text as a part of a path or a query. Spec: RFC 3986 §2.1.
 pub(crate) fn encoded(text: &str) -> String {
     let mut encoded = String::new();
     for octet in text.bytes() {
@@ -170,7 +171,7 @@ pub(crate) fn encoded(text: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
                 encoded.push(char::from(octet));
             }
-            // A string takes whatever is written.
+            // Writing to a string cannot fail.
             _ => drop(write!(encoded, "%{octet:02X}")),
         }
     }
@@ -198,7 +199,7 @@ mod tests {
         AdminAnswer::Page(AnswerPage { list, rows: Box::new(|| rows), members, next })
     }
 
-    /// Answers as a control thread: traffic has a row for each of two pages.
+    /// Answers like a control thread: traffic has two pages of one row each.
     fn answer(AdminQuery { command, cursor, answer }: AdminQuery) {
         answer(match (command, cursor.from) {
             (AdminCommand::Act(AdminAct::Reload), _) => {
@@ -217,7 +218,7 @@ mod tests {
         });
     }
 
-    /// A socket with the interface behind it.
+    /// Starts the HTTP interface at a socket.
     fn served() -> (tempfile::TempDir, std::path::PathBuf, SocketFile) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sub/admin.sock");
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    /// The request for each act leads to the same act, whatever its object is.
+    /// The request for each act is parsed as the same act, whatever the object of the act is.
     #[test]
     fn acts_arrive_as_they_were_sent() {
         let (_dir, path, _socket) = served();

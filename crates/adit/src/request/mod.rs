@@ -1,4 +1,4 @@
-//! Requests to a running adit, and their way to it.
+//! Requests to a running adit, and the client that sends them.
 
 pub(crate) mod admin_act;
 pub(crate) mod http_client;

@@ -32,7 +32,7 @@ impl SessionFilterText {
     }
 }
 
-/// A filter that is understood.
+/// A filter after parsing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionFilter {
     pub ue: Option<IpAddr>,
@@ -44,10 +44,10 @@ pub(crate) struct SessionFilter {
 }
 
 impl SessionFilter {
-    /// Reads a filter.
+    /// Parses a filter.
     ///
     /// # Errors
-    /// Which member is not understood.
+    /// A member cannot be parsed; the text names it.
     pub(crate) fn parse(text: &SessionFilterText) -> Result<Self, String> {
         fn read<T>(
             name: &str,
@@ -76,7 +76,7 @@ impl SessionFilter {
     }
 }
 
-/// A decimal number, or a hexadecimal one after `0x`.
+/// Parses a decimal number, or a hexadecimal number after `0x`.
 pub(crate) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -18,7 +18,7 @@ pub(crate) struct RecoveryTime {
 }
 
 impl RecoveryTime {
-    /// The next full second.
+    /// Returns the next full second.
     ///
     /// # Errors
     /// The system's clock is before 1970.
@@ -37,7 +37,8 @@ impl RecoveryTime {
         u32::try_from(ntp_s).unwrap_or_default()
     }
 
-    /// Time until the second begins; at most one second, even if the system's clock jumps.
+    /// Returns the time until the second begins; at most one second, even if the system's clock
+    /// jumps.
     fn left(self, unix_now: Duration) -> Duration {
         Duration::from_secs(self.unix_s).saturating_sub(unix_now).min(Duration::from_secs(1))
     }

@@ -20,7 +20,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 /// mistakes. Source: sysexits(3), `EX_CONFIG`; `RestartPreventExitStatus` of the unit.
 const REFUSED_CONFIGURATION: u8 = 78;
 
-/// Notifies why adit ends, and returns its exit status.
+/// Notifies the service manager why adit ends, and returns the exit status of adit.
 pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     ServiceManager::of_environment(Liveness::default()).failed(error);
     match error.is::<ConfigFileError>() {
@@ -29,13 +29,13 @@ pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// The service manager.
+/// Notifies the service manager, if there is one.
 #[derive(Debug)]
 pub(crate) struct ServiceManager {
     socket: Option<NotifySocket>,
     watchdog: Option<Watchdog>,
     liveness: Liveness,
-    /// The state that it was last notified of, and when.
+    /// The last status that was notified, and when.
     status: String,
     status_at: Option<Instant>,
     is_ready: bool,
@@ -47,18 +47,18 @@ struct NotifySocket {
     to: SocketAddr,
 }
 
-/// The service manager ends a process that sends no sign of life for a while.
+/// Sends signs of life: the service manager ends a process that sends none for `WATCHDOG_USEC`.
 #[derive(Debug)]
 struct Watchdog {
-    /// Half of that while.
+    /// Half of `WATCHDOG_USEC`.
     interval: Duration,
     next: Instant,
-    /// Turns of the control thread at the last sign.
+    /// Iterations of the control thread at the last sign of life.
     turns: u64,
 }
 
 impl ServiceManager {
-    /// The one that the environment names. `liveness` decides about signs of life.
+    /// Finds the service manager by the environment. Signs of life are sent if `liveness` allows.
     pub(crate) fn of_environment(liveness: Liveness) -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let socket = variable("NOTIFY_SOCKET").and_then(|path| {
@@ -86,25 +86,25 @@ impl ServiceManager {
         Self { socket, watchdog, liveness, status, status_at, is_ready: false }
     }
 
-    /// All threads run.
+    /// Notifies that all threads run.
     pub(crate) fn ready(&mut self) {
         self.is_ready = true;
         self.send("READY=1");
     }
 
-    /// The configuration is read again. [`ServiceManager::ready`] ends it.
+    /// Notifies that the configuration is being read again, until [`ServiceManager::ready`].
     pub(crate) fn reloading(&mut self) {
         let at = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = at.tv_sec.saturating_mul(1_000_000).saturating_add(at.tv_nsec / 1000);
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
-    /// adit stops.
+    /// Notifies that adit stops.
     pub(crate) fn stopping(&mut self) {
         self.send("STOPPING=1\nSTATUS=stopping");
     }
 
-    /// adit ends by a fault.
+    /// Notifies that adit ends by a fault.
     fn failed(&self, error: &anyhow::Error) {
         // A status is one line.
         let lines = format!("{error:#}");
@@ -112,8 +112,8 @@ impl ServiceManager {
         self.send(&format!("STATUS={words}"));
     }
 
-    /// Notifies the state when it changed, and that adit lives if the control thread turned since
-    /// the last time and all workers take steps. Call it several times a second.
+    /// Notifies the status when it has changed, and sends a sign of life if the control thread has
+    /// iterated since the last one and all workers take steps. Call it several times a second.
     pub(crate) fn turn(&mut self, now: Instant) {
         if self.socket.is_none() || !self.is_ready {
             return;
@@ -146,7 +146,7 @@ impl ServiceManager {
 }
 
 impl NotifySocket {
-    /// A path, or a name in the abstract namespace after "@".
+    /// Opens a socket to a path or, after "@", to a name in the abstract namespace.
     fn open(path: &str) -> std::io::Result<Self> {
         let to = match path.strip_prefix('@') {
             Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -164,7 +164,7 @@ const fn lives(reading: LivenessReading, turns: u64) -> bool {
     reading.turns != turns && reading.stopped_workers == 0
 }
 
-/// One line, as `systemctl status` shows it.
+/// Returns the status in one line, as `systemctl status` shows it.
 fn status(reading: LivenessReading) -> String {
     let LivenessReading { stopped_workers, ports_down, is_active, is_restoring, .. } = reading;
     let role = match (is_active, is_restoring) {

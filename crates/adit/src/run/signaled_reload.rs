@@ -11,9 +11,9 @@ use crate::run::service_manager::ServiceManager;
 /// Reloads that signals request, one at a time.
 #[derive(Default)]
 pub(crate) struct SignaledReload {
-    /// Where the answer to the one under way arrives.
+    /// Receives the answer to the reload that is under way.
     awaited: Option<Receiver<AdminAnswer>>,
-    /// A signal came meanwhile.
+    /// True if a signal came during that reload.
     is_wanted: bool,
 }
 
@@ -37,11 +37,11 @@ impl SignaledReload {
         }
         if std::mem::take(&mut self.is_wanted) {
             let (answer, awaited) = channel();
-            // Nobody waits for it when adit ends.
+            // When adit ends, there is no receiver any more, and the answer is dropped.
             let answer: AnswerSink = Box::new(move |answered| drop(answer.send(answered)));
             let (command, cursor) = (AdminCommand::Act(AdminAct::Reload), PageCursor::default());
             manager.reloading();
-            // If the control thread is gone, the answer is that nobody answers.
+            // If the control thread is gone, the query is dropped, and `awaited` is disconnected.
             let _ = queries.send(AdminQuery { command, cursor, answer });
             self.awaited = Some(awaited);
         }

@@ -38,12 +38,12 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     whole(GatheredCounters::of(control), document)
 }
 
-/// The whole document at once, for the end of the process.
+/// Returns the whole document, which is printed at the end of the process.
 pub(crate) fn counters(control: &ControlView<'_>) -> Value {
     Value::Object(document(GatheredCounters::of(control)))
 }
 
-/// Scalar counters are members of the document; others are in groups.
+/// Makes the document: scalar counters are members of it, other counters are in groups.
 fn document(gathered: GatheredCounters) -> Map<String, Value> {
     let GatheredCounters { all, by_worker, names, n4, control } = gathered;
     members(&CounterGroups {
@@ -80,7 +80,8 @@ pub(crate) struct CounterGroups {
     scalars: BTreeMap<&'static str, u64>,
 }
 
-/// Packets that were queued for rates, by their delay rounded up to a power of two of microseconds.
+/// Counts packets that were queued for rates, by their delay rounded up to a power of two of
+/// microseconds.
 fn shaping_delays(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     let slots = snapshot.shaping_delays.iter().enumerate();
     let slots = slots.map(|(power, n)| match power + 1 < snapshot.shaping_delays.len() {
@@ -101,7 +102,7 @@ fn interfaces(names: &[String], snapshot: &Snapshot) -> BTreeMap<String, u64> {
     flat
 }
 
-/// The counters of each worker, by worker number.
+/// Returns the counters of each worker, by worker index.
 fn workers(by_worker: &[Snapshot]) -> BTreeMap<String, u64> {
     let mut flat = BTreeMap::new();
     for (worker, counted) in by_worker.iter().enumerate() {

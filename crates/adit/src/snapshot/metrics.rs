@@ -1,7 +1,7 @@
 //! `adit show metrics`: everything that is counted, as text for Prometheus.
 //!
-//! The control thread gathers three pages, each below the cost of one page of sessions; the
-//! client's thread writes the text. A family of metrics is on one page.
+//! The control thread gathers three pages, each cheaper than a page of sessions; the client's
+//! thread writes the text. Each family of metrics is on one page only.
 
 mod features;
 mod system;
@@ -22,13 +22,13 @@ use super::{ControlView, index};
 use crate::admin::{AnswerPage, PageCursor, PagePosition};
 use crate::cli::MetricsFormat;
 
-/// The key of the parts of the text, which are joined.
+/// The list whose rows are the parts of the text: clients join them.
 const TEXT: &str = "metrics";
 
-/// Writes a page of families, on another thread.
+/// Makes the families of a page, on the client's thread.
 type WriteFamilies = Box<dyn FnOnce() -> Vec<MetricFamily> + Send>;
 
-/// The next part of the text.
+/// Returns the next part of the text.
 pub(super) fn page(
     control: &ControlView<'_>,
     format: MetricsFormat,
@@ -84,7 +84,7 @@ pub(super) fn page(
     AnswerPage { list: Some(TEXT), rows: Box::new(rows), members: Box::new(Map::new), next }
 }
 
-/// The format that the command line names.
+/// Converts the format that the command line names.
 pub(crate) const fn text_format(format: MetricsFormat) -> MetricsTextFormat {
     match format {
         MetricsFormat::Openmetrics => MetricsTextFormat::OpenMetrics,
@@ -92,7 +92,8 @@ pub(crate) const fn text_format(format: MetricsFormat) -> MetricsTextFormat {
     }
 }
 
-/// All families that the text can have, without figures: for their names and their meaning.
+/// Returns all families that the text can have, with placeholder values, to list their names and
+/// meanings.
 pub(crate) fn all_families() -> Vec<MetricFamily> {
     let packets = PacketFigures {
         all: Snapshot::default(),
@@ -161,22 +162,22 @@ fn signaling(control: &ControlView<'_>) -> SignalingFigures {
     }
 }
 
-/// A count as a counter's width.
+/// Converts a number to `u64`, the type of metric values. Saturates.
 pub(super) fn count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// A gauge without labels.
+/// Makes a gauge without labels.
 pub(super) fn gauge(name: &'static str, help: &'static str, value: u64) -> MetricFamily {
     MetricFamily::new(name, help, MetricValues::gauge(as_gauge(value)))
 }
 
-/// A counter without labels.
+/// Makes a counter without labels.
 pub(super) fn counter(name: &'static str, help: &'static str, value: u64) -> MetricFamily {
     MetricFamily::new(name, help, MetricValues::counter(value))
 }
 
-/// The control thread, its socket and the tables.
+/// Figures of the control thread, its socket and the tables.
 #[derive(Debug, Default)]
 struct ControlFigures {
     busy: Nanos,

@@ -20,7 +20,7 @@ pub(crate) struct NrfDocument {
     resource: Option<String>,
     /// The status that this NRF has: "registered", or "undiscoverable" while adit drains.
     nf_status: Option<&'static str>,
-    /// The load that it has.
+    /// The load that this NRF has.
     load_percent: Option<u8>,
     /// Time between heartbeats, as the NRF has set it.
     heartbeat_s: Option<u64>,

@@ -46,7 +46,7 @@ pub(super) fn associations(control: &ControlView<'_>) -> AnswerPage {
     whole(AssociationsDocument { associations }, |document| document)
 }
 
-/// A UUID as text. Spec: RFC 9562 §4.
+/// Formats a UUID. Spec: RFC 9562 §4.
 fn uuid(octets: [u8; 16]) -> String {
     let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
     [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)].map(|(from, to)| &hex[from..to]).join("-")
@@ -116,8 +116,8 @@ pub(crate) struct PathRow {
     state: &'static str,
     requests: u64,
     responses: u64,
-    /// The MTU that a router said, if it is below that of the link. Unit: octets of the outer IP
-    /// packet.
+    /// The MTU that a router reported, if it is below that of the link. Unit: octets of the outer
+    /// IP packet.
     mtu_bytes: Option<u16>,
     mtu_router: Option<String>,
     mtu_messages: Option<u64>,
@@ -172,7 +172,7 @@ pub(crate) struct ApplicationRow {
     in_effect: bool,
 }
 
-/// Configured applications, and those from PFDs, which take precedence.
+/// Returns configured applications, and those from PFDs, which take precedence.
 pub(super) fn applications(control: &ControlView<'_>) -> AnswerPage {
     let node = &control.parts.node;
     let store = node.store();

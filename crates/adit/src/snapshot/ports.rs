@@ -32,7 +32,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     whole(PortsDocument { ports }, |document| document)
 }
 
-/// All ports with their links.
+/// Returns all ports with their links.
 pub(super) fn links_of<'a>(
     control: &ControlView<'a>,
 ) -> impl Iterator<Item = (&'a ControlPort, PortLink)> {
@@ -75,7 +75,8 @@ impl PortRow {
         let PortLink { is_up, losses, recoveries, .. } = link;
         let mut shown = Self::of_device(row);
         (shown.link_losses, shown.link_recoveries) = (losses, recoveries);
-        // The kernel reports more than the driver of its device.
+        // For a device that the kernel has too, the kernel's link state is better than the
+        // driver's.
         let of_kernel = is_up.map(|is_up| if is_up { "up" } else { "down" });
         shown.link = of_kernel.or(shown.link);
         shown
@@ -94,7 +95,7 @@ impl PortRow {
         }
     }
 
-    /// The document of a port of the kernel, without its link, which `ip link` shows.
+    /// Returns the row of a port of the kernel, without its link, which `ip link` shows.
     fn of_kernel(config: &PortSettings, parts: &[KernelCounters], rx_queues: u16) -> Self {
         let queues: Vec<PortCounters> = parts.iter().map(KernelCounters::read).collect();
         let mut sum = PortCounters::default();
@@ -180,7 +181,7 @@ impl PortRow {
     }
 }
 
-/// Packets of each receive queue, if the driver counts them.
+/// Returns the packets of each receive queue, if the driver counts them.
 fn queue_pkts(counters: &[(String, u64)], queues: u16) -> Option<Vec<u64>> {
     let of_queue = |queue| {
         let name = format!("rx_q{queue}_packets");
@@ -189,7 +190,7 @@ fn queue_pkts(counters: &[(String, u64)], queues: u16) -> Option<Vec<u64>> {
     (0..queues).map(of_queue).collect()
 }
 
-/// The driver's own counters of lost packets that are not zero.
+/// Returns the driver's own counters of lost packets that are not zero.
 fn losses(counters: &[(String, u64)]) -> BTreeMap<String, u64> {
     let counts_loss = |name: &str| {
         ["error", "miss", "drop", "discard", "alloc", "nobuf", "no_buf", "mbuf", "full"]

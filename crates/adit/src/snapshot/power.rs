@@ -1,5 +1,4 @@
-//! Frequencies, idle states and energy, where the machine shows them. Read by the thread of the
-//! client.
+//! Frequencies, idle states and energy, if the machine shows them. The client's thread reads them.
 
 use std::path::Path;
 
@@ -45,7 +44,7 @@ impl PowerReading {
         Self::read(&RootedFiles::new(Path::new("/")), threads)
     }
 
-    /// The figures of a machine that shows nothing.
+    /// Returns the figures of a machine that shows nothing.
     pub(super) const fn nothing() -> Self {
         Self { threads: Vec::new(), energy: Vec::new() }
     }
@@ -55,7 +54,7 @@ impl PowerReading {
         Self { threads: threads.into_iter().map(power).collect(), energy: energy_zones(files) }
     }
 
-    /// The frequency of each thread's core. Unit: MHz.
+    /// The frequency of each thread's core; `None` if the machine does not show it. Unit: MHz.
     pub(super) fn frequencies_mhz(&self) -> impl Iterator<Item = Option<u64>> + '_ {
         self.threads.iter().map(|(_, power)| power.frequency_khz.map(|khz| khz / 1000))
     }
@@ -81,7 +80,7 @@ impl PowerReading {
         self.energy.iter().map(row).collect()
     }
 
-    /// Power and energy as metric families; a family that the machine does not show has no samples.
+    /// Returns power and energy as metrics; a family that the machine does not show has no samples.
     pub(super) fn families(&self) -> Vec<MetricFamily> {
         let labels = |thread: usize, settings: &ThreadSettings| {
             vec![("worker", thread.to_string()), ("role", settings.role.name().to_owned())]

@@ -21,7 +21,7 @@ const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 /// The lists of the document in order.
 const LISTS: [&str; 2] = ["rates", "packet_rates"];
 
-/// The rates of all sessions, or of one by its UP SEID or an address of its UE.
+/// Returns a page of the rates of all sessions, or of the session with a UP SEID or UE address.
 pub(super) fn qos(
     control: &ControlView<'_>,
     question: &AdminQuestion,
@@ -69,7 +69,7 @@ fn values(rows: impl Iterator<Item = impl Serialize>) -> Vec<Value> {
     rows.map(|row| value(&row)).collect()
 }
 
-/// An empty page with the next page at `next`.
+/// Returns an empty page; the search continues at `next`.
 fn gathering(next: PageCursor) -> AnswerPage {
     let (rows, members) = (Box::new(Vec::new), Box::new(Map::new));
     AnswerPage { list: None, rows, members, next: Some(next) }
@@ -134,7 +134,7 @@ tables!(QosPage {
     shared: AggregateRow [s_nssai, network_instance, direction, mbr_bps, excess, passed_bytes],
 });
 
-/// The position of the wanted session, or the position at which the search continues.
+/// Returns the position of the wanted session, or the position at which the search continues.
 fn search(store: &SessionStore, wanted: &str, from: PagePosition) -> Result<PagePosition, String> {
     let unknown = || format!("no session has the UP SEID or UE address \"{wanted}\"");
     let only = |session: &Session| PagePosition::Only(session.index().0);
@@ -210,7 +210,7 @@ fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
     }
 }
 
-/// The configuration's name of the treatment of packets beyond a limit.
+/// Returns the configuration's word for what happens to packets beyond a limit.
 const fn excess_word(limit: RateLimit) -> &'static str {
     match limit.excess() {
         Excess::Policed => "drop",

@@ -26,8 +26,10 @@ struct GatheredSession {
     information: Option<SessionInformation>,
 }
 
-/// A page of the sessions that match. Cost: at most [`SESSIONS_PER_PAGE_MAX`] places, each of whose
-/// sessions is unpacked when the filter has an address or a TEID that no index has.
+/// Returns a page of the sessions that match.
+///
+/// Cost: visits at most [`SESSIONS_PER_PAGE_MAX`] session indices, and unpacks each session if the
+/// filter has a UE address or a TEID that no index has.
 pub(super) fn page(
     control: &ControlView<'_>,
     question: &AdminQuestion,
@@ -64,7 +66,7 @@ pub(super) fn page(
     AdminAnswer::Page(list("sessions", gathered, session_row, next))
 }
 
-/// The Node IDs of the CP functions.
+/// Returns the Node IDs of the CP functions.
 fn cp_nodes(control: &ControlView<'_>) -> BTreeMap<OwnerId, Arc<str>> {
     let associations = control.parts.node.associations();
     associations
@@ -87,7 +89,7 @@ fn gather(
     }
 }
 
-/// The session that an index has for the filter's SEID, UE address or local TEID.
+/// Finds the session in an index by the filter's SEID, local TEID or UE address.
 fn by_index<'a>(control: &ControlView<'a>, filter: &SessionFilter) -> Option<&'a Session> {
     let (store, publisher) = (control.parts.node.store(), &control.parts.publisher);
     match (filter.seid, filter.teid, filter.ue) {
@@ -98,8 +100,8 @@ fn by_index<'a>(control: &ControlView<'a>, filter: &SessionFilter) -> Option<&'a
     }
 }
 
-/// True if a session matches. `by_index`: an index of UE addresses led to it if the filter has
-/// nothing else.
+/// True if a session matches. `by_index`: an index led to the session, so that a UE address that is
+/// the filter's only key matches.
 fn matches(
     control: &ControlView<'_>,
     session: &Session,
@@ -132,14 +134,14 @@ fn matches(
         && ue.is_none_or(|ue| is_found || has_ue(&records, ue))
 }
 
-/// True for a TEID of adit, or of a peer to which a FAR sends.
+/// True if the session has this TEID: of adit, or of a peer to which a FAR sends.
 fn has_teid(records: &Records, wanted: Teid) -> bool {
     let mut local = pdis(records).filter_map(|pdi| pdi.f_teid.as_ref());
     local.any(|f_teid| f_teid.teid == wanted)
         || records.fars.iter().filter_map(|far| far.tunnel()).any(|tunnel| tunnel.teid == wanted)
 }
 
-/// True for an address of the UE, or within its prefix.
+/// True if this is an address of the session's UE, or within a prefix of the UE.
 fn has_ue(records: &Records, wanted: IpAddr) -> bool {
     let has = |prefix: IpPrefix| match (prefix, wanted) {
         (IpPrefix::V4(prefix), IpAddr::V4(addr)) => prefix.contains(addr),
@@ -224,7 +226,7 @@ fn pdis(records: &Records) -> impl Iterator<Item = &adit_session::Pdi> {
     records.pdrs.iter().flat_map(|pdr| pdr.pdi.each())
 }
 
-/// The addresses and networks of a session's UE.
+/// Returns the addresses and networks of a session's UE.
 pub(super) fn ues(records: &Records) -> Vec<String> {
     let mut ues = BTreeSet::new();
     for pdi in pdis(records) {
@@ -275,7 +277,7 @@ row! {
     }
 }
 
-/// All parts of an SDF filter.
+/// Describes all parts of an SDF filter.
 fn filter_words(spec: &SdfSpec) -> String {
     let parts = [
         spec.flow_description.as_deref().map(str::to_owned),
@@ -314,7 +316,7 @@ row! {
     }
 }
 
-/// Where packets are redirected to: a URL, or the parts of an address that are replaced.
+/// Describes where packets are redirected to: a URL, or the parts of an address that are replaced.
 fn redirect_words(redirect: &Redirect) -> String {
     match redirect {
         Redirect::Url(url) => url.to_string(),

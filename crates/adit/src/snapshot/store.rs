@@ -50,7 +50,7 @@ pub(crate) struct StoreDocument {
     sessions_restored: u64,
     sessions_not_restored: u64,
     records_too_large: u64,
-    /// Sessions whose records stay in the store although this adit cannot have them, and the first
+    /// Sessions that this adit cannot restore and whose records stay in the store, and the first
     /// 100 of these.
     set_aside: usize,
     set_aside_sessions: Vec<SetAsideRow>,
@@ -67,7 +67,7 @@ pub(crate) struct SetAsideRow {
     reason: String,
 }
 
-/// Sessions that are set aside and listed.
+/// Most sessions that are listed as set aside.
 const SET_ASIDE_LISTED_MAX: usize = 100;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -97,7 +97,7 @@ pub(crate) struct SharedStoreDocument {
     connection_failures: u64,
 }
 
-/// How far a standby is.
+/// Progress of a standby.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StandbyDocument {
     /// The last group of changes that it has.
@@ -108,7 +108,7 @@ pub(crate) struct StandbyDocument {
     lease_left_ms: u64,
 }
 
-/// Records on the other adit of the pair as well.
+/// Replication of records to the other adit of the pair.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReplicationDocument {
     /// The other adit is connected.
@@ -117,7 +117,7 @@ pub(crate) struct ReplicationDocument {
     standby_group: u64,
     /// The standby's acknowledgment suffices for answers.
     standby_acknowledges: bool,
-    /// Why the standby cannot be reached, or could not last.
+    /// Why the standby cannot be reached, or could not when it was last tried.
     standby_failure: Option<String>,
     /// Groups that the shared store lacks.
     groups_not_shared: usize,
@@ -187,7 +187,7 @@ impl StandbyDocument {
     }
 }
 
-/// The view that a standby has of the store, as an active adit reports it.
+/// Converts a standby's report about the store to the form of an active adit's report.
 fn followed(report: StandbyReport) -> StoreReport<AnyStoreFigures> {
     StoreReport {
         figures: AnyStoreFigures::Shared(report.figures),

@@ -4,7 +4,7 @@ use crate::config::StoreKind;
 use crate::control_parts::ControlParts;
 use crate::record_store::any_store::AnyStoreFigures;
 
-/// The warnings of now.
+/// Returns the warnings that apply now.
 pub(crate) fn of(parts: &ControlParts) -> Vec<String> {
     let Some(store) = &parts.store else { return Vec::new() };
     let report = store.report();
@@ -25,8 +25,8 @@ pub(crate) fn of(parts: &ControlParts) -> Vec<String> {
     warnings
 }
 
-/// Two adits can be active if the primary and its replicas have two disjoint sets of servers that
-/// suffice for an answer.
+/// Returns a warning if two adits can be active: if the primary and its replicas can be divided
+/// into two sets of servers that each suffice to acknowledge a change.
 fn two_active(replicas: u32, acknowledge_replicas: u32) -> Option<String> {
     let servers = replicas.saturating_add(1);
     let suffice = acknowledge_replicas.saturating_add(1);

@@ -26,7 +26,9 @@ pub(crate) struct TrafficRow {
     downlink_bytes: u64,
 }
 
-/// The next page. Cost: below that of a page of sessions, whose records it leaves packed.
+/// Returns the next page.
+///
+/// Cost: below a page of sessions, because records stay packed.
 pub(super) fn page(
     control: &ControlView<'_>,
     question: &AdminQuestion,

@@ -58,7 +58,7 @@ pub(crate) struct WorkerRow {
     busy_percent: f64,
     /// Share of steps with a full burst.
     full_bursts_percent: u8,
-    /// The largest share of a ring to this thread that waited in the last second.
+    /// Largest fill of a ring to this thread in the last second.
     fullest_ring_percent: f64,
     received_pkts: u64,
     taken_over_pkts: u64,
@@ -119,7 +119,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
     whole(document, |document| document.with_power(&PowerReading::of_this_machine(threads)))
 }
 
-/// How many groups of sessions a worker owns, and sessions.
+/// Returns how many owner groups and how many sessions a worker owns.
 fn owned(control: &ControlView<'_>, worker: usize) -> (usize, u64) {
     let owners = control.parts.owners.owners().iter();
     let groups = owners.zip(control.parts.node.store().sessions_by_group());

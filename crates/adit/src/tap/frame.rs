@@ -1,5 +1,4 @@
-//! The headers of a frame in words, and where they end. Reads the present part of a frame that was
-//! cut.
+//! Describes the headers of a frame, and finds where they end. The frame may be cut anywhere.
 
 use adit_types::Qfi;
 use adit_wire::arp::{ArpOperation, ArpPacket};
@@ -17,19 +16,19 @@ use adit_wire::vlan::VlanTag;
 use adit_wire::{EtherType, PduSessionContainer, PduType, protocol};
 use zerocopy::FromBytes;
 
-/// Extension headers of IPv6 that are passed over.
+/// Most IPv6 extension headers that are skipped on the way to the upper layer.
 const EXTENSIONS_MAX: usize = 8;
 
 /// The headers of a frame.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrameWords {
-    /// The link and outer headers, then those in a tunnel; each one line.
+    /// A line for the link and outer headers, then a line for the headers in the tunnel.
     pub headers: Vec<String>,
-    /// Where they end. Unit: octets.
+    /// Offset at which the headers end. Unit: octets.
     pub headers_len: usize,
 }
 
-/// Reads the headers of a frame.
+/// Describes the headers of a frame.
 pub(crate) fn words(frame: &[u8]) -> FrameWords {
     let mut reader = HeaderReader { frame, at: 0, words: FrameWords::default(), line: Vec::new() };
     reader.link();
@@ -49,7 +48,7 @@ impl<'f> HeaderReader<'f> {
         self.frame.get(self.at..).unwrap_or_default()
     }
 
-    /// `len` octets are a header, which `text` describes.
+    /// Steps over a header of `len` octets, and adds its description to the line.
     fn pass(&mut self, len: usize, text: String) {
         self.at = (self.at + len).min(self.frame.len());
         self.words.headers_len = self.at;
@@ -63,7 +62,7 @@ impl<'f> HeaderReader<'f> {
         }
     }
 
-    /// The rest is no known header, or is cut.
+    /// Adds a remark that the rest is cut or has no known header.
     fn note(&mut self, text: &str) {
         self.line.push(text.to_owned());
     }

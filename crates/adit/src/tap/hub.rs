@@ -1,8 +1,8 @@
-//! The control thread's side: starts taps at the workers, gathers their records, and stops taps in
-//! time.
+//! The control thread's side of taps: starts taps at the workers, passes the workers' records to
+//! the clients' threads, and stops taps in time.
 //!
-//! A tap ends when it has enough packets or time, or when its client is gone. Its number is free
-//! again when every worker has confirmed that it reports nothing more.
+//! A tap ends after its number of packets, after its time, or when its client is gone. Its `TapId`
+//! is free again when every worker has confirmed that it reports nothing more.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -21,30 +21,30 @@ use super::news::{TapEnd, TapNames, TapNews};
 use super::question::{AskedKey, TapQuestion};
 use super::stream::TapStream;
 
-/// Records between the control thread and a client's thread.
+/// Length of the channel from the control thread to a client's thread. Unit: records.
 const NEWS_LEN: usize = 1024;
 
 /// Octets of a frame that a worker reports if the client requests headers only: enough for all
 /// headers, also in tunnels over IPv6.
 const HEADER_SNAP_BYTES: u16 = 224;
 
-/// Items taken from one worker in one iteration of the control thread.
+/// Most items that are read from one worker's ring in one iteration of the control thread.
 const ITEMS_PER_TURN: usize = 4096;
 
-/// A client that is gone is noticed within this time.
+/// Time within which a tap notices that its client is gone.
 const TICK_INTERVAL: Nanos = Nanos::from_millis(500);
 
-/// Which drops the workers do not see, and whether there are taps at all.
+/// Limits of taps in this configuration: drops that workers do not see, or no taps at all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TapLimits {
-    /// Why there is no tap.
+    /// Why no tap can be started; `None` if taps can.
     pub refusal: Option<String>,
-    /// Drop reasons of threads that have no taps.
+    /// Drop reasons of threads without taps: packets dropped so cannot be traced.
     pub unseen: Vec<DropReason>,
 }
 
 impl TapLimits {
-    /// Refuses a tap of drops that no worker sees.
+    /// Refuses a tap of drops that no worker sees, and every tap if no tap can be started.
     fn check(&self, drop: Option<DroppedFor>) -> Result<(), TapRefusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone().into());
@@ -69,7 +69,8 @@ pub(crate) struct TapContext<'a> {
     /// Names of the interfaces, by `InterfaceId`.
     pub interfaces: &'a [String],
     pub ports: Vec<String>,
-    /// The time of day at zero of the clock. Unit: nanoseconds since 1970-01-01 00:00 UTC.
+    /// Time of day at which the process clock was zero. Unit: nanoseconds since 1970-01-01 00:00
+    /// UTC.
     pub zero_unix_ns: u64,
     pub commands: &'a mut [Producer<WorkerCommand>],
     pub bells: &'a [Doorbell],
@@ -81,16 +82,16 @@ pub(crate) struct TapHub {
     rings: Vec<RecordRing>,
     taps: [Option<HubTap>; TAPS_MAX],
     limits: TapLimits,
-    /// Taps that were started.
+    /// Number of taps started so far.
     started: u64,
 }
 
 /// Why a tap is not started, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TapRefusal {
-    /// The request is wrong, or this cannot be done now.
+    /// The request is wrong, or the tap cannot be started now.
     Refused(String),
-    /// Nothing has this name.
+    /// The request names something that does not exist.
     Unknown(String),
 }
 
@@ -103,25 +104,25 @@ impl From<String> for TapRefusal {
 /// A tap that runs, for `adit show taps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HubTapState {
-    /// Its number since adit began.
+    /// The tap's number, counted since adit began.
     pub number: u64,
     /// "trace" or "capture".
     pub kind: &'static str,
-    /// Its packets in words.
+    /// Description of the packets that the tap selects.
     pub subject: String,
     /// For how long it has been running.
     pub age: Nanos,
-    /// Packets that its client got.
+    /// Packets that the tap's client got.
     pub pkts: u64,
     /// Packets for which workers or the client had no room, by the workers' reports so far.
     pub skipped: u64,
 }
 
-/// The records of one worker.
+/// The ring of one worker's tap items.
 #[derive(Debug)]
 struct RecordRing {
     items: Consumer<TapItem>,
-    /// A record that has begun.
+    /// Items so far of a record that has begun.
     record: Vec<TapItem>,
 }
 
@@ -136,27 +137,28 @@ struct HubTap {
     pkts: u64,
     left: u64,
     skipped: u64,
-    /// The session that an offload leaves to the workers meanwhile.
+    /// The session whose packets an offload leaves to the workers while the tap runs.
     withheld: Option<SessionIndex>,
     next_tick: Nanos,
-    /// Why it ends; until then workers report to it.
+    /// Why the tap ends; `None` while workers report to it.
     why: Option<&'static str>,
     /// Workers that have yet to get the command to stop.
     unstopped: Vec<usize>,
-    /// Workers that have yet to confirm it.
+    /// Number of workers that have yet to confirm that they stopped.
     unconfirmed: usize,
-    /// The client has been notified of the end, or is gone.
+    /// True if the client has been notified of the end, or is gone.
     is_told: bool,
 }
 
 impl TapHub {
-    /// No taps. `rings`: those of the workers, in the order of their commands.
+    /// Creates a hub without taps. `rings`: one of each worker, in the order of their command
+    /// rings.
     pub(crate) fn new(rings: Vec<Consumer<TapItem>>, limits: TapLimits) -> Self {
         let rings = rings.into_iter().map(|items| RecordRing { items, record: Vec::new() });
         Self { rings: rings.collect(), taps: [const { None }; TAPS_MAX], limits, started: 0 }
     }
 
-    /// The taps that run, in the order of their start.
+    /// Returns the taps that run, in the order of their start.
     pub(crate) fn running(&self, now: Nanos) -> Vec<HubTapState> {
         let running = self.taps.iter().flatten().filter(|tap| tap.why.is_none());
         let mut states: Vec<HubTapState> = running
@@ -173,7 +175,7 @@ impl TapHub {
         states
     }
 
-    /// Ends the tap with a number. False if none with it runs.
+    /// Ends the tap with this number. False if no running tap has it.
     pub(crate) fn end(&mut self, number: u64) -> bool {
         let mut running = self.taps.iter_mut().flatten().filter(|tap| tap.why.is_none());
         let found = running.find(|tap| tap.number == number);
@@ -183,7 +185,7 @@ impl TapHub {
     /// Starts a tap.
     ///
     /// # Errors
-    /// Why it cannot, and what to do.
+    /// The tap cannot be started: why, and what to do.
     pub(crate) fn start(
         &mut self,
         question: TapQuestion,
@@ -214,7 +216,7 @@ impl TapHub {
             until,
         };
         for (ring, bell) in commands.iter_mut().zip(bells) {
-            // There was room.
+            // The push succeeds: room was checked above.
             let _ = ring.push(WorkerCommand::StartTap(id, request));
             bell.ring();
         }
@@ -245,8 +247,8 @@ impl TapHub {
         Ok(TapStream { question, names, notes, news })
     }
 
-    /// Passes records on, and ends taps. Returns the sessions that offloads left to the workers for
-    /// the ended ones.
+    /// Passes records on, and ends taps. Returns the sessions of ended taps whose packets offloads
+    /// may forward again.
     pub(crate) fn turn(
         &mut self,
         now: Nanos,
@@ -276,7 +278,8 @@ impl TapHub {
     }
 }
 
-/// Passes an item of a worker on, if it ends a record or says something of a tap.
+/// Processes an item of a worker: collects the items of a record, and sends the complete record to
+/// the taps of its packet.
 fn take_item(taps: &mut [Option<HubTap>], record: &mut Vec<TapItem>, item: TapItem) {
     let at = |TapId(id)| usize::from(id);
     match item {
@@ -330,7 +333,7 @@ impl HubTap {
         self.is_told = true;
     }
 
-    /// Ends when its time is over or its client is gone.
+    /// Ends the tap when its time is over or its client is gone.
     fn check(&mut self, now: Nanos) {
         if now >= self.until {
             self.why.get_or_insert("duration");
@@ -343,7 +346,7 @@ impl HubTap {
         }
     }
 
-    /// Notifies workers and the client that it has ended.
+    /// Stops an ended tap at the workers, and then notifies the client.
     fn stop(&mut self, id: TapId, commands: &mut [Producer<WorkerCommand>], bells: &[Doorbell]) {
         let Some(why) = self.why else { return };
         self.unstopped.retain(|worker| {
@@ -352,7 +355,7 @@ impl HubTap {
             bells.get(*worker).into_iter().for_each(Doorbell::ring);
             is_full
         });
-        // After the count of skipped records is known.
+        // Only after all workers have stopped is the count of skipped packets final.
         if self.unstopped.is_empty() && self.unconfirmed == 0 && !self.is_told {
             let ended = TapNews::Ended(TapEnd { why, skipped: self.skipped });
             self.is_told = !matches!(self.news.try_send(ended), Err(TrySendError::Full(_)));
@@ -364,7 +367,7 @@ impl HubTap {
     }
 }
 
-/// The key for workers, and the session that it is about, if there is one.
+/// Finds the key for workers, and the session that a request is about, if there is one.
 fn resolve(
     question: &TapQuestion,
     store: &SessionStore,
@@ -402,7 +405,7 @@ fn resolve(
     }
 }
 
-/// Notes for the client before the first packet.
+/// Returns notes for the client, which it gets before the first packet.
 fn notes(
     publisher: &Publisher,
     session: Option<SessionIndex>,

@@ -2,9 +2,9 @@
 //! stream of the answer.
 //!
 //! The control thread starts a tap at every worker ([`hub`]) and passes records on over a bounded
-//! channel. The client's thread puts them in words ([`words`]) and writes them in the form that the
-//! client gets ([`stream`]). Neither workers nor the control thread wait for a client: records
-//! without room are counted.
+//! channel. The client's thread makes documents of them ([`words`]) and writes these in the form
+//! that the client gets ([`stream`]). Neither workers nor the control thread wait for a client:
+//! records for which there is no room are dropped and counted.
 
 pub(crate) mod frame;
 pub(crate) mod hub;

@@ -1,14 +1,14 @@
-//! News from the control thread to a client's thread.
+//! Messages from the control thread to the thread of a tap's client.
 
 use adit_rules::TapItem;
 use adit_types::{InterfaceId, PortId};
 
-/// The news that a client's thread receives.
+/// A message from the control thread to the thread of a tap's client.
 #[derive(Debug)]
 pub(crate) enum TapNews {
-    /// The items of one record.
+    /// The items of one packet's record.
     Record(Vec<TapItem>),
-    /// Nothing: a sign of life.
+    /// No news: makes the client's thread check whether its client is gone.
     Tick,
     /// The tap has ended.
     Ended(TapEnd),
@@ -17,20 +17,21 @@ pub(crate) enum TapNews {
 /// How a tap ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TapEnd {
-    /// Why.
+    /// The reason: "packets", "duration", "ended", "client" or "shutdown".
     pub why: &'static str,
     /// Packets left out because workers or the client had no room.
     pub skipped: u64,
 }
 
-/// Names that put records in words.
+/// Names and the time of day, for the documents of packets.
 #[derive(Debug)]
 pub(crate) struct TapNames {
-    /// By `InterfaceId`.
+    /// Names of interfaces, by `InterfaceId`.
     pub interfaces: Vec<String>,
-    /// By `PortId`.
+    /// Names of ports, by `PortId`.
     pub ports: Vec<String>,
-    /// The time of day at zero of the clock. Unit: nanoseconds since 1970-01-01 00:00 UTC.
+    /// Time of day at which the process clock was zero. Unit: nanoseconds since 1970-01-01 00:00
+    /// UTC.
     pub zero_unix_ns: u64,
 }
 

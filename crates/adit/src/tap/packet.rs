@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Octets of the column of names.
+/// Width of the column of names in the output of `adit trace`.
 const NAME_WIDTH: usize = 11;
 
 /// A line of a trace: the first, one of a packet, or the last.

@@ -1,11 +1,11 @@
-//! A packet of a trace in words, from its document.
+//! Describes a packet of a trace in words, from its document.
 
 use super::packet::{
     PacketWords, TracedEgress, TracedFar, TracedFastPath, TracedFrame, TracedOutcome, TracedPacket,
     TracedQer, TracedSession, TracedUrr, TracedWait, TriedPdr, WordsLine,
 };
 
-/// The words for the document of a packet.
+/// Returns the text that `adit trace` prints about a packet.
 pub(crate) fn words(packet: &TracedPacket) -> PacketWords {
     let mut lines = PacketLines(Vec::new());
     match &packet.waited {
@@ -172,7 +172,7 @@ fn egress_words(egress: &TracedEgress) -> String {
     }
 }
 
-/// Hours, minutes, seconds and nanoseconds of a time of day.
+/// Formats a time of day as hours, minutes, seconds and nanoseconds.
 fn time_of_day(unix_ns: u64) -> String {
     let (seconds, ns) = (unix_ns / 1_000_000_000, unix_ns % 1_000_000_000);
     let of_day = seconds % 86_400;

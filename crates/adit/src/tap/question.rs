@@ -1,11 +1,11 @@
-//! A question for a trace or a capture within its bounds.
+//! The checked request for a trace or a capture.
 
 use core::net::IpAddr;
 
 use adit_rules::DroppedFor;
 use adit_types::{Nanos, Seid, Teid};
 
-/// The key of a question.
+/// The key by which a request selects packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AskedKey {
     Any,
@@ -15,15 +15,15 @@ pub(crate) enum AskedKey {
     Interface(String),
 }
 
-/// Which packets, and how many of them for how long.
+/// A checked request: which packets, how many of them, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TapQuestion {
     pub key: AskedKey,
     pub drop: Option<DroppedFor>,
     pub one_of: u32,
-    /// The stages and rules that packets met.
+    /// True to report the stages and rules that packets meet: a trace.
     pub stages: bool,
-    /// The fast path is tried with a copy of each packet.
+    /// True to try the fast path with a copy of each packet.
     pub path: bool,
     /// `None`: headers only.
     pub snap_bytes: Option<u16>,
@@ -37,7 +37,7 @@ impl TapQuestion {
         if self.stages { "trace" } else { "capture" }
     }
 
-    /// The packets in words, for the log and for `adit show taps`.
+    /// Describes the packets, for the log and for `adit show taps`.
     pub(crate) fn subject(&self) -> String {
         let key = match &self.key {
             AskedKey::Any => "all packets".to_owned(),

@@ -18,13 +18,13 @@ use super::packet_words;
 use super::question::TapQuestion;
 use super::words::{self, WordOptions};
 
-/// Their media type.
+/// Media type of the lines of JSON.
 pub(crate) const JSON_LINES: &str = "application/x-ndjson";
 
-/// The client's thread looks after its client at least once in this time.
+/// How long the thread of a client waits for a record before it checks whether the client is gone.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A tap that runs, for the client's thread. Drop ends it.
+/// A running tap, for the thread of its client. Drop ends the tap.
 #[derive(Debug)]
 pub(crate) struct TapStream {
     pub(super) question: TapQuestion,
@@ -37,15 +37,15 @@ pub(crate) struct TapStream {
 /// Writes the packets of an answer, and its end, in the form that a client gets.
 ///
 /// # Errors
-/// Each method has those of the connection, which end the tap.
+/// Each method returns the errors of the connection, which end the tap.
 pub(crate) trait TapSink {
-    /// The next packet, as its document.
+    /// Writes the next packet.
     fn packet(&mut self, packet: TracedPacket) -> anyhow::Result<()>;
 
-    /// No more is there now: the client gets the octets written so far.
+    /// Sends the client the octets written so far, because no more packets are there now.
     fn flush(&mut self) -> anyhow::Result<()>;
 
-    /// Ends the answer, after so many packets.
+    /// Ends the answer, which had `packets` packets.
     fn end(&mut self, packets: u64, end: TapEnd) -> anyhow::Result<()>;
 
     /// True if the client has closed the connection.
@@ -53,7 +53,7 @@ pub(crate) trait TapSink {
 }
 
 impl TapStream {
-    /// Names of the ports.
+    /// Names of the ports, by `PortId`.
     pub(crate) fn ports(&self) -> &[String] {
         &self.names.ports
     }
@@ -67,7 +67,7 @@ impl TapStream {
         let TapQuestion { stages, path, snap_bytes, .. } = question;
         let options = WordOptions { headers_only: snap_bytes.is_none(), stages, path };
         let mut packets = 0;
-        // The end without one of the tap: adit itself ends.
+        // The control thread closed the channel without an end of the tap: adit itself ends.
         let shutdown = TapEnd { why: "shutdown", skipped: 0 };
         let ended = loop {
             let next = match news.try_recv() {
@@ -97,13 +97,13 @@ impl TapStream {
     }
 }
 
-/// Where lines of JSON go.
+/// The connection to which lines of JSON are written.
 pub(crate) trait TapOutput: Write {
     /// True if the client has closed the connection.
     fn is_closed(&self) -> bool;
 }
 
-/// The answer as lines of JSON, each packet with its words if the client requests them.
+/// Writes the answer as lines of JSON, each packet with its description if the client requests it.
 #[derive(Debug)]
 pub(crate) struct JsonLines<W> {
     out: W,
@@ -111,10 +111,10 @@ pub(crate) struct JsonLines<W> {
 }
 
 impl<W: TapOutput> JsonLines<W> {
-    /// Begins the answer.
+    /// Begins the answer with the line about the tap.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// The connection fails.
     pub(crate) fn new(out: W, stream: &TapStream, has_words: bool) -> anyhow::Result<Self> {
         let TapNames { interfaces, ports, .. } = &*stream.names;
         let (interfaces, ports) = (interfaces.clone(), ports.clone());

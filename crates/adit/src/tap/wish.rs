@@ -11,18 +11,18 @@ use utoipa::ToSchema;
 use super::question::{AskedKey, TapQuestion};
 use crate::request::session_filter::number;
 
-/// Packets of a trace unless the client says otherwise, and at most.
+/// Packets of a trace by default, and at most.
 const TRACED_PKTS_DEFAULT: u64 = 20;
 const TRACED_PKTS_MAX: u64 = 10_000;
 
-/// How long a trace and a capture last unless the client says otherwise.
+/// How long a trace and a capture last by default.
 const TRACE_TIME_DEFAULT: Nanos = Nanos::from_secs(10);
 const CAPTURE_TIME_DEFAULT: Nanos = Nanos::from_secs(60);
 
-/// How long a trace or a capture lasts at most.
+/// Longest duration of a trace or a capture.
 const TAP_TIME_MAX: Nanos = Nanos::from_secs(24 * 3600);
 
-/// Octets of a frame that a client may have at most: the longest frame of any port.
+/// Most octets of a frame that a client may request: the longest frame of any port.
 const SNAP_BYTES_MAX: u16 = 9216;
 
 /// Which packets to trace: those of a session, a UE or a tunnel, those that are dropped, or both.
@@ -92,7 +92,7 @@ pub(crate) struct CaptureWish {
     /// `any` for all drops.
     #[arg(long, value_name = "REASON")]
     pub drop: Option<String>,
-    /// One of so many packets.
+    /// One packet out of this many.
     #[arg(long = "sample", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     #[schema(minimum = 1)]
     pub one_of: Option<u32>,
@@ -110,14 +110,14 @@ pub(crate) struct CaptureWish {
     pub duration_ms: Option<u64>,
 }
 
-/// The help of a duration on the command line.
+/// The help text of the option `--duration`.
 const DURATION: &str = "How long at most, such as `500ms`, `10s`, `5m` or `2h`";
 
 impl TraceWish {
-    /// The question with defaults for omitted values.
+    /// Checks the request, and replaces omitted values by their defaults.
     ///
     /// # Errors
-    /// The fault, and its remedy.
+    /// A value is wrong; the text has the fault and its remedy.
     pub(crate) fn check(&self) -> Result<TapQuestion, String> {
         let Self { session, ue, teid, drop, packets, duration_ms, path, words: _ } = self;
         let (key, drop) = (key(session, *ue, teid, &None)?, dropped_for(drop)?);
@@ -136,10 +136,10 @@ impl TraceWish {
 }
 
 impl CaptureWish {
-    /// The question with defaults for omitted values.
+    /// Checks the request, and replaces omitted values by their defaults.
     ///
     /// # Errors
-    /// The fault, and its remedy.
+    /// A value is wrong; the text has the fault and its remedy.
     pub(crate) fn check(&self) -> Result<TapQuestion, String> {
         let Self { session, ue, teid, interface, all, drop, one_of, snap_bytes, .. } = self;
         let (key, drop) = (key(session, *ue, teid, interface)?, dropped_for(drop)?);
@@ -162,7 +162,7 @@ impl CaptureWish {
     }
 }
 
-/// Reads a time such as `10s`. Unit: milliseconds.
+/// Parses a time such as `10s`. Returns milliseconds.
 fn duration_ms(text: &str) -> Result<u64, String> {
     let wrong = || "takes a number with ms, s, m or h, such as 10s".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;

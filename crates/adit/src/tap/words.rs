@@ -1,4 +1,4 @@
-//! Records in words: one JSON document for each packet.
+//! Makes documents of tap records: one for each packet.
 
 use adit_rules::{
     ApplyAction, DestinationInterface, FastPathAnswer, FastPathDifference, HeaderCreation, TapItem,
@@ -13,18 +13,18 @@ use super::packet::{
     TracedSession, TracedUrr, TracedWait, TriedPdr,
 };
 
-/// The parts of a record that the client gets.
+/// Which parts of a record the client gets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WordOptions {
-    /// Octets of frames end with their headers.
+    /// True to cut the octets of frames at the end of their headers.
     pub headers_only: bool,
-    /// Stages and rules.
+    /// True to include stages and rules.
     pub stages: bool,
-    /// The trial of the fast path.
+    /// True to include the trial of the fast path.
     pub path: bool,
 }
 
-/// The document of a record.
+/// Makes the document of a record. `number`: the number of its packet in the tap, from 1.
 pub(super) fn document(
     number: u64,
     items: &[TapItem],
@@ -48,7 +48,7 @@ struct RecordWords<'n> {
     names: &'n TapNames,
     options: WordOptions,
     document: TracedPacket,
-    /// Octets of the frame that is read.
+    /// Octets so far of the frame that is being read.
     frame: Vec<u8>,
 }
 
@@ -99,7 +99,8 @@ impl RecordWords<'_> {
         };
     }
 
-    /// A frame is complete: its words go to the last frame that was sent, or to the packet.
+    /// Ends a frame: adds its headers and octets to the last sent frame, or, if none was sent yet,
+    /// to the packet.
     fn end_frame(&mut self) {
         if self.frame.is_empty() {
             return;
@@ -210,7 +211,7 @@ impl RecordWords<'_> {
     }
 }
 
-/// The document of a trial of the fast path.
+/// Makes the document of a trial of the fast path.
 fn fast_path(answer: FastPathAnswer, names: &TapNames) -> TracedFastPath {
     let leaves = |reason: &str, why: &str| TracedFastPath {
         kind: "leaves".to_owned(),
@@ -255,7 +256,7 @@ fn difference_words(difference: FastPathDifference) -> String {
     }
 }
 
-/// Octets as hexadecimal digits.
+/// Formats octets as hexadecimal digits.
 fn hex(octets: &[u8]) -> String {
     const DIGITS: [char; 16] =
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
@@ -363,7 +364,7 @@ mod tests {
             few.headers[0],
             "Ethernet 00:00:00:00:00:00 > 00:00:00:00:00:00, EtherType 0x88cc"
         );
-        // Members of what did not happen are absent.
+        // Members for events that did not happen are absent.
         let members = serde_json::to_value(&few).unwrap();
         let members: Vec<_> = members.as_object().unwrap().keys().cloned().collect();
         let expected = "from headers interface len octets outcome packet port time_unix_ns worker";

@@ -1,4 +1,5 @@
-//! The event scheduler of `model = "eventdev"`: its device, and the thread of a central one.
+//! The event scheduler of `model = "eventdev"`: its device, and the thread of a central scheduler
+//! (one in software, which moves events only while a thread runs it).
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,20 +16,20 @@ use crate::config::{DatapathSettings, ModelSettings};
 use crate::threads::exit_barrier::ExitBarriers;
 use crate::threads::lifecycle::Lifecycle;
 
-/// Iterations of a central scheduler after all threads stopped: packets in flight reach the threads
-/// that drop and count them.
+/// Most iterations of a central scheduler after all threads stopped, so that packets in flight
+/// reach the threads, which drop and count them.
 const LAST_ITERATIONS: usize = 10_000;
-/// The limit of [`LAST_ITERATIONS`] as a time: if the core is shared with other processes, each
-/// iteration may cost the scheduler a time slice.
+/// Longest time for the [`LAST_ITERATIONS`]: if other processes share the core,
+/// each iteration may cost the scheduler a time slice.
 const LAST_TIME: Duration = Duration::from_secs(1);
 
-/// Parts that the threads of an event-driven packet path need; none in other models.
+/// Parts that the threads of an event-driven packet path need; empty in other models.
 pub(crate) struct EventThreads {
     /// The device, for its statistics.
     pub device: Option<EventDevice>,
-    /// The port of each thread, and the flows of all.
+    /// For each thread its port, and the flows that all threads share.
     pub ports: Vec<(SchedulerPort, SharedFlows)>,
-    /// The scheduler, if it is central.
+    /// The scheduler, if it is central: a thread must run it.
     pub scheduler: Option<EventScheduler>,
 }
 
@@ -49,7 +50,8 @@ pub(crate) fn open(
     let port = |(role, queues)| EventPortConfig {
         new_event_threshold: match role {
             Role::RxTx => settings.new_event_threshold,
-            // Frames of packets that waited are new to the scheduler, and never refused.
+            // Workers enqueue frames of packets that had waited as new events, which must never be
+            // refused.
             _ => settings.events_max,
         },
         dequeue_depth: settings.dequeue_depth,
@@ -73,7 +75,7 @@ pub(crate) fn open(
     Ok(EventThreads { device: Some(device), ports, scheduler })
 }
 
-/// The loop of the thread of a central scheduler.
+/// Returns the body of the thread that runs a central scheduler.
 pub(crate) fn thread(
     eal: &Eal,
     lifecycle: &Lifecycle,

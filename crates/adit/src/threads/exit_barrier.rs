@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExitBarrier(Arc<AtomicUsize>);
 
-/// The barriers at the end of adit.
+/// The barriers that threads pass when adit exits.
 #[derive(Debug, Default)]
 pub(crate) struct ExitBarriers {
-    /// No thread of the packet path takes a step any more.
+    /// Opens once no thread of the packet path takes steps any more.
     pub stopped: ExitBarrier,
-    /// The scheduler, if there is one, gives out nothing any more.
+    /// Opens once the central scheduler, if there is one, delivers no events any more.
     pub drained: ExitBarrier,
 }
 
-/// A thread's place. Drop counts as arrival, so that a thread that fails does not block the others.
+/// A thread that has yet to arrive. Drop counts as arrival, so that a thread that fails does not
+/// block the others.
 #[derive(Debug)]
 pub(crate) struct ExitBarrierPlace(ExitBarrier);
 
@@ -27,15 +28,15 @@ impl ExitBarrier {
         ExitBarrierPlace(self.clone())
     }
 
-    /// True if all threads have arrived. Everything that a thread did before is then visible.
+    /// True if all threads have arrived; what they did before arriving is then visible.
     pub(crate) fn is_open(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
 }
 
 impl ExitBarrierPlace {
-    /// Arrives, and returns once all threads have arrived. Everything that a thread did before is
-    /// then visible to all.
+    /// Arrives, and returns once all threads have arrived; what they did before arriving is then
+    /// visible.
     pub(crate) fn wait_for_all(self) {
         let barrier = self.0.clone();
         drop(self);

@@ -1,4 +1,4 @@
-//! When the threads of adit begin and end: a gate holds those of the packet path until adit is
+//! Start and stop of adit's threads: a gate holds the threads of the packet path until adit is
 //! active.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::record_store::serving_lease::ServingLease;
 use crate::threads::liveness::Liveness;
 
-/// When the threads of adit begin and end.
+/// The gate, flags and lease by which adit's threads start and stop. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Lifecycle {
-    /// Opens when the packet path begins.
+    /// Opens when the packet path starts.
     pub gate: StartGate,
-    /// The control thread ends.
+    /// Set to end the control thread.
     pub stop_control: Arc<AtomicBool>,
-    /// The threads of the packet path end.
+    /// Set to end the threads of the packet path.
     pub stop: Arc<AtomicBool>,
-    /// Until when this adit may serve, once it is active.
+    /// Limits how long this adit may serve, once it is active.
     pub lease: ServingLease,
     /// State that the control thread publishes in each iteration.
     pub liveness: Liveness,
@@ -36,26 +36,26 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Lets the threads of the packet path end, also those that never began.
+    /// Ends the threads of the packet path, including those that still wait at the gate.
     pub(crate) fn stop_packet_path(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.gate.open();
     }
 }
 
-/// The gate, closed at first; it opens once, for all.
+/// A gate that threads wait at: closed at first, and opened once, for all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StartGate(Arc<(Mutex<bool>, Condvar)>);
 
 impl StartGate {
-    /// Lets all threads pass, those that wait and those to come.
+    /// Lets all threads pass: those that wait now, and those that come later.
     pub(crate) fn open(&self) {
         let (is_open, opened) = &*self.0;
         *is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
         opened.notify_all();
     }
 
-    /// Returns once the gate is open: true if it was closed before.
+    /// Waits until the gate is open. True if the thread had to wait.
     pub(crate) fn pass(&self) -> bool {
         let (is_open, opened) = &*self.0;
         let mut guard = is_open.lock().unwrap_or_else(PoisonError::into_inner);

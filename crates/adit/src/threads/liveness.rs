@@ -1,10 +1,10 @@
-//! State of the control thread that other threads may read at any moment: its iterations, and its
-//! view.
+//! State that the control thread publishes in each iteration, for other threads to read at any
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Written by the control thread; anyone reads it.
+/// The published state. Only the control thread writes it; clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Liveness(Arc<LivenessWords>);
 
@@ -17,18 +17,18 @@ struct LivenessWords {
     is_restoring: AtomicBool,
 }
 
-/// The view of the control thread in an iteration.
+/// State that the control thread saw in an iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LivenessReading {
-    /// Iterations so far. It grows each second, unless the thread stands still.
+    /// Number of iterations so far. It grows each second unless the control thread is stuck.
     pub turns: u64,
-    /// Workers that take no step although they should.
+    /// Number of workers that take no steps although they should.
     pub stopped_workers: usize,
-    /// Ports whose links are down.
+    /// Number of ports whose links are down.
     pub ports_down: usize,
     /// False on a standby.
     pub is_active: bool,
-    /// Sessions of a previous process are still to come.
+    /// True while sessions of a previous process are being restored.
     pub is_restoring: bool,
 }
 
@@ -45,7 +45,7 @@ impl Liveness {
         turns.fetch_add(1, Ordering::Release);
     }
 
-    /// The reading of the latest iteration.
+    /// Returns the state that the latest iteration published.
     pub(crate) fn read(&self) -> LivenessReading {
         let words = &*self.0;
         LivenessReading {

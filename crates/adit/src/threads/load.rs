@@ -1,7 +1,7 @@
 //! Load of the threads of the packet path.
 //!
-//! A thread that polls takes all of its core whatever it does. So each measures its own load and
-//! writes it into a few words, which the control thread reads.
+//! A polling thread uses all of its core even without packets. So each thread measures its own load
+//! and writes it to a few atomic words, which the control thread reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
@@ -14,13 +14,13 @@ const TURNS: u32 = 1 << 16;
 /// Approximate duration of a step without packets.
 const IDLE_TURN: Nanos = Nanos(128);
 
-/// Time per reading of the recent busy share.
+/// Time that a reading of the recent busy share covers.
 const RECENT: Nanos = Nanos::from_millis(10);
 
-/// Time per reading of the busy share and of the rings.
+/// Time that a reading of the busy share and of the rings covers.
 const WINDOW: Nanos = Nanos::from_secs(1);
 
-/// The latest readings of a thread.
+/// The latest readings of a thread; clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ThreadLoad(Arc<LoadWords>);
 
@@ -33,38 +33,39 @@ struct LoadWords {
 }
 
 impl ThreadLoad {
-    /// The share of its steps with a full burst: full bursts show that packets wait. Unit: percent.
+    /// Share of the thread's steps that had a full burst, which shows that packets wait. Unit:
+    /// percent.
     pub(crate) fn saturation_percent(&self) -> u8 {
         self.0.saturation_percent.load(Ordering::Relaxed)
     }
 
-    /// The share of the last 10 ms that it spent in steps with packets. Unit: thousandths.
+    /// Share of the last 10 ms that the thread spent in steps with packets. Unit: thousandths.
     pub(crate) fn recent_permille(&self) -> u16 {
         self.0.recent_permille.load(Ordering::Relaxed)
     }
 
-    /// The share of the last second that it spent in steps with packets. Unit: thousandths.
+    /// Share of the last second that the thread spent in steps with packets. Unit: thousandths.
     pub(crate) fn busy_permille(&self) -> u16 {
         self.0.busy_permille.load(Ordering::Relaxed)
     }
 
-    /// The largest share of a ring of packets to it that waited in the last second. Unit:
-    /// thousandths.
+    /// Largest fill of a ring of packets to this thread in the last second. Unit: thousandths of
+    /// the ring.
     pub(crate) fn ring_permille(&self) -> u16 {
         self.0.ring_permille.load(Ordering::Relaxed)
     }
 }
 
-/// Counts from which the load of a step is computed.
+/// The data of a step from which load is computed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepLoad {
-    /// When it began.
+    /// When the step began.
     pub began: Nanos,
     pub is_idle: bool,
     pub is_full: bool,
 }
 
-/// The thread's side.
+/// Measures the load of a thread, in that thread, and stores it in a [`ThreadLoad`].
 #[derive(Debug)]
 pub(crate) struct LoadMeter {
     gauge: ThreadLoad,
@@ -74,14 +75,14 @@ pub(crate) struct LoadMeter {
     /// Busy time of the window until `recent_began`.
     busy: Nanos,
     recent_began: Nanos,
-    /// Busy time since then.
+    /// Busy time since `recent_began`.
     recent_busy: Nanos,
-    /// When the last step began, if it had packets.
+    /// When the last step began if it had packets, else `None`.
     busy_since: Option<Nanos>,
 }
 
 impl LoadMeter {
-    /// A meter that starts at `now`.
+    /// Returns a meter that starts at `now`.
     pub(crate) fn new(gauge: ThreadLoad, now: Nanos) -> Self {
         Self {
             gauge,
@@ -95,10 +96,11 @@ impl LoadMeter {
         }
     }
 
-    /// Counts a step, which ended before the next one begins. `fullest_ring`: in thousandths since
-    /// the last call.
+    /// Counts a step; the previous step ended at `step.began`. `fullest_ring` returns the largest
+    /// fill of the thread's rings since its last call, in thousandths.
     ///
-    /// Cost: a few additions; stores once per [`TURNS`] steps, per [`RECENT`] and per [`WINDOW`].
+    /// Cost: a few additions; stores once per [`TURNS`] steps,
+    /// per [`RECENT`] and per [`WINDOW`].
     #[inline]
     pub(crate) fn count_step(&mut self, step: StepLoad, fullest_ring: impl FnOnce() -> u16) {
         if let Some(since) = self.busy_since {
@@ -146,7 +148,7 @@ impl LoadMeter {
     }
 }
 
-/// The share of `busy` in `span`. Unit: thousandths.
+/// Returns the share of `busy` in `span`. Unit: thousandths.
 fn share(busy: Nanos, span: Nanos) -> u16 {
     let permille = busy.0.saturating_mul(1000) / span.0.max(1);
     u16::try_from(permille).unwrap_or(1000).min(1000)

@@ -28,7 +28,7 @@ use crate::threads::lifecycle::Lifecycle;
 use crate::threads::load::{LoadMeter, StepLoad, ThreadLoad};
 use crate::threads::process_nodes::ProcessNodes;
 
-/// Sleep of a thread between two looks at arriving frames while this adit may not serve.
+/// How long a thread sleeps between two discards of arrived frames while this adit may not serve.
 const PAUSED_SLEEP: Duration = Duration::from_millis(1);
 
 /// A thread of the packet path, running or done.
@@ -154,7 +154,7 @@ impl PacketPath<'_> {
     }
 }
 
-/// The parts of one thread of the packet path without its ports.
+/// Everything that one thread of the packet path needs, except its ports.
 pub(crate) struct ThreadParts {
     pub id: WorkerId,
     pub settings: ThreadSettings,
@@ -167,9 +167,10 @@ pub(crate) struct ThreadParts {
     pub bells: Vec<Doorbell>,
     pub recovery_time_stamp: u32,
     pub load: ThreadLoad,
-    /// Its port of the event scheduler, and the flows.
+    /// The thread's port of the event scheduler, and the flows; `None` in other models.
     pub scheduled: Option<(SchedulerPort, SharedFlows)>,
-    /// The thread that starts it prefers memory of a node.
+    /// True if the thread that starts this one prefers memory of one NUMA node. This thread
+    /// inherits that preference and has to reset it.
     pub has_shared_node: bool,
     /// A worker's rings to kernel twins, if there are any.
     pub twins: Option<KernelTwins>,
@@ -178,7 +179,7 @@ pub(crate) struct ThreadParts {
 pub(crate) struct ControlRings {
     pub events: rtrb::Producer<WorkerEvent>,
     pub commands: rtrb::Consumer<WorkerCommand>,
-    /// For records of packets.
+    /// Tap items: what happens to packets that clients trace or capture.
     pub records: rtrb::Producer<TapItem>,
 }
 
@@ -190,13 +191,13 @@ pub(crate) struct AssembledPath {
     pub records: Vec<rtrb::Consumer<TapItem>>,
     pub bells: Vec<Doorbell>,
     pub loads: Vec<ThreadLoad>,
-    /// The owners of sessions.
+    /// Moves sessions from one owner to another.
     pub owners: OwnerChanges<Mbuf>,
 }
 
 impl AssembledPath {
-    /// Connects the threads of the configuration, which have these readers, with each other and
-    /// with the control thread.
+    /// Connects the threads of the configuration with each other and with the control thread.
+    /// `readers`: one for each thread.
     ///
     /// # Errors
     /// The process is out of file descriptors.
@@ -255,10 +256,10 @@ struct ThreadRunner {
     inside: ExitBarrierPlace,
     drained: ExitBarrier,
     settings: ThreadSettings,
-    /// 0 for none.
+    /// 0: no real-time scheduling.
     realtime_priority: u8,
     has_shared_node: bool,
-    /// The thread must yield to other threads on its core.
+    /// True if the thread must yield to other threads of adit on its core.
     shares_core: bool,
     bell: Option<Doorbell>,
     bells: Vec<Doorbell>,
@@ -267,8 +268,8 @@ struct ThreadRunner {
 }
 
 impl ThreadRunner {
-    /// Runs steps of the thread that `make` makes, on its core, from the start gate until adit
-    /// stops.
+    /// Runs the thread on its core from the start gate until adit stops. `make` makes the worker or
+    /// receiver whose steps the thread takes.
     fn run<T: PathThread<ThreadIo>>(
         self,
         mut io: ThreadIo,
@@ -316,8 +317,8 @@ impl ThreadRunner {
             if !report.handed_to.is_empty() {
                 let handed_to = report.handed_to.iter().filter_map(|to| bells.get(to));
                 handed_to.for_each(Doorbell::ring);
-                // The thread that takes them may be the one that shares the core, and its ring is
-                // short.
+                // The receiving thread may share this core: let it run before its ring, which is
+                // short, is full.
                 if shares_core {
                     std::thread::yield_now();
                 }
@@ -326,7 +327,7 @@ impl ThreadRunner {
         }
         // Other threads may hand over packets until they have stopped as well.
         inside.wait_for_all();
-        // A central scheduler still gives out events in flight.
+        // A central scheduler still delivers events in flight.
         while !drained.is_open() {
             thread.drain(&mut io);
             std::thread::yield_now();

@@ -10,31 +10,31 @@ use adit_types::{Owners, Role, WorkerId};
 use crate::config::{Config, ModelSettings, PortSettings};
 use crate::this_machine::this_machine;
 
-/// Where the threads of the packet path and their ports are, as far as it is known.
+/// NUMA nodes of the packet path's threads and ports; `None` for each unknown node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProcessNodes {
-    /// By thread.
+    /// The node of each thread.
     threads: Vec<Option<u32>>,
     /// The nodes of the ports of interfaces, by `InterfaceId`.
     interfaces: Vec<Option<u32>>,
-    /// With an event scheduler: how many threads it gives packets to, the first ones, and the node
-    /// that receives all of them.
+    /// With an event scheduler whose Rx/Tx threads are all on one node: how many workers there are,
+    /// the first threads, and that node. Else `None`.
     scheduled: Option<(usize, u32)>,
-    /// The node that has most of the packet path. `None` on a machine with one node, and if nodes
-    /// are ignored.
+    /// The node with most threads of the packet path. `None` on a machine with one node, and if the
+    /// configuration ignores nodes.
     memory: Option<u32>,
-    /// Where the owners of sessions are; one node if nodes are ignored, or if an event scheduler
-    /// chooses workers.
+    /// The nodes of sessions' owners; the default, one node, if the configuration ignores nodes or
+    /// an event scheduler chooses workers.
     owners: OwnerNodes,
 }
 
 impl ProcessNodes {
-    /// The nodes of `config` on this machine; none if it cannot be read.
+    /// Finds the nodes of `config` on this machine; all are unknown if the machine cannot be read.
     pub(crate) fn of_this_machine(config: &Config) -> Self {
         this_machine().map_or_else(|_| Self::default(), |machine| Self::of(config, machine))
     }
 
-    /// The nodes of `config` on `machine`.
+    /// Finds the nodes of `config` on `machine`.
     pub(crate) fn of(config: &Config, machine: &MachineTopology) -> Self {
         let settings = config.datapath.threads();
         let threads: Vec<_> =
@@ -70,7 +70,7 @@ impl ProcessNodes {
         Self { interfaces, threads, scheduled, memory, owners }
     }
 
-    /// Where the owners of sessions are, and at which ports their packets arrive.
+    /// The nodes of sessions' owners, and of the ports at which sessions' packets arrive.
     pub(crate) const fn owners(&self) -> &OwnerNodes {
         &self.owners
     }
@@ -80,15 +80,15 @@ impl ProcessNodes {
         &self.threads
     }
 
-    /// The node for memory that threads share: the one with most of them. `None` if the kernel's
+    /// The node for memory that threads share: the one with most threads. `None` if the kernel's
     /// choice is as good.
     pub(crate) const fn memory(&self) -> Option<u32> {
         self.memory
     }
 
-    /// Packets of a thread that crossed nodes: those that it handed to a thread of another node,
-    /// got from an event scheduler that receives on another node, or sent through a port of another
-    /// node.
+    /// Counts packets of a thread that crossed nodes: packets that it handed to a thread of another
+    /// node, got from an event scheduler that receives on another node, or sent through a port of
+    /// another node.
     pub(crate) fn cross_node_pkts(&self, thread: usize, counted: &Snapshot) -> u64 {
         let Some(own) = self.threads.get(thread).copied().flatten() else { return 0 };
         let is_remote = |node: &Option<u32>| node.is_some_and(|node| node != own);
@@ -103,7 +103,7 @@ impl ProcessNodes {
     }
 }
 
-/// The most frequent of `nodes`, the lowest of several.
+/// Returns the most frequent of `nodes`; the lowest of several equally frequent nodes.
 fn most_frequent(nodes: impl Iterator<Item = u32>) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     for node in nodes {
@@ -161,7 +161,7 @@ mod tests {
         let crossing: Vec<_> =
             (0..4).map(|thread| nodes.cross_node_pkts(thread, &counted())).collect();
         assert_eq!(crossing, [1007, 107, 1007, 0]);
-        // Two of three threads are there.
+        // Two of three threads are on node 0.
         assert_eq!(nodes.memory(), Some(0));
         let on_second = config("workers = [13, 14, 1]");
         assert_eq!(ProcessNodes::of(&on_second, &two_node_server()).memory(), Some(1));
@@ -183,16 +183,15 @@ mod tests {
         };
         // Worker 0 is next to the Rx/Tx thread, worker 1 is not.
         assert_eq!(of("[2]"), [1000, 120, 1000]);
-        // Then it is unknown where a packet was received: packets that workers hand to each other
-        // are counted.
+        // With Rx/Tx threads on both nodes, the node that received a packet is unknown: only
+        // packets that workers hand to each other are counted.
         assert_eq!(of("[2, 14]"), [1007, 107, 1007]);
     }
 
     #[test]
     fn owners_have_nodes_unless_nodes_are_ignored_or_sessions_have_none() {
         let of = |lines: &str| ProcessNodes::of(&config(lines), &two_node_server()).owners;
-        // Port `access` is on node 0, `core` on node 1: worker 0 owns the first half of the
-        // strides.
+        // Port `access` and worker 0 are on node 0, port `core` and worker 1 on node 1.
         let owners = Owners::new(2);
         let ports = [Some(0), Some(1)];
         let wanted = OwnerNodes::new(|group| Some(owners.of_group(group).0.into()), &ports);
@@ -201,7 +200,7 @@ mod tests {
         for one in ["workers = [1, 2]", "workers = [1, 13]\nplacement = \"uma\""] {
             assert_eq!(of(one), OwnerNodes::default(), "{one}");
         }
-        // The signaling worker also has queues.
+        // Only workers own sessions: receivers and the signaling worker do not change the result.
         let pipeline = of("model = \"pipeline\"\nreceivers = [2, 3]\nworkers = [1, 13]");
         assert_eq!(pipeline, wanted);
     }

@@ -25,15 +25,15 @@ use crate::packet::BenchPacket;
 use crate::sessions::{self, BenchProfile, Populated};
 use crate::size::BenchSize;
 
-/// Rounds of cases that are measured together.
+/// Number of rounds; each round measures every case.
 const ROUNDS: usize = 3;
 
-/// Packets of a turn, whole bursts: half of what fits the ring.
+/// Returns the packets of a turn, in whole bursts: half of what fits the ring.
 fn pkts_per_turn(size: &BenchSize) -> usize {
     HANDOFF_RING_LEN / 2 / size.burst * size.burst
 }
 
-/// Turns before those that count.
+/// Returns the number of turns before the measured ones.
 fn warm_up_turns(size: &BenchSize) -> usize {
     (4 * size.sessions).div_ceil(pkts_per_turn(size))
 }
@@ -46,7 +46,7 @@ impl TurnOfThread {
     const WORKER: u8 = 1;
     const END: u8 = 2;
 
-    /// Waits for the turn of `thread`. False at the end.
+    /// Waits for the turn of `thread`. False if the turns have ended.
     fn wait(&self, thread: u8) -> bool {
         loop {
             match self.0.load(Ordering::Acquire) {
@@ -62,7 +62,7 @@ impl TurnOfThread {
     }
 }
 
-/// Ends the turns of both threads when one of them fails.
+/// Ends the turns of both threads when it is dropped, also if a thread fails.
 struct EndOfTurns<'t>(&'t TurnOfThread);
 
 impl Drop for EndOfTurns<'_> {
@@ -71,7 +71,7 @@ impl Drop for EndOfTurns<'_> {
     }
 }
 
-/// The cores of the threads, and their shared parts.
+/// The cores of both threads, and what the threads share.
 struct TwoCores<'a> {
     eal: &'a Eal,
     pool: &'a Mempool,
@@ -81,7 +81,7 @@ struct TwoCores<'a> {
     frames: Mutex<Vec<Mbuf>>,
 }
 
-/// The first two cores of this process; `None` if it has but one.
+/// Returns the first two cores of this process; `None` if it has only one.
 fn two_cpus() -> Option<[u16; 2]> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;
     let mut cpus = (0..u16::MAX).filter(|cpu| {
@@ -90,7 +90,7 @@ fn two_cpus() -> Option<[u16; 2]> {
     Some([cpus.next()?, cpus.next()?])
 }
 
-/// The rows of run to completion and both ways to spread packets; none on a machine with one core.
+/// Measures run to completion and both ways to spread packets; no rows on a machine with one core.
 pub(super) fn rows(
     eal: &Eal,
     pool: &Mempool,
@@ -126,15 +126,15 @@ pub(super) fn rows(
     Ok(rows.collect())
 }
 
-/// A median, since other processes interrupt a thread that waits for its turn, and a mean would
-/// include their time.
+/// Returns the median: a mean would include the time of other processes, which interrupt a thread
+/// that waits for its turn.
 fn median(mut cycles: Vec<u64>) -> u64 {
     cycles.sort_unstable();
     cycles.get(cycles.len() / 2).copied().unwrap_or_default()
 }
 
 impl TwoCores<'_> {
-    /// Cycles of each turn, at either core.
+    /// Returns the cycles of each turn, at either core.
     fn measure(
         &self,
         size: &BenchSize,
@@ -182,7 +182,7 @@ impl TwoCores<'_> {
         Ok(cycles)
     }
 
-    /// The core at which packets arrive. Returns the receiver's cycles of each turn.
+    /// Runs the core at which packets arrive. Returns the receiver's cycles of each turn.
     fn run_receiver(
         &self,
         mut receiver: Option<Receiver<MbufIo>>,
@@ -222,7 +222,7 @@ impl TwoCores<'_> {
         Ok(cycles)
     }
 
-    /// The worker's core. Returns the cycles of each turn.
+    /// Runs the worker's core. Returns the cycles of each turn.
     fn run_worker(
         &self,
         mut worker: Worker<MbufIo>,
@@ -240,7 +240,7 @@ impl TwoCores<'_> {
                 let mut frames = self.frames.lock().map_err(|_| anyhow!("a lock"))?;
                 std::mem::swap(&mut io.ready, &mut *frames);
             }
-            // A driver has written the buffers' headers.
+            // Touches the buffers' headers, as a driver does when it receives.
             let octets: usize = io.ready.iter().map(PacketBuf::data_len).sum();
             std::hint::black_box(octets);
             let before = io.sent;

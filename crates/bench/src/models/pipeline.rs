@@ -1,6 +1,6 @@
 //! Run to completion and the pipelines: the cost of a packet for the receiver, and for the worker.
 //!
-//! All forms are measured in turns, so that changes of the machine's speed affect them alike.
+//! All forms are measured in turns, so that changes of the machine's speed affect all alike.
 
 use adit_datapath::{Receiver, ReceiverConfig, RingPair, Spread, Worker, connect};
 use adit_dpdk::{Mbuf, Mempool};
@@ -24,10 +24,10 @@ use crate::size::BenchSize;
 
 /// The model with which the others are compared.
 const RUN_TO_COMPLETION: &str = "run-to-completion";
-/// How models on cores of their own end.
+/// Suffix of the names of models whose threads have cores of their own.
 const OWN_CORES: &str = ", own cores";
 
-/// Turns of cases that are measured together.
+/// Number of turns; each turn measures every form.
 const TURNS: usize = 5;
 
 /// A form of the pipeline.
@@ -68,20 +68,20 @@ struct ModelThreads {
     _publisher: Publisher,
     receiver: Option<Receiver<MbufIo>>,
     workers: Vec<Worker<MbufIo>>,
-    /// The ports of each worker, then those of the receiver. Packets arrive at the last ones.
+    /// The ports of each worker, then those of the receiver. Packets arrive at the last entry.
     ios: Vec<MbufIo>,
     sessions: Vec<BenchSession>,
     random: SmallRng,
     /// For each measured burst: the receiver's cycles, and the workers'.
     cycles: [Vec<u64>; 2],
-    /// Packets that arrived.
+    /// Number of packets that arrived.
     arrived: usize,
     now: Nanos,
 }
 
 impl ModelThreads {
-    /// A worker that receives itself, or the threads of `form`. `None` if the processor cannot hash
-    /// so.
+    /// Makes a worker that receives itself, or the threads of `form`. `None` if the processor lacks
+    /// the instructions for the hash of `form`.
     fn new(
         pool: &Mempool,
         size: &BenchSize,
@@ -160,7 +160,7 @@ impl ModelThreads {
 
     /// Ends the threads, and returns their row.
     fn end(mut self, packet: BenchPacket, burst: usize) -> anyhow::Result<Value> {
-        // Packets that one worker hands to another one are a step behind.
+        // Packets that one worker hands to another leave a step later.
         for _ in 0..2 {
             self.now = Nanos(self.now.0 + 1);
             for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
@@ -183,7 +183,7 @@ impl ModelThreads {
     }
 }
 
-/// The rows of all forms, run to completion first.
+/// Measures all forms. Returns their rows, run to completion first.
 pub(super) fn rows(
     pool: &Mempool,
     size: &BenchSize,
@@ -207,8 +207,8 @@ pub(super) fn rows(
     models.into_iter().map(|model| model.end(packet, size.burst)).collect()
 }
 
-/// Adds to each row how fast its worker is, compared with that of run to completion in the same
-/// direction, on cores of their own if the row's are.
+/// Adds to each row the speed of its worker relative to run to completion in the same direction.
+/// Models on cores of their own are compared with run to completion on such cores.
 pub(super) fn compare(rows: &mut [Value]) {
     let of_worker = |row: &Value| row["worker_cycles"].as_f64();
     for at in 0..rows.len() {
@@ -231,7 +231,7 @@ pub(super) fn compare(rows: &mut [Value]) {
     }
 }
 
-/// The cost of a ring for a packet, at both ends together.
+/// Measures the cost of a ring for a packet, at both ends together. Returns the row.
 pub(super) fn ring(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Value> {
     let mut pair = RingPair::new(HANDOFF_RING_LEN).context("a ring")?;
     let mut burst: Burst<Mbuf> = Burst::new();

@@ -22,25 +22,25 @@ use crate::packet::BenchPacket;
 use crate::sessions::{self, BenchProfile, BenchRates, Populated};
 use crate::size::BenchSize;
 
-/// Flows, as adit's default.
+/// Number of flows: adit's default.
 const FLOWS: u32 = 512;
-/// Events in flight at most, and before new ones are refused.
+/// Maximum number of events in flight; half as many are allowed before new ones are refused.
 const EVENTS_MAX: u32 = 4096;
-/// Packets between Rx/Tx and worker at most, about.
+/// Packets between Rx/Tx and worker, beyond which the worker takes more steps.
 const IN_FLIGHT_MAX: usize = 512;
-/// Bursts that an Rx/Tx thread takes from the scheduler in a step, with two ports.
+/// Number of bursts that an Rx/Tx thread takes from the scheduler in a step, with two ports.
 const TX_BURSTS_PER_STEP: usize = 4;
-/// Events that go round through the queues of [`hop`].
+/// Number of events that circle through the queues of [`hop`].
 const CIRCLING: usize = 256;
-/// Sessions with packets that wait for their rates: a worker has room for some packets of each.
+/// Number of sessions in cases with waiting packets: a worker has room for some packets of each.
 const WAITING_SESSIONS: usize = 256;
-/// Queues of [`hop`].
+/// Number of queues of [`hop`].
 const HOPS: u8 = 4;
 
-/// One setting after the other, uplink with one queue, next to adit's defaults.
+/// Measures uplink with one queue: with adit's defaults, then with one setting changed at a time.
 ///
 /// # Errors
-/// As [`event_driven`].
+/// See [`event_driven`].
 pub(super) fn settings(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Vec<Value>> {
     let packet = BenchPacket::uplink(BenchProfile::USUAL.family());
     let queues = QueuesCase::merged();
@@ -75,24 +75,24 @@ pub(super) fn settings(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Vec<V
     Ok(rows)
 }
 
-/// Queues to measure, and the traffic.
+/// The queues to measure, and the rates of the traffic.
 #[derive(Debug, Clone)]
 pub(super) struct QueuesCase {
-    /// The part of the model's name for it.
+    /// Suffix of the model's name in the report.
     name: &'static str,
     queues: EventQueues,
     rates: BenchRates,
 }
 
 impl QueuesCase {
-    /// All stages behind one queue.
+    /// Returns the case with all stages behind one queue.
     fn merged() -> Self {
         Self { name: "", queues: EventQueues::default(), rates: BenchRates::None }
     }
 
-    /// The cases with a scheduler: one, two and four queues of stages; in addition the queues for
-    /// reception and timers; and packets that wait for their rates, without and with the events of
-    /// timers.
+    /// Returns the cases with a scheduler: one, two and four queues of stages; in addition the
+    /// queues for reception and timers; and packets that wait for their rates, without and with the
+    /// events of timers.
     ///
     /// # Errors
     /// Never: one, two and four queues are possible.
@@ -133,10 +133,10 @@ pub(super) struct SchedulerSettings {
 }
 
 impl SchedulerSettings {
-    /// adit's defaults, with depths of a burst.
+    /// Returns adit's defaults, with dequeue and enqueue depths of a burst.
     ///
     /// # Errors
-    /// The burst exceeds a depth.
+    /// The burst exceeds the largest depth.
     pub(super) fn new(driver: EventDriver, burst: usize) -> anyhow::Result<Self> {
         let (arguments, flows, new_event_threshold) = ("", FLOWS, EVENTS_MAX / 2);
         let depth = u16::try_from(burst)?;
@@ -181,8 +181,8 @@ fn run_scheduler(scheduler: &mut Option<EventScheduler>, cycles: &mut u64) {
     }
 }
 
-/// Measures one worker and one Rx/Tx thread. Packets that the scheduler refuses are part of the
-/// row.
+/// Measures one worker and one Rx/Tx thread. The row also counts packets that the scheduler
+/// refuses.
 ///
 /// # Errors
 /// The scheduler does not start; a packet was lost.
@@ -217,11 +217,11 @@ pub(super) fn event_driven(
     let mut cycles = PartCycles::default();
     let (mut filled, mut before) = (0, 0);
     for step in 0..steps + warm_up {
-        // The rates are shares of the traffic of such bursts.
+        // The sessions' rates are shares of a traffic of one burst per `BURST_TIME`.
         let now = Nanos(BURST_TIME.0 * (step as u64 + 1));
         let [worker_io, rx_tx_io] = &mut ios;
         if step == warm_up {
-            // Packets in flight stay so: each step moves one burst through every part.
+            // Packets may be in flight here: each step moves one burst through every part.
             before = rx_tx_io.sent;
             (cycles, rx_tx_io.sent) = (PartCycles::default(), 0);
         }
@@ -254,7 +254,7 @@ pub(super) fn event_driven(
     Ok(row)
 }
 
-/// Adds to a row how many packets were refused, and with rates, how many waited.
+/// Adds to a row how many packets were refused and, with rates, how many waited.
 ///
 /// # Errors
 /// Some of the `filled` packets were neither sent nor dropped as expected.
@@ -280,7 +280,7 @@ fn add_outcomes(
     Ok(())
 }
 
-/// Packets in flight leave, so that nothing is lost.
+/// Runs all parts until the packets in flight have left, so that none is lost.
 fn leave(
     worker: &mut EventWorker<SchedulerPort, MbufIo>,
     rx_tx: &mut RxTx<SchedulerPort, MbufIo>,
@@ -297,8 +297,8 @@ fn leave(
     }
 }
 
-/// Cycles of an event from one queue to the next, with its share of the scheduler: what a further
-/// stage costs before it does anything.
+/// Measures the cycles of an event from one queue to the next, with its share of the scheduler: the
+/// cost of a further stage that does nothing.
 ///
 /// # Errors
 /// The scheduler does not start, or refuses an event.

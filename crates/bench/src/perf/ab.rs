@@ -1,4 +1,4 @@
-//! Two builds on one machine, in turns: changes of the machine's speed affect both alike.
+//! Compares two builds in turns, so that changes of the machine's speed affect both alike.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &AbArguments) -> anyhow::Result<Value> {
     let folder = target.join("perf");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let tree = folder.join("other");
-    // The tree of an earlier run.
+    // Removes the tree of an earlier run.
     let _ = std::fs::remove_dir_all(&tree);
     output(Command::new("git").args(["clone", "--quiet", "--shared"]).args([&root, &tree]))?;
     output(Command::new("git").current_dir(&tree).args(["checkout", "--quiet", &commit]))?;
@@ -86,7 +86,7 @@ fn build(tree: &Path, target: &Path, copy: &Path) -> anyhow::Result<PathBuf> {
     Ok(copy.to_owned())
 }
 
-/// One run of the bench: the worker's figures by case.
+/// Runs the bench once. Returns the worker's figures by case.
 fn measure(binary: &Path, options: &str) -> anyhow::Result<Vec<(String, f64)>> {
     let mut command = Command::new(binary);
     let text = output(command.args(["datapath", "--json"]).args(options.split_whitespace()))?;
@@ -96,7 +96,7 @@ fn measure(binary: &Path, options: &str) -> anyhow::Result<Vec<(String, f64)>> {
     Ok(rows.iter().filter(|row| row["what"] == "worker").filter_map(figure).collect())
 }
 
-/// The case of a row, without members that only one revision has.
+/// Returns the name of a row's case, without members that only one revision has.
 fn name(row: &Value) -> String {
     let show = |name: &&str| match &row[*name] {
         Value::Null => None,

@@ -1,5 +1,5 @@
-//! Instruction counts of a program by address, as callgrind writes them, and the functions that an
-//! address is in, those inlined there included.
+//! Instruction counts of a program by address, as callgrind writes them, and the functions that
+//! contain an address, inlined ones included.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -14,7 +14,7 @@ pub(super) type Counts = BTreeMap<Option<u64>, i64>;
 /// A function that contains an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InlinedFrame {
-    /// Without path and parameters.
+    /// Name without path and parameters.
     pub function: String,
     pub file: String,
 }
@@ -24,7 +24,7 @@ pub(super) struct InlinedFrame {
 /// Spec: valgrind manual, "Callgrind Format Specification".
 ///
 /// # Errors
-/// The file has another form.
+/// The file is malformed.
 pub(super) fn counts(text: &str, program: &str) -> anyhow::Result<Counts> {
     let mut names = HashMap::<&str, &str>::new();
     let (mut is_program, mut address, mut is_call) = (false, 0_u64, false);
@@ -70,7 +70,7 @@ pub(super) fn counts(text: &str, program: &str) -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// The functions that contain each address, innermost first.
+/// Returns the functions that contain each address, innermost first.
 ///
 /// # Errors
 /// `addr2line` is missing or fails.
@@ -87,7 +87,7 @@ pub(super) fn frames(
         .context("cannot run addr2line; install binutils (Debian: apt-get install binutils)")?;
     let input: String = addresses.map(|address| format!("{address:#x}\n")).collect();
     let mut stdin = child.stdin.take().context("the input of addr2line")?;
-    // addr2line answers while it reads.
+    // addr2line writes before it has read all of its input.
     let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output()?;
     writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
@@ -97,7 +97,7 @@ pub(super) fn frames(
     parse_frames(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Reads "0xADDRESS", followed by a line for each function and a line for its place.
+/// Parses "0xADDRESS", followed by a line for each function and a line for its place.
 fn parse_frames(text: &str) -> anyhow::Result<HashMap<u64, Vec<InlinedFrame>>> {
     let mut frames = HashMap::<u64, Vec<InlinedFrame>>::new();
     let mut address = 0;
@@ -114,7 +114,7 @@ fn parse_frames(text: &str) -> anyhow::Result<HashMap<u64, Vec<InlinedFrame>>> {
     Ok(frames)
 }
 
-/// `c` of `a::b::c`, `c<D>` or `<A as B>::c`.
+/// Returns `c` of `a::b::c`, `c<D>` or `<A as B>::c`.
 fn last_name(function: &str) -> String {
     let end = if function.starts_with('<') { None } else { function.find('<') };
     let path = &function[..end.unwrap_or(function.len())];

@@ -1,9 +1,9 @@
 //! `adit-bench perf instructions`: instructions of one packet, by part of the fast path.
 //!
 //! callgrind counts the instructions of `Worker::step` in `adit-bench datapath`, with few and with
-//! many packets. The difference is the cost of the further packets, without start and first
-//! packets. Each instruction belongs to the innermost function around it that [`PARTS`] names,
-//! functions that the compiler inlined included.
+//! many packets. The difference is the cost of the additional packets, without start and first
+//! packets. Each instruction belongs to the innermost function around it that [`PARTS`] names;
+//! functions that the compiler inlined count as well.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,10 +18,10 @@ use super::{output, scratch_folder};
 use crate::datapath::DatapathArguments;
 use crate::report::{self, rounded};
 
-/// Packets of the shorter and of the longer run.
+/// Numbers of packets of the shorter and of the longer run.
 const PACKETS: [&str; 2] = ["20000", "60000"];
 
-/// Options of `adit-bench datapath`, with their subjects.
+/// Options of `adit-bench datapath`, and what each set measures.
 const MODES: [(&str, &str); 29] = [
     ("", "the usual packet"),
     ("--rates police", "two rates, policed"),
@@ -54,10 +54,10 @@ const MODES: [(&str, &str); 29] = [
     ("--n3-v6 --rates police", "tunnels over IPv6, two rates"),
 ];
 
-/// The modes of a quick run.
+/// Options that a quick run measures.
 const QUICK: [&str; 4] = ["", "--rates police", "--sdf=one", "--sdf=one --rates police"];
 
-/// A part of a packet's way: those functions of a file whose name begins with one of `functions`.
+/// A part of the processing: the functions of a file whose names begin with one of `functions`.
 struct PacketPart {
     name: &'static str,
     file: &'static str,
@@ -72,10 +72,10 @@ const fn part(
     PacketPart { name, file, functions }
 }
 
-/// Every function of a file.
+/// Matches every function of a file.
 const ALL: &[&str] = &[""];
 
-/// The first entry that fits decides.
+/// All parts. An instruction belongs to the first part that matches its function.
 const PARTS: [PacketPart; 33] = [
     part("recognize", "/fast_path/recognize.rs", ALL),
     part("lookup", "/fast_path/mod.rs", &["find_sessions", "hand_off_foreign"]),
@@ -112,8 +112,8 @@ const PARTS: [PacketPart; 33] = [
     part("stages", "/datapath/src/slow/", ALL),
 ];
 
-/// Instructions that are in no part: the step around the fast path, functions that the stages call,
-/// and functions of libraries.
+/// Name of the part with all other instructions: of the step around the fast path, of functions
+/// that the stages call, and of libraries.
 const REST: &str = "step";
 
 #[derive(Debug, clap::Args)]
@@ -138,7 +138,7 @@ pub(super) fn run(arguments: &InstructionsArguments) -> anyhow::Result<Value> {
     measure(&modes)
 }
 
-/// Counts the instructions of the suite's modes, if the programs for it are there.
+/// Counts the instructions of the suite's modes, or reports which program for it is missing.
 ///
 /// # Errors
 /// A program fails.
@@ -153,7 +153,7 @@ fn modes(quick: bool) -> Vec<&'static str> {
     if quick { QUICK.to_vec() } else { MODES.iter().map(|(mode, _)| *mode).collect() }
 }
 
-/// The programs that are missing to count instructions, with the packages to install.
+/// Returns the first missing program that counts instructions need, and its package.
 fn missing() -> Option<String> {
     let programs = [("valgrind", "valgrind"), ("addr2line", "binutils")];
     let missing = programs
@@ -254,7 +254,7 @@ impl Case<'_> {
     }
 }
 
-/// Sums of the counts by part.
+/// Returns the sums of the counts by part.
 fn by_part<'f>(
     counts: &Counts,
     frames: impl Fn(u64) -> &'f [InlinedFrame],
@@ -267,7 +267,7 @@ fn by_part<'f>(
     parts
 }
 
-/// The part of an instruction: that of the innermost function that is in one.
+/// Returns the part of an instruction: that of the innermost function that belongs to a part.
 fn part_of(frames: &[InlinedFrame]) -> &'static str {
     let of_frame = |frame: &InlinedFrame| {
         let fits = |part: &&PacketPart| {

@@ -25,7 +25,7 @@ pub(crate) enum Perf {
 }
 
 impl Perf {
-    /// Measures, and returns the document. `bench` runs the bench of a command line.
+    /// Measures, and returns the document. `bench` runs the bench that a command line names.
     ///
     /// # Errors
     /// A program is missing, or a measurement fails.
@@ -41,12 +41,12 @@ impl Perf {
     }
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 fn root() -> anyhow::Result<PathBuf> {
     Ok(output(Command::new("git").args(["rev-parse", "--show-toplevel"]))?.into())
 }
 
-/// A folder beside this program for the files of a measurement.
+/// Creates a folder beside this program for the files of a measurement.
 fn scratch_folder() -> anyhow::Result<PathBuf> {
     let folder = std::env::current_exe().context("find this program")?.with_file_name("perf");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

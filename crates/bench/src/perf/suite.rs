@@ -28,7 +28,7 @@ pub(crate) struct SuiteArguments {
 /// (zero if the bench has no such option), and true if `--quick` omits it.
 type SuiteBench = (&'static str, &'static str, u32, bool);
 
-/// About five minutes on two cores. DPDK, which `models` starts, is last.
+/// The benches: about five minutes on two cores. `models` comes last, since it starts DPDK.
 const BENCHES: [SuiteBench; 22] = [
     ("sessions", "datapath --sessions 1k,16k,100k", 2_000, false),
     ("active", "datapath --sessions 100k --active 16k", 2_000, false),
@@ -54,13 +54,13 @@ const BENCHES: [SuiteBench; 22] = [
     ("models", "models", 1_000, false),
 ];
 
-/// The command lines of the benches.
+/// Returns the command lines of the benches.
 #[cfg(test)]
 pub(crate) fn lines() -> [&'static str; 22] {
     BENCHES.map(|(_, line, ..)| line)
 }
 
-/// Runs everything and returns the document. `run` runs the bench of a command line.
+/// Runs everything and returns the document. `run` runs the bench that a command line names.
 ///
 /// # Errors
 /// adit-lab is missing, a bench fails, or a file cannot be written.
@@ -111,7 +111,7 @@ fn machine(lab: &Path) -> anyhow::Result<Value> {
     serde_json::from_str(&text).context("what adit-lab says of the machine")
 }
 
-/// Time stolen during the run, by processor. Unit: ms.
+/// Returns the time stolen during the run, by processor. Unit: ms.
 fn steal_ms_by_cpu(before: &Value, after: &Value) -> Value {
     let name = "steal_ms_since_boot";
     let since = |(cpu, now): (&String, &Value)| {
@@ -121,7 +121,7 @@ fn steal_ms_by_cpu(before: &Value, after: &Value) -> Value {
     Value::Object(after[name].as_object().into_iter().flatten().map(since).collect())
 }
 
-/// DATE-MACHINE.json
+/// Returns the file name, DATE-MACHINE.json.
 fn file_name(document: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
     let machine = &document["machine"];
@@ -129,7 +129,7 @@ fn file_name(document: &Value) -> String {
     format!("{}-{}-{cpus}.json", text(&document["date"]), slug(&text(&machine["cpu"])))
 }
 
-/// Lower-case letters and digits, the rest as single hyphens.
+/// Converts to lower-case letters and digits, with single hyphens for the rest.
 fn slug(text: &str) -> String {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());

@@ -1,5 +1,5 @@
 //! The wire in the suite: experiments of `adit-lab` over memif, and the figures that the suite
-//! keeps of them.
+//! takes from their report.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{output, root, scratch_folder};
 use crate::report::{self, cell};
 
-/// The cost of a session's rules over memif.
+/// The experiments: the cost of a session's rules over memif.
 const EXPERIMENTS: [&str; 2] =
     ["experiments/rules-by-sessions.toml", "experiments/rules-alone.toml"];
 
@@ -36,7 +36,7 @@ pub(super) fn measure(form: WireForm, lab: &Path) -> anyhow::Result<Value> {
     }
     let folder = scratch_folder()?.join("lab");
     let file = folder.join("report.json");
-    // The report of an earlier run.
+    // Removes the report of an earlier run.
     let _ = std::fs::remove_file(&file);
     let mut command = match output(Command::new("id").arg("-u"))?.as_str() {
         "0" => Command::new(lab),
@@ -63,7 +63,7 @@ pub(super) fn measure(form: WireForm, lab: &Path) -> anyhow::Result<Value> {
     Ok(document)
 }
 
-/// The figures, failures and warnings of a report of `adit-lab run`.
+/// Returns the figures, failures and warnings of a report of `adit-lab run`.
 fn rows(report: &Value) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut rows = Vec::new();
@@ -96,7 +96,7 @@ fn rows(report: &Value) -> Vec<Value> {
     rows
 }
 
-/// The options that differ between the measurements of the experiments.
+/// Returns the options that differ between the measurements of the experiments.
 fn options(command: &Value) -> String {
     let words = command.as_array().into_iter().flatten().filter_map(Value::as_str);
     let is_own = |word: &&str| {

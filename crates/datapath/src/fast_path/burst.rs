@@ -1,7 +1,7 @@
-//! State that the packets of a burst share: their arrival, next hops and aggregates.
+//! State that the packets of a burst share: arrival interface, next hops and aggregates.
 //!
-//! Most packets share a next hop, so the last one is kept for each family of the packets that
-//! leave, also from one burst to the next.
+//! Most packets share a next hop, so the last one is kept for each IP version that packets leave
+//! with, also from one burst to the next.
 
 use crate::shaper::RateSet;
 use adit_pktio::PacketBuf;
@@ -15,13 +15,13 @@ use crate::interfaces::TxLink;
 use crate::kept_hops::{BurstHops, NEVER_REUSED};
 use crate::neighbor_queue::{UnresolvedStation, is_waited_for};
 
-/// The last next hop whose link-layer address was found.
+/// A next hop with known link-layer address, the last one that was looked up.
 #[derive(Clone, Copy)]
 struct KnownHop<'v> {
-    /// The key of the lookup. To data networks: [`block_key`]. Into tunnels: next-hop index.
+    /// The key of the lookup: [`block_key`] to data networks, the next-hop index into tunnels.
     key: u64,
     tx_link: Option<&'v TxLink>,
-    /// The header of frames to it.
+    /// The link header of frames to the hop.
     header: UsualLinkHeader,
 }
 
@@ -31,24 +31,24 @@ impl KnownHop<'_> {
 
 /// State that the packets of one direction of a burst share.
 pub(super) struct BurstContext<'v, 'l> {
-    /// The interface that all usual packets arrived on, if no interface has a tag.
+    /// The interface that all usual packets arrived on; valid if no interface has a tag.
     arrival: InterfaceSet,
-    /// Their next hops.
+    /// The next hops of the packets.
     pub hops: KnownHops<'v, 'l>,
-    /// A packet has to join a queue.
+    /// True if at least one packet has to join a queue.
     pub is_any_queued: bool,
     /// The buckets of all sessions.
     pub meters: MeterPairs<'v>,
-    /// Octets leased from aggregates.
+    /// Octets that are leased from aggregates.
     pub leases: &'l mut Leases,
-    /// Aggregates that packets wait for.
+    /// The aggregates that packets wait for.
     pub contended: RateSet,
 }
 
 impl<'v, 'l> BurstContext<'v, 'l> {
-    /// A burst whose usual packets arrived on `arrival`, if no interface has a tag.
+    /// Creates the context of a burst; `arrival` is valid if no interface has a tag.
     #[inline(always)]
-    // PERF (adit-bench datapath): once per burst, in place.
+    // PERF (adit-bench datapath): inlined, so that the context is built in place.
     pub(super) fn new(
         ctx: &StepContext<'v>,
         arrival: InterfaceId,
@@ -66,9 +66,9 @@ impl<'v, 'l> BurstContext<'v, 'l> {
         }
     }
 
-    /// The interface that a usual packet arrived on.
+    /// Returns the interface that a usual packet arrived on.
     #[inline(always)]
-    // PERF (adit-bench datapath): one value per burst without tags.
+    // PERF (adit-bench datapath): one value per burst if there are no tags.
     pub(super) fn arrival_of<const HAS_TAGS: bool>(&self, packet: &FastPacket<'_>) -> InterfaceSet {
         match HAS_TAGS {
             false => self.arrival,
@@ -77,29 +77,29 @@ impl<'v, 'l> BurstContext<'v, 'l> {
     }
 }
 
-/// The last hops of the packets of one direction of a burst.
-// PERF (adit-bench datapath): a structure of its own, so that the other shared state of a burst
-// does not have to be in memory for the functions that look up hops.
+/// The last next hops of the packets of one direction of a burst.
+// PERF (adit-bench datapath): a separate structure, so that functions that look up hops do not
+// force the rest of the burst's shared state into memory.
 pub(super) struct KnownHops<'v, 'l> {
-    /// One of each family of the packets that leave: to data networks that of users' packets, into
-    /// tunnels that of outer headers.
+    /// The last hop for each IP version that packets leave with: to data networks that of the
+    /// users' packets, into tunnels that of the outer headers.
     hops: [KnownHop<'v>; 2],
-    /// The link of the last hop.
+    /// The link of the hop that was used last.
     tx_link: Option<&'v TxLink>,
-    /// [`KnownHops::resolve`] found a hop. Otherwise all packets left through `tx_link`.
+    /// True if [`KnownHops::resolve`] found a hop. If false, all packets left through `tx_link`.
     has_new: bool,
-    /// The changes of next hops that precede all hops.
+    /// `TablesView::next_hop_changes` before the hops were read.
     changes: u64,
     /// Neighbors that packets wait for. Later packets for them take the stages, which queue them
-    /// behind.
+    /// behind the waiting ones.
     unresolved: &'l [UnresolvedStation],
 }
 
 impl<'v, 'l> KnownHops<'v, 'l> {
-    /// Those `kept` from the last burst of the direction, unless a neighbor changed since, or
-    /// packets wait for one.
+    /// Takes the hops `kept` from the last burst of the direction, or none if any next hop has
+    /// changed since or packets wait for a neighbor.
     #[inline(always)]
-    // PERF (adit-bench datapath --burst 1): once per burst, in place.
+    // PERF (adit-bench datapath --burst 1): inlined, so that the hops are built in place.
     pub(super) fn new(
         ctx: &StepContext<'v>,
         kept: &BurstHops,
@@ -115,9 +115,9 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     }
 
     /// Keeps the last hops for the next burst of the direction. Returns the link of all `packets`,
-    /// whose links have been written, if it is the same one.
+    /// whose interfaces are already those that they leave by; `None` if they leave by several.
     #[inline(always)]
-    // PERF (adit-bench datapath --burst 1): most bursts found no hop.
+    // PERF (adit-bench datapath --burst 1): most bursts have no new hop to keep.
     pub(super) fn keep(
         &self,
         kept: &mut BurstHops,
@@ -138,8 +138,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         packets.iter().all(|packet| packet.interface == tx_link.id).then_some(tx_link)
     }
 
-    /// The link of the hop of an uplink packet to a data network through one of the interfaces
-    /// `within`; see [`KnownHops::find_hop`].
+    /// Returns the link of the next hop of an uplink packet to a data network through one of the
+    /// interfaces `within`. `None` under the conditions of [`KnownHops::find_hop`].
     // PERF (adit-bench datapath): once per uplink packet.
     #[inline(always)]
     pub(super) fn hop_to_network<B: PacketBuf>(
@@ -157,10 +157,10 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         self.find_hop(ctx, within, packet, buf.data())
     }
 
-    /// Looks up the hop of the uplink packet in `frame`. If one gateway leads to the whole block of
-    /// its destination, later packets to the block reuse the hop. `None` if the stages have to
-    /// decide: the packet goes to another UE, there is no route, or [`KnownHops::resolve`] finds no
-    /// hop.
+    /// Looks up the hop of the uplink packet in `frame`. If one gateway serves all destinations of
+    /// the packet's network block, later packets to the block reuse the hop. `None` if the stages
+    /// have to decide: the packet goes to another UE, there is no route, or [`KnownHops::resolve`]
+    /// returns no hop.
     #[cold]
     #[inline(never)]
     fn find_hop(
@@ -183,8 +183,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         self.resolve(ctx, next_hop, key, packet.is_v6)
     }
 
-    /// The link of the hop `index` of a packet that leaves in a tunnel, over IPv6 if `OVER_V6`; see
-    /// [`KnownHops::resolve`].
+    /// Returns the link of the hop `index` of a packet that leaves in a tunnel, over IPv6 if
+    /// `OVER_V6`. `None` under the conditions of [`KnownHops::resolve`].
     // PERF (adit-bench datapath): once per packet into a tunnel; the last hop is found without a
     // call.
     #[inline(always)]
@@ -200,7 +200,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         }
     }
 
-    /// [`KnownHops::resolve`] for a packet that leaves in a tunnel.
+    /// Calls [`KnownHops::resolve`] for a packet that leaves in a tunnel.
     // PERF (adit-bench datapath): a call, so that the packet loops keep their registers.
     #[inline(never)]
     fn resolve_tunnel<const OVER_V6: bool>(
@@ -211,17 +211,18 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         self.resolve(ctx, index, u64::from(index.0), OVER_V6)
     }
 
-    /// The header of frames to the last hop of packets that leave with this family.
+    /// Returns the link header of frames to the last hop of packets that leave with this IP
+    /// version.
     #[inline(always)]
-    // PERF (adit-bench datapath): read when it is written, so that the loop has registers.
+    // PERF (adit-bench datapath): read only when it is written, so that the loop has registers.
     pub(super) const fn link_header(&self, is_v6: bool) -> &UsualLinkHeader {
         &self.hops[is_v6 as usize].header
     }
 
-    /// The link of the hop `index`, if its link-layer address is known and fresh and no packet
-    /// waits for it. It is kept as the last one of packets that leave with a family.
+    /// Returns the link of the hop `index`; the hop becomes the last one of the IP version. `None`
+    /// if its link-layer address is unknown or stale, or packets wait for the neighbor.
     #[inline(always)]
-    // PERF (adit-bench datapath --gnbs 256): two callers; for tunnels the family is a constant.
+    // PERF (adit-bench datapath --gnbs 256): two callers; for tunnels the IP version is constant.
     fn resolve(
         &mut self,
         ctx: &StepContext<'v>,
@@ -245,8 +246,8 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     }
 }
 
-/// The key of a hop to data networks. It differs from those of hops into tunnels, which may be in
-/// the same burst: each fast rule names an interface.
+/// Returns the key of a hop to data networks. It differs from the keys of hops into tunnels, which
+/// may be in the same burst: `within` is never empty, as each fast rule names an interface.
 #[inline(always)]
 const fn block_key(network_block: u8, within: InterfaceSet) -> u64 {
     (within.0 as u64) << 32 | network_block as u64

@@ -1,7 +1,7 @@
-//! The departure of a packet by its fast rule, once the rule matches and the next hop is known:
-//! limits, MTU, rates, headers, counters. It is the same for all packets. The rewrites of
-//! `direction` and `relay` differ in what a packet has to match, where it goes, and the headers
-//! that it leaves with.
+//! Sends a packet off by its fast rule, once the rule matches and the next hop is known: checks
+//! limits, MTU and rates, writes headers, counts. All packets share this. The rewrites in
+//! `direction` and `relay` differ in the conditions that a packet has to meet, its destination, and
+//! the headers that it leaves with.
 
 use core::net::Ipv6Addr;
 
@@ -22,11 +22,11 @@ use super::trial_packet::leave;
 use crate::context::StepContext;
 use crate::interfaces::TxLink;
 
-/// Traits of a packet that the loop over a burst reads.
+/// Traits of a packet that are constant in most loops over a burst.
 #[derive(Clone, Copy)]
 pub(super) struct PacketTraits {
     pub is_v6: bool,
-    /// The rates that it may have to pass.
+    /// The rates that the packet may have to pass.
     pub rates: BurstRates,
 }
 
@@ -37,16 +37,16 @@ pub(super) struct RuledPacket<'p, 'v> {
     pub traits: PacketTraits,
 }
 
-/// Where and how a packet leaves.
+/// The link that a packet leaves through, and its headers.
 pub(super) struct Departure<'v, H> {
     pub direction: Direction,
     pub tx_link: &'v TxLink,
     pub headers: H,
-    /// The URRs of its rule in addition to the session's own one.
+    /// Returns the URRs of the packet's rule in addition to the session's own one.
     pub urrs: fn(&FastRuleSnapshot<'_>) -> FastRuleUrrs,
 }
 
-/// A packet that became the frame that leaves.
+/// A packet that was turned into the frame that leaves.
 pub(super) struct Rewritten<'v> {
     pub tx_link: &'v TxLink,
     /// Length of the received frame. Unit: octets.
@@ -55,33 +55,34 @@ pub(super) struct Rewritten<'v> {
     pub frame_len: usize,
 }
 
-/// The user's packet, as headers around it need it.
+/// Fields of the user's packet that the headers in front of it depend on.
 pub(super) struct LeavingPacket {
     direction: Direction,
-    /// Unit: octets.
+    /// Length of the user's packet. Unit: octets.
     len: u16,
     is_v6: bool,
 }
 
 /// The headers in front of the user's packet in the frame that leaves.
 pub(super) trait LeavingHeaders {
-    /// True if the link header is that of IPv6. `is_v6`: the user's packet is.
+    /// True if the EtherType of the frame is that of IPv6. `is_v6`: the user's packet is IPv6.
     fn are_over_v6(is_v6: bool) -> bool;
 
-    /// Their octets, without a tag.
+    /// Returns the length of the headers, without a tag. Unit: octets.
     fn len(&self) -> usize;
 
-    /// Length of the IP packet that leaves; `None` above 65,535. `len`: that of the user's packet.
+    /// Returns the length of the IP packet that leaves, `None` if it is above 65,535. `len`: the
+    /// length of the user's packet. Unit: octets.
     fn ip_len(&self, len: u16) -> Option<u16>;
 
-    /// Writes them at the front of a frame without a tag, and decrements the hops of the user's
-    /// packet behind them. Never `None`: there is room for them, and their length fields hold the
-    /// length.
+    /// Writes the headers at the front of a frame without a tag, and decrements TTL or hop limit of
+    /// the user's packet behind them. Never `None`: the caller made room for the headers, and
+    /// checked [`LeavingHeaders::ip_len`].
     fn write(&self, link: &UsualLinkHeader, packet: &LeavingPacket, frame: &mut [u8])
     -> Option<()>;
 }
 
-/// The link header alone.
+/// Only a link header, for packets that leave without a tunnel.
 pub(super) struct NoTunnel;
 
 impl LeavingHeaders for NoTunnel {
@@ -114,24 +115,24 @@ impl LeavingHeaders for NoTunnel {
     }
 }
 
-/// A tunnel over IPv4.
+/// The headers of a tunnel over IPv4.
 pub(super) struct OverV4<'v> {
     outer: &'v UsualOuter,
     tunnel: UsualTunnel,
-    /// Routers may fragment the outer packet.
+    /// True if routers may fragment the outer packet.
     may_fragment: bool,
 }
 
 impl<'v> OverV4<'v> {
-    /// The headers of a tunnel that leaves through a link; `None` if the link has no tunnels over
-    /// IPv4.
+    /// Returns the headers of a tunnel that leaves through a link; `None` if the link has no
+    /// tunnels over IPv4.
     #[inline(always)]
     pub(super) fn through<const HAS_TAGS: bool>(
         tx_link: &'v TxLink,
         tunnel: UsualTunnel,
     ) -> Option<Self> {
         let outer = tx_link.outer.as_ref()?;
-        // Links without DF have loops with tags.
+        // Links without DF are served by the loops with tags.
         Some(Self { outer, tunnel, may_fragment: HAS_TAGS && !tx_link.outer_df })
     }
 }
@@ -169,7 +170,7 @@ impl LeavingHeaders for OverV4<'_> {
     }
 }
 
-/// A tunnel over IPv6.
+/// The headers of a tunnel over IPv6.
 pub(super) struct OverV6<'v> {
     pub outer: &'v UsualOuterV6,
     pub tunnel: UsualTunnel<Ipv6Addr>,
@@ -204,9 +205,9 @@ impl LeavingHeaders for OverV6<'_> {
 }
 
 /// Charges a packet, turns it into the frame that leaves, and counts it for its session and URRs.
-/// `None`: the frame is unchanged, and the packet takes the stages.
+/// `None` if the packet has to take the stages; the frame is unchanged then.
 #[inline(always)]
-// PERF (adit-bench datapath): once per packet.
+// PERF (adit-bench datapath): inlined, runs for every packet.
 pub(super) fn depart<'v, B: PacketBuf, H: LeavingHeaders, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
     ruled: RuledPacket<'_, 'v>,
@@ -248,10 +249,10 @@ pub(super) fn depart<'v, B: PacketBuf, H: LeavingHeaders, const HAS_TAGS: bool>(
     Some(Rewritten { tx_link, received_len, frame_len })
 }
 
-/// False if the stages have to check the packet: it may reach a limit of a URR, has to be reported,
-/// or is the first of a generation.
+/// True if the stages need not check the packet. False if it may reach a limit of a URR, has to be
+/// reported, or is the first packet of a URR's generation.
 #[inline(always)]
-// PERF (adit-bench datapath): once per packet.
+// PERF (adit-bench datapath): inlined, runs for every packet.
 fn is_unchecked(
     ctx: &StepContext<'_>,
     rule: &FastRuleSnapshot<'_>,
@@ -266,9 +267,9 @@ fn is_unchecked(
     }
 }
 
-/// Counts a packet for its URRs and its session, after [`is_unchecked`].
+/// Counts a packet, which [`is_unchecked`] must have admitted, for its URRs and its session.
 #[inline(always)]
-// PERF (adit-bench datapath): once per packet.
+// PERF (adit-bench datapath): inlined, runs for every packet.
 fn count_packet(
     ctx: &StepContext<'_>,
     direction: Direction,
@@ -286,9 +287,9 @@ fn count_packet(
     }
 }
 
-/// The type of service or traffic class octet of the outer header of a packet.
+/// Returns the type of service or traffic class octet of the outer header of a packet.
 #[inline(always)]
-// PERF (adit-bench datapath): by default nothing is copied, and the packet is not read.
+// PERF (adit-bench datapath): the packet is read only if the rule copies its octet.
 pub(super) fn outer_tos<B: PacketBuf>(
     tos: OuterTos,
     packet: &FastPacket<'_>,

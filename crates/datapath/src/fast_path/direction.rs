@@ -1,5 +1,5 @@
-//! The two directions of the fast path: what a packet has to match, its next hop, and its headers.
-//! Packets that leave a tunnel for another one are in `relay`.
+//! The two directions of the fast path: conditions that a packet has to meet, its next hop, and its
+//! headers. `relay` has packets that leave one tunnel for another one.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{FastRuleUe, LeaveReason};
@@ -18,12 +18,12 @@ use super::trial_packet::leave;
 use crate::context::StepContext;
 use crate::handoff::Handoff;
 
-/// One direction; chosen outside the packet loops.
+/// One direction of the fast path. A type, so that packet loops do not branch on it.
 pub(super) trait FastDirection: FastRewrite {
     const DIRECTION: Direction;
 
-    /// The session of a packet. `ues`: those of the routing domain that it came from. Uplink:
-    /// also `NONE` if [`find_other_tunnels`] has to find it.
+    /// Returns the session of a packet. `ues`: the UEs of the routing domain that the packet came
+    /// from. Uplink: also `SessionIndex::NONE` if [`find_other_tunnels`] has to find the session.
     fn session(
         view: &TablesView<'_>,
         ues: &UeTable,
@@ -32,18 +32,18 @@ pub(super) trait FastDirection: FastRewrite {
     ) -> SessionIndex;
 }
 
-/// The rewriting of a burst's packets; chosen outside the packet loops.
+/// The rewrite of a burst's packets. A type, so that packet loops do not branch on it.
 pub(super) trait FastRewrite {
-    /// The direction whose hops the bursts reuse and keep.
+    /// The direction whose last hops the bursts reuse and keep.
     const HOPS: Direction;
 
-    /// [`depart`] with a packet that meets the conditions of its rule. `None`: the frame is
-    /// unchanged, and the packet takes the stages.
+    /// Checks that a packet meets the conditions of its rule, then calls [`depart`]. `None` if the
+    /// packet has to take the stages; the frame is unchanged then.
     ///
-    /// `HAS_TAGS`: the links of some interfaces have tags.
+    /// `HAS_TAGS`: the links of any interfaces have tags.
     ///
-    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the family is mispredicted,
-    /// so values are selected by family without one.
+    /// PERF (adit-bench datapath --mixed): in mixed bursts a branch on the IP version is
+    /// mispredicted, so values are selected by IP version without a branch.
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
         ruled: RuledPacket<'_, 'v>,
@@ -52,11 +52,11 @@ pub(super) trait FastRewrite {
     ) -> Option<Rewritten<'v>>;
 }
 
-/// Packets in tunnels from the RAN to data networks. `OVER_V6`: some arrived over IPv6.
+/// Decapsulates packets from the RAN to data networks. `OVER_V6`: some tunnels are over IPv6.
 pub(super) struct Decapsulation<const OVER_V6: bool>;
 
 pub(super) type FastUplink = Decapsulation<false>;
-/// Packets from data networks into tunnels. `OVER_V6`: some leave in tunnels over IPv6.
+/// Encapsulates packets from data networks. `OVER_V6`: some tunnels are over IPv6.
 pub(super) struct Encapsulation<const OVER_V6: bool>;
 
 pub(super) type FastDownlink = Encapsulation<false>;
@@ -79,7 +79,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
     const HOPS: Direction = Direction::Uplink;
 
     /// Decapsulates a packet.
-    // PERF (adit-bench datapath): once per packet.
+    // PERF (adit-bench datapath): inlined, runs for every packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -133,8 +133,8 @@ impl FastDirection for FastDownlink {
 impl FastRewrite for Encapsulation<true> {
     const HOPS: Direction = Direction::Downlink;
 
-    /// Encapsulates a packet, most often over IPv6.
-    // PERF (adit-bench datapath --n3-v6): once per packet.
+    /// Encapsulates a packet, usually over IPv6.
+    // PERF (adit-bench datapath --n3-v6): inlined, runs for every packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -168,11 +168,12 @@ impl FastRewrite for Encapsulation<true> {
     }
 }
 
-/// [`FastRewrite::rewrite`] of the loops for other rules. Reads the rule of the packet again.
+/// Rewrites a packet like [`FastRewrite::rewrite`] of `R`, from a loop for other rules. Reads the
+/// packet's rule again.
 #[inline(never)]
 // PERF (adit-bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so
-// that the loops for rules of their own have registers for these and their rule stays in them. One
-// function, with tags and without.
+// that the loops of the usual rules keep their registers, and their rule stays in them. One
+// function serves loops with and without tags.
 pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf>(
     ctx: &StepContext<'v>,
     packet: &mut FastPacket<'v>,
@@ -182,7 +183,7 @@ pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf>(
 ) -> Option<Rewritten<'v>> {
     let Some(rule) = packet.rule() else { return leave(buf, LeaveReason::RuleChanging) };
     let rule = &rule;
-    // A rule that was activated meanwhile may need what the loop does not look for.
+    // The rule was read again and may be a later one, for which this loop checks too little.
     let is_of_loop = match traits.rates {
         BurstRates::None => rule.is_plain(),
         BurstRates::Buckets => !rule.counts_elsewhere(),
@@ -198,7 +199,7 @@ impl FastRewrite for FastDownlink {
     const HOPS: Direction = Direction::Downlink;
 
     /// Encapsulates a packet over IPv4.
-    // PERF (adit-bench datapath): once per packet.
+    // PERF (adit-bench datapath): inlined, runs for every packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -208,8 +209,8 @@ impl FastRewrite for FastDownlink {
     ) -> Option<Rewritten<'v>> {
         let RuledPacket { rule, packet, traits } = ruled;
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
-        // PERF (adit-bench datapath): by default nothing is copied, and the loop does not look for
-        // it.
+        // PERF (adit-bench datapath): most rules copy nothing, so the loop does not look for rules
+        // that do.
         if !rule.matches_downlink(arrival, packet.ue_key, traits.is_v6) {
             return rewrite_apart::<CopyingTos, _>(ctx, packet, traits, burst, buf);
         }
@@ -218,8 +219,8 @@ impl FastRewrite for FastDownlink {
     }
 }
 
-/// Packets from data networks into tunnels over IPv4, by rules that copy something of the type of
-/// service.
+/// Encapsulates packets from data networks over IPv4, by rules that copy bits of the packet's type
+/// of service into the outer header.
 struct CopyingTos;
 
 impl FastRewrite for CopyingTos {
@@ -242,7 +243,7 @@ impl FastRewrite for CopyingTos {
     }
 }
 
-/// [`depart`] into a tunnel over IPv4. `tos`: of the outer header.
+/// Calls [`depart`] with a tunnel over IPv4. `tos`: the octet for the outer header.
 #[inline(always)]
 fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
@@ -264,9 +265,9 @@ fn encapsulate<'v, B: PacketBuf, const HAS_TAGS: bool>(
     depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
 }
 
-/// Finds session and fast rule of packets in tunnels that [`FastDirection::session`] does not find,
-/// such as tunnels in which another UPF sends packets to the UE. Returns the number of packets in
-/// these.
+/// Finds session and fast rule of packets for which [`FastDirection::session`] found no session,
+/// such as those in tunnels in which another UPF sends packets to a UE. Returns how many packets
+/// are in tunnels to a UE.
 #[inline(never)]
 pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
     view: &TablesView<'v>,
@@ -292,15 +293,15 @@ pub(super) fn find_other_tunnels<'v, B: PacketBuf>(
     to_ues
 }
 
-/// True if a rule accepts `source`, a lookup key, as the source of a packet.
+/// True if a rule accepts `source`, the lookup key of an address, as the source of a packet.
 #[inline(always)]
 pub(super) fn accepts_source(rule: &FastRuleSnapshot<'_>, is_v6: bool, source: u64) -> bool {
-    // PERF (adit-bench datapath): a rule for any UE is rare.
+    // PERF (adit-bench datapath): most rules accept only one UE, so that is tested first.
     rule.is_only_ue(is_v6, source)
         || rule.source(is_v6) == FastRuleUe::Any && is_forwardable(is_v6, source)
 }
 
-/// The URRs of a rule in addition to the session's own one. Not for rules from tunnel to tunnel.
+/// Returns the URRs of a rule in addition to the session's own one. Not for rules of relays.
 #[inline(always)]
 fn rule_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
     rule.urrs()

@@ -1,4 +1,4 @@
-//! The address families of a burst's packets.
+//! The IP versions (address families) of a burst's packets.
 
 use core::hint::select_unpredictable;
 
@@ -6,15 +6,15 @@ use adit_types::limits::BURST_MAX;
 
 use super::packet::FastPacket;
 
-/// The families in a burst; chosen outside the packet loops.
+/// The IP versions in a burst. A type, so that packet loops do not branch on them.
 pub(super) trait FamilyMix {
-    /// The families that loops expect of which there is none for IPv6 alone.
+    /// This mix, or `Mixed` for `OnlyV6`: for kinds of loops that have no copy for IPv6 alone.
     type Merged: FamilyMix;
 
-    /// All packets are IPv4.
+    /// True if all packets are IPv4.
     const IS_V4: bool = false;
 
-    /// Both families occur.
+    /// True if both IP versions occur.
     const ARE_MIXED: bool = false;
 
     /// True if a packet is IPv6.
@@ -56,25 +56,26 @@ impl FamilyMix for Mixed {
     }
 }
 
-/// The packets of a burst in the order IPv4, then IPv6.
+/// The order of the packets of a burst that has IPv4 first, then IPv6.
 ///
-/// PERF (adit-bench datapath --mixed): branches on the family of mixed packets are mispredicted. In
-/// this order they are predicted, and the order itself is found without a branch per packet.
+/// PERF (adit-bench datapath --mixed): branches on the IP version of mixed packets are
+/// mispredicted. In this order they are predicted, and the order is found without a branch per
+/// packet.
 pub(super) struct FamilyOrder {
-    /// Positions of IPv4 packets from the front, of IPv6 packets from the end in reverse.
+    /// Positions of IPv4 packets, from the front; of IPv6 packets, backwards from the end.
     positions: [u8; BURST_MAX],
     v4: usize,
     v6: usize,
 }
 
 impl FamilyOrder {
-    /// The order of no packet.
+    /// Creates the order of no packets.
     #[inline(always)]
     pub(super) const fn new() -> Self {
         Self { positions: [0; BURST_MAX], v4: 0, v6: 0 }
     }
 
-    /// The order of the packets of a burst.
+    /// Returns the order of the packets of a burst.
     #[inline]
     pub(super) fn of(packets: &[FastPacket<'_>]) -> Self {
         let mut order = Self::new();
@@ -86,7 +87,7 @@ impl FamilyOrder {
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "a burst is short")]
     pub(super) fn push(&mut self, is_v6: bool) {
-        // `%` keeps the indices in bounds; a burst is not longer.
+        // `%` proves to the compiler that the indexes are in bounds; a burst is not longer.
         let position = self.v4 + self.v6;
         let at = select_unpredictable(is_v6, BURST_MAX - 1 - self.v6 % BURST_MAX, self.v4);
         self.positions[at % BURST_MAX] = position as u8;
@@ -94,9 +95,9 @@ impl FamilyOrder {
         self.v4 += usize::from(!is_v6);
     }
 
-    /// Positions in the burst of the IPv4 packets, then of the IPv6 packets, these in reverse order
-    /// of arrival: for recognition, lookups and prefetches only. Packets are sent in the order of
-    /// arrival.
+    /// Returns the positions in the burst of the IPv4 packets, then of the IPv6 packets. The latter
+    /// are in reverse order of arrival, so the order is only for recognition, lookups and
+    /// prefetches: packets are sent in the order of arrival.
     #[inline]
     pub(super) fn families(&self) -> [&[u8]; 2] {
         let range =

@@ -1,13 +1,13 @@
-//! The fast path: all stages in one for the usual packet, which needs nothing but its session's
-//! fast rule.
+//! The fast path: all stages in one, for the usual packet, which needs only the fast rule of its
+//! session.
 //!
 //! A packet whose layout is recognized (`adit_wire::usual`) and that meets the conditions of its
 //! session's fast rule (`adit_rules::FastRule`) is rewritten, counted, and sent or queued for its
 //! rate. Every other packet stays in the burst and takes the stages. Later packets of the same
-//! session in the burst follow it there, so their order is kept. If only the stages can find the
-//! session of a packet, the whole burst takes them. Only the stages apply rules that drop, answer,
-//! buffer or report; the fast path itself loses a packet only if a queue or a hand-off ring is
-//! full.
+//! session in the burst then take the stages, too, so that their order is kept. If only the stages
+//! can find the session of a packet, the whole burst takes them. Only the stages apply rules that
+//! drop, answer, buffer or report; the fast path loses a packet only if a queue or a hand-off ring
+//! is full.
 //!
 //! The passes over a burst: recognize; look up sessions; hand off packets of other workers;
 //! prefetch usage counters and buckets; find queues, if packets may have to join one; select rules
@@ -68,23 +68,23 @@ use crate::worker_state::WorkerState;
 /// The packets of a burst, one entry per buffer.
 type FastPackets<'v> = BurstColumn<FastPacket<'v>>;
 
-/// Where a burst arrived.
+/// The port that a burst arrived on.
 #[derive(Clone, Copy)]
 struct BurstOrigin<'l> {
     id: PortId,
     port: &'l UsualPort,
 }
 
-/// A burst that was recognized.
+/// A burst whose packets were recognized.
 struct FastBurst<'b, 'v, B> {
     origin: BurstOrigin<'b>,
     counts: BurstCounts,
     packets: &'b mut FastPackets<'v>,
-    /// Their buffers.
+    /// The buffers of `packets`.
     rx: &'b mut Burst<B>,
 }
 
-/// Packet counts of a burst, before packets of other workers leave it.
+/// Packet counts of a burst, taken before packets of other workers are handed off.
 #[derive(Clone, Copy)]
 struct BurstCounts {
     all: usize,
@@ -99,16 +99,17 @@ struct BurstCounts {
 /// Forwards the usual packets of a burst. The others stay in `rx`, in order within each direction.
 ///
 /// Shape:   removes from `rx` every packet that it sends, queues for its rate or hands off; the
-///          rest stay for the stages. n ≤ BURST_MAX.
-/// Cost:    per packet one cache line of the key table, one of the fast rule and the session's
-///          counters, and one per URR; with rates, one of their charge or the buckets; with SDF
-///          filters, those of the matcher and of the rule that it selects; while packets wait,
-///          those of the queue, its index and its counters. Earlier passes prefetch these lines,
-///          except the buckets of a rule that a matcher selected, and index and counters of queues.
-///          A next hop is looked up when it changes; in uplink without one gateway for a whole
-///          block, for each packet. No allocation, no clock.
-/// Errors:  none; frames that a port does not take are queued or become `DropReason::TxQueueFull`,
-///          packets without room in a queue `ShapingQueueFull`, in a hand-off ring `HandoffFull`.
+///          others stay for the stages. n ≤ BURST_MAX.
+/// Cost:    per packet, one cache line of the key table, one of the fast rule and the session's
+///          counters, and one per URR. With rates, one line of their deferred charge, or the
+///          buckets. With SDF filters, the lines of the matcher and of the selected rule. While
+///          packets wait, the lines of the queue, its index and its counters. Earlier passes
+///          prefetch these lines, except the buckets of a rule that a matcher selected, and index
+///          and counters of queues. A next hop is looked up when it changes, but for each uplink
+///          packet if a network block has several gateways. No allocation, no clock.
+/// Errors:  none; frames that a port does not accept are queued or dropped as
+///          `DropReason::TxQueueFull`; packets without room in a queue are dropped as
+///          `ShapingQueueFull`, in a hand-off ring as `HandoffFull`.
 pub(crate) fn forward_usual<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -122,7 +123,7 @@ pub(crate) fn forward_usual<Io: Departures>(
     let mix = recognize_burst(&ctx.view, usual_port, state.are_families_mixed, rx, packets);
     let [usual, uplink, v6, unknown, over_v6] = mix.counts();
     state.are_families_mixed = v6 != 0 && v6 != rx.len();
-    // A packet that is unknown may precede others of its session.
+    // The session of an unknown packet may have later packets, which must not overtake it.
     if usual == 0 || unknown != 0 {
         return;
     }
@@ -135,9 +136,9 @@ pub(crate) fn forward_usual<Io: Departures>(
     }
 }
 
-/// Recognizes the packets of a burst. `are_mixed`: it is expected to hold both address families.
+/// Recognizes the packets of a burst. `are_mixed`: the burst is expected to have both IP versions.
 #[inline(always)]
-// PERF (adit-bench datapath --burst 1): no call per burst.
+// PERF (adit-bench datapath --burst 1): inlined to save a call per burst.
 fn recognize_burst<'v, B: PacketBuf>(
     view: &TablesView<'v>,
     port: &UsualPort,
@@ -160,7 +161,7 @@ fn recognize_burst<'v, B: PacketBuf>(
     }
 }
 
-/// Splits a burst of both directions, and forwards each direction on its own.
+/// Splits a burst of both directions, and forwards each direction separately.
 #[inline(never)]
 fn forward_both<'v, Io: Departures>(
     ctx: &StepContext<'v>,
@@ -194,8 +195,8 @@ fn forward_both<'v, Io: Departures>(
     rx.extend(plain);
 }
 
-/// Forwards a burst of one direction, in the loop for the address families that occur in it. A
-/// burst without a usual packet takes the stages.
+/// Forwards a burst of one direction, in the loop for its IP versions. A burst without a usual
+/// packet takes the stages.
 fn forward_direction<'v, Io: Departures, D: FastDirection>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -212,8 +213,8 @@ fn forward_direction<'v, Io: Departures, D: FastDirection>(
     }
 }
 
-/// Takes a burst of one direction through the passes after recognition. Compiled once for each
-/// direction and family mix.
+/// Performs all passes after recognition on a burst of one direction. Compiled once for each
+/// direction and mix of IP versions.
 #[inline(never)]
 fn forward_families<'v, Io: Departures, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
@@ -239,7 +240,7 @@ fn forward_families<'v, Io: Departures, D: FastDirection, F: FamilyMix>(
     }
 }
 
-/// [`rewrite_all`] as compiled for one kind of burst.
+/// An instance of [`rewrite_all`], compiled for one kind of burst.
 type RewriteLoop<B, Q> = for<'v> fn(
     &StepContext<'v>,
     bool,
@@ -248,9 +249,9 @@ type RewriteLoop<B, Q> = for<'v> fn(
     &mut WorkerState<Q>,
 ) -> RewrittenBurst<'v>;
 
-/// The loop for a burst of one direction.
+/// Returns the loop for a burst of one direction.
 #[inline(always)]
-// PERF (adit-bench datapath --burst 1): no call per burst.
+// PERF (adit-bench datapath --burst 1): inlined to save a call per burst.
 fn rewrite_loop<B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     have_tags: bool,
     counts: BurstCounts,
@@ -266,13 +267,14 @@ fn rewrite_loop<B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     }
 }
 
-// Each arm of the functions below is a copy of the loop, compiled for each direction and family
-// mix. Its gain: how many instructions more a packet, uplink / downlink, would take in the loop
-// that had to take its burst instead. A copy that gains less than 2 % (6 of the usual packet) is
-// not worth its text. Figures: docs/benchmarks/fast-path.md.
+// Each arm of the four functions below is a copy of the loop, compiled for each direction and mix
+// of IP versions. A comment states the gain of a copy: without it, another loop (`over …`) would
+// have to serve its bursts, and a packet would cost this many more instructions, uplink / downlink.
+// A copy that gains less than 2 % (6 instructions of the usual packet) is not worth its code.
+// Figures: docs/benchmarks/fast-path.md.
 
-/// The loop for a burst of one direction whose packets leave to data networks, or in tunnels over
-/// IPv4.
+/// Returns the loop for a burst of one direction whose packets leave to data networks, or in
+/// tunnels over IPv4.
 fn loop_of_direction<B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     have_tags: bool,
     rates: BurstRates,
@@ -296,7 +298,7 @@ fn loop_of_direction<B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>
     }
 }
 
-/// The loop for a burst from tunnels of which packets leave in tunnels (N9), in either direction.
+/// Returns the loop for a burst from tunnels in which packets leave in tunnels (N9).
 fn loop_of_relays<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
     have_tags: bool,
     rates: BurstRates,
@@ -316,8 +318,8 @@ fn loop_of_relays<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
     }
 }
 
-/// The loop for a burst of which packets arrived in tunnels over IPv6. `are_some`: only some of
-/// them, or on a link with a tag. Packets that leave in another tunnel take the stages.
+/// Returns the loop for a burst in which packets arrived in tunnels over IPv6. `are_some`: only
+/// some packets did, or a link has a tag. Packets that leave in another tunnel take the stages.
 fn loop_from_v6<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
     are_some: bool,
     rates: BurstRates,
@@ -331,7 +333,7 @@ fn loop_from_v6<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
     }
 }
 
-/// The loop for a burst of which packets leave in tunnels over IPv6.
+/// Returns the loop for a burst in which packets leave in tunnels over IPv6.
 fn loop_into_v6<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
     have_tags: bool,
     rates: BurstRates,
@@ -350,23 +352,23 @@ fn loop_into_v6<B: PacketBuf, Q: PacketBuf, F: FamilyMix>(
 struct PreparedBurst {
     /// The rates that the packets may have to pass.
     rates: BurstRates,
-    /// Set if a packet needs the loop from tunnel to tunnel or the one into tunnels over IPv6: the
-    /// directions of the burst.
+    /// The directions of the packets, if any packet needs the loop of relays or the one into
+    /// tunnels over IPv6; else `None`.
     relays: Option<TunnelDirections>,
 }
 
 /// The directions of the packets of a burst.
 #[derive(Clone, Copy)]
 enum TunnelDirections {
-    /// All come from the RAN in tunnels.
+    /// All packets come from the RAN in tunnels.
     Uplink,
-    /// All go to UEs, from another UPF in tunnels, or from data networks.
+    /// All packets go to UEs, from another UPF in tunnels, or from data networks.
     Downlink,
     Both,
 }
 
 impl TunnelDirections {
-    /// Those of `all` packets, of which `to_ues` come from another UPF.
+    /// Returns the directions of `all` packets in tunnels, of which `to_ues` come from another UPF.
     const fn of(to_ues: usize, all: usize) -> Self {
         match to_ues {
             0 => Self::Uplink,
@@ -375,7 +377,7 @@ impl TunnelDirections {
         }
     }
 
-    /// The direction, if there is one.
+    /// Returns the direction if all packets have the same.
     const fn only(self) -> Option<Direction> {
         match self {
             Self::Uplink => Some(Direction::Uplink),
@@ -385,11 +387,11 @@ impl TunnelDirections {
     }
 }
 
-/// Packets of a burst that arrived on one interface, one after the other, and took the fast path.
+/// Consecutive packets of a burst that arrived on one interface and took the fast path.
 struct ArrivalRun {
     interface: InterfaceId,
     pkts: usize,
-    /// Unit: octets.
+    /// Octets of the received frames.
     bytes: usize,
 }
 
@@ -398,9 +400,9 @@ impl ArrivalRun {
         Self { interface, pkts: 0, bytes: 0 }
     }
 
-    /// Adds a packet of `bytes` octets. Counts the packets before it if it begins another run.
+    /// Adds a packet of `bytes` octets. If the packet begins another run, counts the previous one.
     #[inline(always)]
-    // PERF (adit-bench datapath): once per packet.
+    // PERF (adit-bench datapath): inlined, runs for every packet.
     fn add<B: PacketBuf, const HAS_TAGS: bool>(
         &mut self,
         interface: InterfaceId,
@@ -425,20 +427,23 @@ impl ArrivalRun {
 
 /// The result of [`rewrite_all`] on a burst.
 struct RewrittenBurst<'v> {
-    /// Octets of the frames that leave.
+    /// Octets of the frames that leave, also of those that wait in a queue.
     sent_bytes: usize,
-    /// The link of the whole burst, if all its packets leave at once through one link.
+    /// The link that the whole burst leaves through; `None` if there are several links, or if any
+    /// packet is queued or takes the stages.
     only_link: Option<&'v TxLink>,
 }
 
-/// Charges, rewrites and counts the packets that the fast path forwards, and writes their links and
-/// tickets. Marks the others as not usual: those that fail a condition or that a rate stops, and
-/// later packets of their sessions. `are_usual`: every packet is usual. `HAS_TAGS`: the links of
-/// some interfaces have tags; without tags, all usual packets arrived on one interface. Compiled
-/// for each direction, family mix and kind of rates, and again for trials. `Q`: buffers of waiting
-/// packets, which are those of the burst except in trials.
+/// Charges, rewrites and counts the packets that the fast path forwards, and writes their egress
+/// interfaces and tickets. Marks the others as not usual: those that fail a condition or that a
+/// rate stops, and later packets of their sessions.
+///
+/// `are_usual`: every packet is usual. `HAS_TAGS`: the links of any interfaces have tags; if not,
+/// all usual packets arrived on one interface. `Q`: the buffer type of waiting packets, which is
+/// `B` except in trials. Compiled for each direction, mix of IP versions and kind of rates, and
+/// again for trials.
 #[inline(never)]
-// PERF (adit-bench datapath): a function of its own has registers for its loop; a call per burst.
+// PERF (adit-bench datapath): a separate function has registers for its loop; one call per burst.
 fn rewrite_all<
     'v,
     B: PacketBuf,
@@ -464,7 +469,7 @@ fn rewrite_all<
     let mut burst = BurstContext::new(ctx, arrival, hops, leases, queues.contended());
     let has_aggregates = R::RATES == BurstRates::Every && !ctx.view.aggregates().is_empty();
     let mut left_to_stages = BurstColumn::<SessionIndex>::new();
-    // False while every packet is usual, none was left to the stages, and none is buffered.
+    // False while every packet is usual, none was left to the stages, and no packet is buffered.
     let mut check_each = !are_usual || !waiting.buffering.is_empty();
     let (mut run, mut sent_bytes) = (ArrivalRun::of(arrival), 0);
     for (buf, packet) in rx.iter_mut().zip(packets.iter_mut()) {
@@ -488,7 +493,7 @@ fn rewrite_all<
             D::rewrite::<_, HAS_TAGS>(ctx, ruled, &mut burst, buf)
         });
         let Some(rewritten) = rewritten else {
-            // Never overflows: at most one push per packet of the burst.
+            // Cannot overflow: at most one push per packet of the burst.
             left_to_stages.push(packet.session);
             packet.is_usual = false;
             check_each = true;
@@ -500,8 +505,8 @@ fn rewrite_all<
     }
     let link = burst.hops.keep(kept_hops.of(D::HOPS), packets);
     let only_link = link.filter(|_| !burst.is_any_queued && left_to_stages.is_empty());
-    // PERF (adit-bench datapath): without tags there is one run, counted here instead of per
-    // packet.
+    // PERF (adit-bench datapath): without tags there is only one run, whose packets are counted
+    // here instead of one by one.
     if !HAS_TAGS {
         run.pkts = packets.len() - left_to_stages.len();
     }
@@ -510,8 +515,8 @@ fn rewrite_all<
 }
 
 /// Writes the packet's ticket if its queue exists; `send_some` enqueues the packet unless the
-/// stages take it. Returns false if a queue has no room for the packet: the stages then send it at
-/// once, or drop and count it. `room`: that of the queues ([`ShapingQueues::room`]).
+/// stages take it. Returns false if the queue has no room for the packet: then the stages send it
+/// at once, or drop and count it. `room`: the result of [`ShapingQueues::room`].
 #[inline(never)]
 // PERF (adit-bench datapath --rates shared): a call, so that the packet loop has registers; in most
 // bursts with aggregates no packet waits.
@@ -529,9 +534,9 @@ fn assign_ticket<B: PacketBuf>(
     queues.len_of(queue) < room
 }
 
-/// Finds the session of each packet. Returns the number of packets in tunnels from other UPFs.
+/// Finds the session of each packet. Returns how many packets are in tunnels from other UPFs.
 #[inline(always)]
-// PERF (adit-bench datapath): no call per burst.
+// PERF (adit-bench datapath): inlined to save a call per burst.
 fn find_all_sessions<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     handoff: &Handoff<Q>,
@@ -551,10 +556,10 @@ fn find_all_sessions<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: Family
     }
 }
 
-/// Finds the fast rule of each packet, and prefetches the lines that the rewrite reads. `to_ues`
-/// of all packets, before those of other workers left the burst, are in tunnels from other UPFs.
+/// Finds the fast rule of each packet, and prefetches the cache lines that the rewrite reads.
+/// `to_ues`: how many packets are in tunnels from other UPFs, including those that were handed off.
 #[inline(always)]
-// PERF (adit-bench datapath): no call per burst.
+// PERF (adit-bench datapath): inlined to save a call per burst.
 fn prepare<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     to_ues: usize,
@@ -578,19 +583,19 @@ fn prepare<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     PreparedBurst { rates, relays }
 }
 
-/// Finds the session of every packet, and prefetches the fast rules of this worker's sessions.
-/// Those of other workers' sessions are not read: their cache lines stay with the owner, which
-/// writes them. `ues_of`: the UEs of the routing domain that a packet came from. Returns the number
-/// of packets in tunnels from other UPFs.
+/// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Does
+/// not read the fast rules of other workers' sessions: their cache lines stay with the owner, which
+/// writes them. `ues_of`: returns the UEs of the routing domain that a packet came from. Returns
+/// how many packets are in tunnels from other UPFs.
 #[inline(always)]
-// PERF (adit-bench datapath): one caller; no call per burst.
+// PERF (adit-bench datapath): one caller; inlined to save a call per burst.
 fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     ues_of: impl Fn(&FastPacket<'v>) -> &'v UeTable,
     handoff: &Handoff<B>,
     packets: &mut FastPackets<'v>,
 ) -> usize {
-    // PERF (adit-bench datapath): the loop of a worker that is alone looks up no owners.
+    // PERF (adit-bench datapath): the loop of the only worker looks up no owners.
     let has_others = match handoff.is_alone() {
         true => find_own_sessions::<D, F>(view, ues_of, |_| true, packets),
         false => find_own_sessions::<D, F>(view, ues_of, |of| handoff.owns(of), packets),
@@ -598,10 +603,10 @@ fn find_sessions<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     if has_others { find_other_tunnels(view, handoff, packets) } else { 0 }
 }
 
-/// [`find_sessions`] by the tables of usual sessions. `owns`: whether this worker owns a session.
-/// Returns whether [`find_other_tunnels`] has to find the sessions of some packets.
+/// Finds sessions like [`find_sessions`], but only in the tables of usual sessions. `owns`: returns
+/// whether this worker owns a session. Returns whether [`find_other_tunnels`] has to find others.
 #[inline(always)]
-// PERF (adit-bench datapath): no call per burst.
+// PERF (adit-bench datapath): inlined to save a call per burst.
 fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     ues_of: impl Fn(&FastPacket<'v>) -> &'v UeTable,
@@ -618,7 +623,7 @@ fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
             packet.cell.inspect(|cell| cell.prefetch());
         }
     };
-    // Uplink looks up TEIDs, which have no family.
+    // Uplink looks up TEIDs, which do not depend on the IP version.
     if F::ARE_MIXED && D::DIRECTION == Direction::Downlink {
         for family in FamilyOrder::of(packets).families() {
             family.iter().for_each(|at| {
@@ -632,14 +637,14 @@ fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
 }
 
 /// Sets `flag`.
-// PERF (adit-bench datapath): a flag that is written out of line occupies no register of the loop.
+// PERF (adit-bench datapath): a flag that a call writes occupies no register of the loop.
 #[cold]
 #[inline(never)]
 const fn note(flag: &mut bool) {
     *flag = true;
 }
 
-/// Hands off the packets whose sessions another worker owns, before anything of these sessions is
+/// Hands off the packets whose sessions another worker owns, before any data of these sessions is
 /// read.
 #[inline(never)]
 fn hand_off_foreign<B: PacketBuf>(
@@ -663,17 +668,17 @@ fn hand_off_foreign<B: PacketBuf>(
 }
 
 /// Prefetches usage counters and buckets of the fast rules in the cells, and returns the flags of
-/// the cells. Ends at the first cell by which SDF filters select the fast rule of a packet;
-/// `select_rules` prefetches then. `may_wait`: whether packets may wait, or there are aggregates.
+/// the cells. Stops at the first cell whose fast rule SDF filters select; `select_rules` prefetches
+/// then. `may_wait`: returns whether packets may wait, or aggregates exist.
 #[inline(always)]
-// PERF (adit-bench datapath): one caller; no call per burst.
+// PERF (adit-bench datapath): one caller; inlined to save a call per burst.
 fn prefetch_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
     may_wait: impl FnOnce() -> bool,
     packets: &FastPackets<'v>,
 ) -> CellFlags {
-    // PERF (adit-bench datapath): most bursts end in a loop of their own, which looks for nothing
-    // else. Plain rules need nothing but their line.
+    // PERF (adit-bench datapath): most bursts have only plain rules, which need no more than their
+    // own line, and end here.
     let is_plain =
         |packet: &FastPacket<'v>| packet.cell.is_none_or(|cell| cell.flags().is_plain_rule());
     let Some(plain) = packets.iter().position(|packet| !is_plain(packet)) else {
@@ -702,14 +707,15 @@ fn prefetch_usage<'v, D: FastDirection>(
     if !rest.is_empty() {
         any |= prefetch_other_usage::<D>(view, rest);
         if any.may_refer() || any.may_relay() {
-            // Their loops read the buckets themselves.
+            // The loops of these cells read the buckets themselves, so prefetch those left out
+            // above.
             rules.iter().for_each(|packet| view.prefetch_meters(packet.session, D::DIRECTION));
         }
     }
     any
 }
 
-/// [`prefetch_usage`] for cells of any kind.
+/// Does the work of [`prefetch_usage`] for cells of any kind.
 #[inline(never)]
 fn prefetch_other_usage<'v, D: FastDirection>(
     view: &TablesView<'v>,
@@ -725,8 +731,8 @@ fn prefetch_other_usage<'v, D: FastDirection>(
     any
 }
 
-/// Prefetches the lines that the rewrite of a packet reads besides the first one of its cell.
-/// Returns the flags of the cell.
+/// Prefetches the cache lines, other than the first one of its cell, that the rewrite of a packet
+/// reads. Returns the flags of the cell.
 #[inline(always)]
 // PERF (adit-bench datapath --n9): once per packet of most bursts whose rules are not plain.
 fn prefetch_rule<'v, D: FastDirection>(
@@ -735,7 +741,7 @@ fn prefetch_rule<'v, D: FastDirection>(
 ) -> CellFlags {
     let Some(cell) = packet.cell else { return CellFlags::default() };
     match D::DIRECTION {
-        // A packet in a tunnel may be one to the UE.
+        // A packet in a tunnel may go to the UE: its own direction counts.
         Direction::Uplink => view.prefetch_rule(cell, packet.session, packet.direction, true),
         Direction::Downlink => view.prefetch_rule(cell, packet.session, D::DIRECTION, false),
     }

@@ -1,4 +1,4 @@
-//! The rates of a fast rule: buckets of the session, and aggregates.
+//! The rates that packets of fast rules have to pass: buckets of the session, and aggregates.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{Excess, Guarantee};
@@ -16,27 +16,27 @@ use crate::aggregates::{AggregateTerms, arriving};
 use crate::context::StepContext;
 use crate::shaping::Shaping;
 
-/// The rates that the packets of a burst may have to pass.
+/// The rates that the packets of a burst may have to pass; which loop serves the burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BurstRates {
-    /// None: the fast rules are plain. Each is that of its cell.
+    /// No rates: all fast rules are plain, and each is in its session's cell.
     None,
-    /// Buckets of the session. Each fast rule is that of its cell; no packet waits.
+    /// Buckets of the session. Each fast rule is in its session's cell; no packet waits.
     Buckets,
-    /// Buckets of the session, and packets may count elsewhere than in their cells.
+    /// Like `Buckets`, but packets may also count in counters outside of their cells.
     BucketsAndUrrs,
-    /// Buckets and aggregates. SDF filters may have selected the fast rule; packets may wait.
+    /// Buckets and aggregates. SDF filters may have selected fast rules; packets may wait.
     Every,
 }
 
 impl BurstRates {
-    /// True if packets may count elsewhere than in their cells.
+    /// True if packets may count in counters outside of their cells.
     #[inline]
     pub(super) const fn may_count_elsewhere(self) -> bool {
         matches!(self, Self::BucketsAndUrrs | Self::Every)
     }
 
-    /// Those of a burst. `cells`: the flags of its cells.
+    /// Returns the rates of a burst. `cells`: the flags of the burst's cells.
     #[inline]
     pub(super) fn of<B: PacketBuf>(
         view: &TablesView<'_>,
@@ -57,11 +57,12 @@ impl BurstRates {
     }
 }
 
-/// A value of [`BurstRates`]; chosen outside the packet loops.
+/// A value of [`BurstRates`] as a type, so that packet loops are compiled for each one and do not
+/// test it.
 pub(super) trait RateChecks {
     const RATES: BurstRates;
 
-    /// The fast rule of a packet; see [`FastPacket::rule`].
+    /// Reads the fast rule of a packet, as [`FastPacket::rule`] does.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>>;
 }
 
@@ -69,17 +70,18 @@ pub(super) struct NoRates;
 pub(super) struct BucketsOnly;
 pub(super) struct BucketsAndUrrs;
 pub(super) struct EveryRate;
-/// [`NoRates`] for rules of which some lead from tunnel to tunnel.
+/// [`NoRates`] for bursts in which some rules may be relays.
 pub(super) struct RelayNoRates;
-/// [`EveryRate`] for rules of which some lead from tunnel to tunnel.
+/// [`EveryRate`] for bursts in which some rules may be relays.
 pub(super) struct RelayEveryRate;
 
 impl RateChecks for NoRates {
     const RATES: BurstRates = BurstRates::None;
 
-    /// `None` if the rule is not plain: it was activated after the cells of the burst were read.
+    /// Returns `None` if the rule is not plain, because it was activated after the burst's cells
+    /// were read.
     #[inline(always)]
-    // PERF (adit-bench datapath): once per packet.
+    // PERF (adit-bench datapath): inlined, runs for every packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read_plain)
     }
@@ -89,7 +91,7 @@ impl RateChecks for BucketsOnly {
     const RATES: BurstRates = BurstRates::Buckets;
 
     #[inline(always)]
-    // PERF (adit-bench datapath --rates police): once per packet.
+    // PERF (adit-bench datapath --rates police): inlined, runs for every packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read_counted_in_cell)
     }
@@ -99,7 +101,7 @@ impl RateChecks for BucketsAndUrrs {
     const RATES: BurstRates = BurstRates::BucketsAndUrrs;
 
     #[inline(always)]
-    // PERF (adit-bench datapath --urrs 2): once per packet.
+    // PERF (adit-bench datapath --urrs 2): inlined, runs for every packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read)
     }
@@ -109,7 +111,7 @@ impl RateChecks for EveryRate {
     const RATES: BurstRates = BurstRates::Every;
 
     #[inline(always)]
-    // PERF (adit-bench datapath --sdf): once per packet.
+    // PERF (adit-bench datapath --sdf): inlined, runs for every packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.rule()
     }
@@ -119,7 +121,7 @@ impl RateChecks for RelayNoRates {
     const RATES: BurstRates = BurstRates::None;
 
     #[inline(always)]
-    // PERF (adit-bench datapath --n9): once per packet.
+    // PERF (adit-bench datapath --n9): inlined, runs for every packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.cell.and_then(FastRuleCellRef::read_any_plain)
     }
@@ -129,14 +131,14 @@ impl RateChecks for RelayEveryRate {
     const RATES: BurstRates = BurstRates::Every;
 
     #[inline(always)]
-    // PERF (adit-bench datapath --n9 --rates police): once per packet.
+    // PERF (adit-bench datapath --n9 --rates police): inlined, runs for every packet.
     fn rule<'v>(packet: &FastPacket<'v>) -> Option<FastRuleSnapshot<'v>> {
         packet.any_rule()
     }
 }
 
-/// Writes the first queue of each packet's session and direction. If there is one, prefetches it
-/// and its buckets.
+/// Writes the first queue of each packet's session and direction. Prefetches the queue, if there is
+/// one, and its buckets.
 #[inline(never)]
 pub(super) fn find_first_queues<B: PacketBuf>(
     view: &TablesView<'_>,
@@ -152,8 +154,8 @@ pub(super) fn find_first_queues<B: PacketBuf>(
     }
 }
 
-/// If no packet of its queue waits and its rates admit it, charges the rates of a packet. Otherwise
-/// writes the ticket of the queue that it joins; its rates are charged when it leaves. `None` if
+/// Charges the rates of a packet if they admit it and no packet of its queue waits. Otherwise
+/// writes the ticket of the queue to join; the rates are charged when the packet leaves. `None` if
 /// the stages decide. After a charge, only a buffer without room for the new headers stops the
 /// packet; the stages then charge it again.
 #[inline(always)]
@@ -193,8 +195,8 @@ pub(super) fn pass_rates(
     }
 }
 
-/// [`pass_rates`] of a trial: decides the same and charges nothing. May write a deferred charge to
-/// the buckets, and take a lease that the stages then use.
+/// Decides as [`pass_rates`] does, for a trial, but charges nothing. May write a deferred charge to
+/// the buckets, and take a lease, which the stages then use.
 #[cold]
 #[inline(never)]
 pub(super) fn try_rates(
@@ -224,8 +226,8 @@ pub(super) fn try_rates(
     }
 }
 
-/// [`pass_rates`] if the buckets may not be idle, or if their limits have to be read. `flags`:
-/// those of the packet's rule, which is that of its cell.
+/// Continues [`pass_rates`] if the buckets may not be idle, or if their limits have to be read.
+/// `flags`: those of the packet's rule, which is that of its cell.
 #[cold]
 #[inline(never)]
 // PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in
@@ -243,7 +245,7 @@ fn pass_busy_buckets(
     }
 }
 
-/// [`pass_busy_buckets`] unless the buckets were idle before an earlier packet of the burst.
+/// Continues [`pass_busy_buckets`] unless the buckets were idle before this burst.
 #[inline(never)]
 fn pass_other_buckets(
     ctx: &StepContext<'_>,
@@ -262,7 +264,7 @@ fn pass_other_buckets(
 }
 
 /// Charges a packet of `bytes` octets to the buckets of its rule if all of them are open. Returns
-/// whether it did.
+/// whether they are.
 #[inline(always)]
 // PERF (adit-bench datapath --rates police): once per packet with rates.
 fn try_charge(
@@ -278,8 +280,8 @@ fn try_charge(
     }
 }
 
-/// [`pass_rates`] if a bucket is closed, or a charge of it deferred. `ticket` is that of the
-/// packet's rule.
+/// Continues [`pass_rates`] after `try_charge` failed: a bucket is closed, or looks closed because
+/// a deferred charge is not written to it yet. `ticket`: the queue ticket of the packet's rule.
 #[cold]
 #[inline(never)]
 // PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in
@@ -297,8 +299,8 @@ fn pass_closed_buckets(
     }
 }
 
-/// Writes a deferred charge to the buckets, and charges the packet if they are open then. Returns
-/// whether it did: false without a deferred charge.
+/// Writes a deferred charge to the buckets, then charges the packet if they are open. Returns
+/// whether it charged the packet; false if there is no deferred charge.
 #[cold]
 #[inline(never)]
 fn charge_settled(
@@ -313,8 +315,9 @@ fn charge_settled(
         && pair.is_some_and(|pair| pair.try_charge(ticket.buckets(), ctx.now, packet.len))
 }
 
-/// If every closed bucket shapes, the packet keeps its ticket or gets `ticket`, that of its rule.
-/// `None` if one polices or has debt from a previous limit: the stages decide.
+/// Lets the packet wait if every closed bucket shapes: keeps its ticket, or else writes `ticket`,
+/// the ticket of its rule. `None` if a bucket polices or has debt from a previous limit: then the
+/// stages decide.
 #[cold]
 #[inline(never)]
 // PERF (adit-bench datapath --rates police): cold, so that the packet loop keeps its values in
@@ -334,8 +337,9 @@ fn queue_if_shaped(
     Some(())
 }
 
-/// [`pass_rates`] while aggregates are configured. They charge a guaranteed packet, but do not stop
-/// it. `ticket` is that of the packet's rule. Charges nothing if `IS_TRIAL`.
+/// Does the work of [`pass_rates`] while aggregates are configured. A guaranteed packet is charged
+/// to them, but not stopped. `ticket`: the ticket of the packet's rule. Charges nothing if
+/// `IS_TRIAL`.
 #[inline(never)]
 fn pass_aggregates<const IS_TRIAL: bool>(
     ctx: &StepContext<'_>,
@@ -350,7 +354,7 @@ fn pass_aggregates<const IS_TRIAL: bool>(
     if !packet.ticket.is_none() {
         return queue_if_shaped(ctx, direction, ticket, packet, burst);
     }
-    // No queue waits for its turn and leases are left: no need to check each aggregate.
+    // If no queue waits for a turn and leases are left, the aggregates need not be checked.
     let key = AggregateKey { slice, direction };
     let is_open_at_once = burst.contended.is_empty() && burst.leases.admit(key);
     let is_admitted = guarantee == Guarantee::Whole || is_open_at_once;
@@ -381,9 +385,10 @@ fn pass_aggregates<const IS_TRIAL: bool>(
     Some(())
 }
 
-/// Charges a packet to the buckets of its rule if all of them are open. Returns whether it did.
+/// Charges a packet to the buckets of its rule if all of them are open. Returns whether they are.
 #[inline(never)]
-// PERF (adit-bench datapath --rates shared): most packets with aggregates only skip it.
+// PERF (adit-bench datapath --rates shared): a call, because most packets with aggregates have no
+// buckets.
 fn charge_buckets(
     ctx: &StepContext<'_>,
     direction: Direction,

@@ -18,26 +18,26 @@ use super::family::FamilyOrder;
 use super::packet::FastPacket;
 use crate::interfaces::UsualLink;
 
-/// The key of a frame that belongs to no session.
+/// The UE key of a frame that belongs to no session.
 const NO_KEY: u64 = u64::MAX;
 
-/// Counts of the packets of a burst: three sums of 16 bits, and two of 8 bits.
+/// Counts of the packets of a burst: three sums of 16 bits, and two sums of 8 bits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PacketMix(u64);
 
 impl PacketMix {
     const NONE: Self = Self(0);
-    /// The layout is usual.
+    /// A packet with a usual layout.
     const USUAL: u64 = 1;
     const UPLINK: u64 = 1 << 16;
-    /// See [`FastPacket::is_v6`].
+    /// A packet with [`FastPacket::is_v6`].
     const V6: u64 = 1 << 32;
-    /// Only the stages can find the session. One such packet sends its whole burst to the stages.
+    /// A packet whose session only the stages can find. It sends its whole burst to the stages.
     const UNKNOWN: Self = Self(1 << 48);
-    /// A usual packet arrived in a tunnel over IPv6.
+    /// A usual packet that arrived in a tunnel over IPv6.
     const OVER_V6: Self = Self(1 << 56);
 
-    /// One packet.
+    /// Returns the counts of one packet.
     #[inline(always)]
     const fn one(direction: Direction, is_v6: bool, is_usual: bool) -> Self {
         let usual = if is_usual { Self::USUAL } else { 0 };
@@ -45,7 +45,7 @@ impl PacketMix {
         Self(usual | uplink | if is_v6 { Self::V6 } else { 0 })
     }
 
-    /// One usual packet in a tunnel over IPv6.
+    /// Returns the counts of one usual packet in a tunnel over IPv6.
     #[inline(always)]
     const fn over_v6(is_v6: bool) -> Self {
         Self(Self::one(Direction::Uplink, is_v6, true).0 + Self::OVER_V6.0)
@@ -56,13 +56,13 @@ impl PacketMix {
         self.0 += other.0;
     }
 
-    /// The sum of `packets` such packets.
+    /// Returns the counts of `packets` packets that are all like this one.
     #[inline]
     const fn times(self, packets: usize) -> Self {
         Self(self.0 * packets as u64)
     }
 
-    /// Packets that are usual, uplink, IPv6, unknown, and in tunnels over IPv6.
+    /// Returns how many packets are usual, uplink, IPv6, unknown, and in tunnels over IPv6.
     pub(super) fn counts(self) -> [usize; 5] {
         let [a, b, c, d, e, f, unknown, over_v6] = self.0.to_le_bytes();
         [[a, b], [c, d], [e, f], [unknown, 0], [over_v6, 0]]
@@ -72,8 +72,8 @@ impl PacketMix {
 
 const _: () = assert!(BURST_MAX <= u8::MAX as usize);
 
-/// True if the packets of a burst are expected to be tunneled over IPv6: the first frame carries
-/// IPv6, and the link has such tunnels.
+/// True if the packets of a burst are expected to be in tunnels over IPv6: the link has such
+/// tunnels, and the first frame is IPv6.
 #[inline]
 pub(super) fn expects_over_v6<B: PacketBuf>(link: &UsualLink, rx: &Burst<B>) -> bool {
     link.n3_v6.is_some()
@@ -83,9 +83,9 @@ pub(super) fn expects_over_v6<B: PacketBuf>(link: &UsualLink, rx: &Burst<B>) -> 
         })
 }
 
-/// Recognizes the packets of a burst of a port with one link, and prefetches the lines that their
-/// sessions are looked up in. `TAG_LEN`: octets of the link's tag. `OVER_V6`: tunnels over IPv6 are
-/// expected. Packets that are [`PacketMix::UNKNOWN`] have no entry in `packets`.
+/// Recognizes the packets of a burst of a port with one link, and prefetches the cache lines in
+/// which their sessions are looked up. `TAG_LEN`: octets of the link's tag. `OVER_V6`: tunnels over
+/// IPv6 are expected. Packets that are [`PacketMix::UNKNOWN`] get no entry in `packets`.
 #[inline(never)]
 pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
@@ -106,8 +106,8 @@ pub(super) fn recognize_all<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V
 
 /// Recognizes the packets of a burst that have no entry in `packets` yet.
 #[inline(never)]
-// PERF (adit-bench datapath --burst 1): a function of its own, which a burst of one kind does not
-// prepare.
+// PERF (adit-bench datapath --burst 1): a separate function, so that a burst of one kind does not
+// pay for its setup.
 fn recognize_rest<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
     link: &UsualLink,
@@ -123,10 +123,10 @@ fn recognize_rest<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     mix
 }
 
-/// Recognizes the usual IPv4 packets at the front of a burst that all are plain, or all in tunnels
-/// with a PDU Session Container.
-// PERF (adit-bench datapath): loops without a branch on the kind of packet; most bursts are such
-// runs.
+/// Recognizes the usual IPv4 packets at the front of a burst, as long as all are plain or all are
+/// in tunnels with a PDU Session Container.
+// PERF (adit-bench datapath): loops without a branch on the kind of packet, for most bursts are of
+// one kind.
 #[inline(always)]
 fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
@@ -145,7 +145,7 @@ fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
         }
     }
     if packets.is_empty() {
-        // PERF (adit-bench datapath): without the setting, the loop does not look for SYNs.
+        // PERF (adit-bench datapath): if the setting is off, the loop does not look for SYNs.
         match link.keeps_syns {
             false => recognize_plain_run::<_, TAG_LEN>(view, link, rx, packets, |_, _| true),
             true => recognize_plain_run::<_, TAG_LEN>(view, link, rx, packets, |frame, ip| {
@@ -155,9 +155,10 @@ fn recognize_run<'v, B: PacketBuf, const TAG_LEN: usize>(
     }
 }
 
-/// [`recognize_run`] of plain packets, those that `is_usual` takes.
+/// Recognizes plain packets at the front of a burst, for [`recognize_run`], while `is_usual` is
+/// true.
 #[inline(always)]
-// PERF (adit-bench datapath): no call per burst.
+// PERF (adit-bench datapath): inlined to save a call per burst.
 fn recognize_plain_run<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
     link: &UsualLink,
@@ -177,7 +178,7 @@ fn recognize_plain_run<'v, B: PacketBuf, const TAG_LEN: usize>(
     }
 }
 
-/// Like [`recognize_all`], for a port with several links.
+/// Recognizes packets like [`recognize_all`], for a port with several links.
 #[inline(never)]
 pub(super) fn recognize_links<'v, B: PacketBuf>(
     view: &TablesView<'v>,
@@ -205,8 +206,9 @@ pub(super) fn recognize_links<'v, B: PacketBuf>(
     mix
 }
 
-/// Like [`recognize_all`], for a burst that is expected to hold both families: recognizes one
-/// family after the other. Packets that are [`PacketMix::UNKNOWN`] keep a blank entry.
+/// Recognizes packets like [`recognize_all`], for a burst that is expected to have both IP
+/// versions: recognizes one version after the other. [`PacketMix::UNKNOWN`] packets keep a blank
+/// entry.
 #[inline(never)]
 pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
     view: &TablesView<'v>,
@@ -232,9 +234,9 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf, const TAG_LEN: usize>(
     mix
 }
 
-/// Recognizes one packet, and prefetches the line that the session of a usual one is looked up in.
-/// Calls `put` unless the packet is unknown. `TAG_LEN`: octets of the link's tag. `OVER_V6`: it is
-/// expected to be tunneled over IPv6.
+/// Recognizes one packet. If it is usual, prefetches the cache line in which its session is looked
+/// up. Calls `put` with the packet's entry unless the packet is unknown. `TAG_LEN`: octets of the
+/// link's tag. `OVER_V6`: the packet is expected to be in a tunnel over IPv6.
 // PERF (adit-bench datapath): a call would pass the result through memory.
 #[inline(always)]
 fn recognize<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
@@ -275,7 +277,7 @@ fn recognize<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     }
 }
 
-/// The entry of a packet that [`recognize`] does not expect.
+/// Returns the entry of a packet of a kind that [`recognize`] does not expect.
 #[cold]
 fn other_packet<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     view: &TablesView<'v>,
@@ -294,7 +296,7 @@ fn other_packet<'v, B: PacketBuf, const TAG_LEN: usize, const OVER_V6: bool>(
     Some((packet, PacketMix::one(packet.direction, packet.is_v6, false)))
 }
 
-/// A usual G-PDU over IPv6, and the interface that it arrived on.
+/// Parses a usual G-PDU over IPv6; returns also the interface that it arrived on.
 #[inline(always)]
 // PERF (adit-bench datapath --n3-v6): a call would pass the result through memory.
 fn tunneled_over_v6<const TAG_LEN: usize>(
@@ -306,21 +308,21 @@ fn tunneled_over_v6<const TAG_LEN: usize>(
     is_forwardable(g_pdu.inner.is_v6, g_pdu.inner.dst).then_some((n3.id, g_pdu))
 }
 
-/// True for a plain packet that is a SYN of TCP, if the stages have to see these.
+/// True if a plain packet is a TCP SYN and the link's SYNs have to take the stages.
 #[inline(always)]
-// PERF (adit-bench datapath): without the setting one branch on the link.
+// PERF (adit-bench datapath): if the setting is off, only one branch on the link.
 fn is_kept_syn<const TAG_LEN: usize>(link: &UsualLink, frame: &[u8], ip: &UsualIp) -> bool {
     link.keeps_syns && is_usual_syn(frame, ip_offset::<TAG_LEN>(), ip.is_v6)
 }
 
-/// Where the IP header of a plain packet begins. Unit: octets.
+/// Returns where the IP header of a plain packet begins. Unit: octets.
 #[allow(clippy::cast_possible_truncation, reason = "14 or 18")]
 const fn ip_offset<const TAG_LEN: usize>() -> u8 {
     (EthernetHeader::LEN + TAG_LEN) as u8
 }
 
-/// The octets of a frame, and whether its IPv4 header checksum has to be verified; `None` if the
-/// packet has several segments, or the port found the checksum wrong.
+/// Returns the octets of a frame, and whether its IPv4 header checksum has to be verified. `None`
+/// if the packet has several segments, or if the port found the checksum wrong.
 #[inline(always)]
 fn intact_frame<B: PacketBuf>(buf: &B) -> Option<(&[u8], bool)> {
     let checksum = buf.rx_checksum();
@@ -328,7 +330,7 @@ fn intact_frame<B: PacketBuf>(buf: &B) -> Option<(&[u8], bool)> {
     is_intact.then(|| (buf.data(), checksum == RxChecksum::Unknown))
 }
 
-/// The entry of a usual packet in a tunnel. Prefetches the line that its session is looked up in.
+/// Puts the entry of a usual packet in a tunnel. Prefetches the line for the lookup of its session.
 #[inline(always)]
 fn put_tunneled<'v>(
     view: &TablesView<'v>,
@@ -355,8 +357,8 @@ fn put_tunneled<'v>(
     });
 }
 
-/// The entry of a usual packet from a data network. Prefetches the line that its session is looked
-/// up in.
+/// Puts the entry of a usual packet from a data network. Prefetches the cache line in which its
+/// session is looked up.
 #[inline(always)]
 fn put_plain<'v, const TAG_LEN: usize>(
     ues: &UeTable,
@@ -379,19 +381,19 @@ fn put_plain<'v, const TAG_LEN: usize>(
     });
 }
 
-/// A frame from where it would begin without its tag.
+/// Returns a frame from the octet at which it would begin if it had no tag.
 #[inline(always)]
 fn behind_tag<const TAG_LEN: usize>(frame: &[u8]) -> &[u8] {
     frame.get(TAG_LEN..).unwrap_or_default()
 }
 
 /// The entry of a frame that belongs to no session.
-// As an IPv6 key: cut to 32 bits, `NO_KEY` would be an IPv4 address.
+// The key is one of IPv6: cut to 32 bits, `NO_KEY` would be an IPv4 address.
 const NO_SESSION: FastPacket<'static> =
     FastPacket { is_v6: true, ue_key: NO_KEY, ..FastPacket::BLANK };
 
-/// The entry of a packet that is not usual: it finds the session, whose later packets then follow
-/// this one to the stages. `None` if only the stages can find the session.
+/// Returns the entry of a packet that is not usual. The entry leads to the session, so that later
+/// packets of the session follow this one to the stages. `None` if only the stages can find it.
 fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> {
     const BLANK: FastPacket<'static> = FastPacket::BLANK;
     if vlan_of(frame) != link.vlan {
@@ -399,7 +401,7 @@ fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> 
     }
     let network = link.n6.map(|(id, _)| id);
     let n3 = link.n3.as_ref();
-    // The tag of the link's VLAN, or a priority tag on a link without one.
+    // The tag of the link's VLAN, or a priority tag on a link without a VLAN.
     let has_tag = EthernetHeader::parse(frame)
         .is_ok_and(|(header, _)| header.ether_type() == EtherType::VLAN);
     let untagged = if has_tag { behind_tag::<{ VlanTag::LEN }>(frame) } else { frame };
@@ -424,8 +426,8 @@ fn unusual_packet<'v>(frame: &[u8], link: &UsualLink) -> Option<FastPacket<'v>> 
     })
 }
 
-/// True if routers forward packets from or to the address of a key. False for prefixes that hold
-/// the unspecified or the loopback address.
+/// True if routers forward packets from or to the address with this lookup key. False for IPv6
+/// prefixes that contain the unspecified or the loopback address.
 #[inline]
 pub(super) fn is_forwardable(is_v6: bool, key: u64) -> bool {
     match is_v6 {
@@ -434,7 +436,7 @@ pub(super) fn is_forwardable(is_v6: bool, key: u64) -> bool {
     }
 }
 
-/// The IPv4 address of a key.
+/// Returns the IPv4 address with this lookup key.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "an IPv4 address has 32 bits")]
 pub(super) const fn v4(key: u64) -> Ipv4Addr {

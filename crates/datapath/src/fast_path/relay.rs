@@ -1,4 +1,4 @@
-//! Packets that leave a tunnel for another one (N9), in either direction.
+//! Relays: packets that leave one tunnel for another one (N9), in either direction.
 
 use adit_pktio::PacketBuf;
 use adit_rules::LeaveReason;
@@ -13,13 +13,13 @@ use super::recognize::is_forwardable;
 use super::trial_packet::leave;
 use crate::context::StepContext;
 
-/// Packets in tunnels of either direction, of which some leave in tunnels.
+/// The rewrite of bursts from tunnels, of either direction, in which some packets are relayed.
 pub(super) struct Relayed;
 
 impl FastRewrite for Relayed {
     const HOPS: Direction = Direction::Uplink;
 
-    // PERF (adit-bench datapath --n9): once per packet.
+    // PERF (adit-bench datapath --n9): inlined, runs for every packet.
     #[inline(always)]
     fn rewrite<'v, B: PacketBuf, const HAS_TAGS: bool>(
         ctx: &StepContext<'v>,
@@ -35,7 +35,7 @@ impl FastRewrite for Relayed {
     }
 }
 
-/// [`FastRewrite::rewrite`] for a rule from tunnel to tunnel.
+/// Rewrites a packet like [`FastRewrite::rewrite`], by the rule of a relay.
 #[inline(always)]
 fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     ctx: &StepContext<'v>,
@@ -48,7 +48,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let arrival = burst.arrival_of::<HAS_TAGS>(packet);
     let ue = match direction {
         Direction::Uplink => packet.ue_key,
-        // `ue_key` is the source: only the destination was found to be forwardable.
+        // `ue_key` is the source, and only the destination is known to be forwardable.
         Direction::Downlink if is_forwardable(is_v6, packet.ue_key) => {
             usual_dst_key(buf.data(), packet.offset, is_v6)?
         }
@@ -75,7 +75,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
 }
 
-/// The URRs of a rule from tunnel to tunnel in addition to the session's own one.
+/// Returns the URRs of a relay's rule in addition to the session's own one.
 #[inline(always)]
 fn relayed_urrs(rule: &FastRuleSnapshot<'_>) -> FastRuleUrrs {
     [rule.relayed_urr(), None]

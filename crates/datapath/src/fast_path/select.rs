@@ -1,4 +1,4 @@
-//! SDF filters select the fast rule of a packet.
+//! Selects the fast rule of a packet by SDF filters.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::compile::FilterKey;
@@ -13,29 +13,30 @@ use super::packet::FastPacket;
 use super::{FastPackets, note, prefetch_rule};
 
 /// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches
-/// the lines that all packets of the burst need next. Returns the flags of cells that it found to
-/// hold a fast rule.
+/// the cache lines that all packets of the burst need next. Returns the flags of the cells that
+/// turn out to contain a fast rule.
 ///
 /// Shape: writes `selected` of these packets.
-/// Cost:  one pass if a single filter selects each: it prefetches the line of the rule. Else two
-///        passes more: the matcher, whose lines the first pass prefetched, selects and prefetches
-///        the line of a rule; then that line is read, and its usage counters are prefetched.
+/// Cost:  one pass if a single filter decides for each packet: it prefetches the line of the rule.
+///        Otherwise two passes more: first the matcher, whose lines the first pass prefetched,
+///        selects a rule and prefetches its line; then the usage counters of the rule are
+///        prefetched.
 #[inline(never)]
 pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     view: &TablesView<'v>,
     rx: &Burst<B>,
     packets: &mut FastPackets<'v>,
 ) -> CellFlags {
-    // PERF (adit-bench datapath --sdf): the words of filters and selectors end in the second lines
-    // of cells.
+    // PERF (adit-bench datapath --sdf): filters and selectors extend into the second lines of
+    // cells.
     packets.iter().filter_map(|packet| packet.cell).for_each(FastRuleCellRef::prefetch_second_line);
-    // PERF (adit-bench datapath --sdf): a loop for filters alone has registers for all that it
-    // needs.
+    // PERF (adit-bench datapath --sdf): a loop that handles only single filters has enough
+    // registers.
     let mut has_urrs = false;
     let order = visit_order::<F>(packets);
     let done = visit_from::<_, F>(0, &order, rx, packets, |buf, packet, is_v6| {
         let Some(cell) = packet.cell else { return false };
-        // Before the filter is read: its words then have registers.
+        // The key is built before the filter is read, so that the filter's words stay in registers.
         let Some(key) = filter_key::<_, D>(packet, buf, is_v6) else {
             return view.fast_rule_filter(cell).is_some();
         };
@@ -54,7 +55,7 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     CellFlags::default()
 }
 
-/// [`select_rules`] after `done` packets, for sessions of every kind.
+/// Continues [`select_rules`] after `done` packets, for sessions of every kind.
 #[inline(never)]
 fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     done: usize,
@@ -94,7 +95,7 @@ fn select_others<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     rules
 }
 
-/// Prefetches the usage counters of the fast rules that SDF filters selected. Reads their lines.
+/// Prefetches the usage counters of the fast rules that SDF filters selected. Reads these rules.
 #[inline(never)]
 fn prefetch_selected_usage<'v>(view: &TablesView<'v>, packets: &FastPackets<'v>) {
     for selected in packets.iter().filter_map(|packet| packet.selected) {
@@ -102,18 +103,18 @@ fn prefetch_selected_usage<'v>(view: &TablesView<'v>, packets: &FastPackets<'v>)
     }
 }
 
-/// The order of the packets of a mixed burst; nothing for others.
+/// Returns the order of the packets of a mixed burst; an empty order for other bursts.
 #[inline(always)]
-// PERF (adit-bench datapath --sdf): nothing is left of it unless families are mixed.
+// PERF (adit-bench datapath --sdf): compiled away unless IP versions are mixed.
 fn visit_order<F: FamilyMix>(packets: &FastPackets<'_>) -> FamilyOrder {
     if F::ARE_MIXED { FamilyOrder::of(packets) } else { FamilyOrder::new() }
 }
 
-/// Calls `visit` with each packet and its family, in `order` if families are mixed, until it
-/// returns false. Leaves out `done` packets. Returns the number of packets that were left out or
-/// for which `visit` returned true.
+/// Calls `visit` with each packet and whether it is IPv6, until `visit` returns false; in `order`
+/// if IP versions are mixed. Skips the first `done` packets. Returns how many packets were skipped
+/// or visited with the result true.
 #[inline(always)]
-// PERF (adit-bench datapath --sdf): the family is a constant of the visit.
+// PERF (adit-bench datapath --sdf): makes the IP version a constant in `visit`.
 fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
     done: usize,
     order: &FamilyOrder,
@@ -146,8 +147,8 @@ fn visit_from<'v, B: PacketBuf, F: FamilyMix>(
     stopped.map_or(packets.len(), |count| done + count)
 }
 
-/// Selects the fast rule of the packet of `key` by a single filter, and prefetches it and its
-/// buckets. Returns true if usage counters remain to be prefetched.
+/// Selects the fast rule of the packet with `key` by a single filter, and prefetches the rule and
+/// its buckets. Returns true if its usage counters remain to be prefetched.
 #[inline(always)]
 // PERF (adit-bench datapath --sdf): a call would pass the filter through memory.
 fn select_by_filter<'v, D: FastDirection>(
@@ -167,15 +168,15 @@ fn select_by_filter<'v, D: FastDirection>(
     filter.has_urrs()
 }
 
-/// The user's packet in its frame; empty unless it is usual.
+/// Returns the user's packet in its frame; empty if the packet is not usual.
 #[inline(always)]
-// PERF (adit-bench datapath --sdf): once per packet.
+// PERF (adit-bench datapath --sdf): inlined, runs for every packet.
 fn user_packet<'b, B: PacketBuf>(packet: &FastPacket<'_>, buf: &'b B) -> Option<&'b [u8]> {
     buf.data().get(usize::from(packet.offset)..)?.get(..usize::from(packet.len))
 }
 
-/// The fields of one packet that a single filter compares. `None` for packets that take the stages:
-/// those that are not usual, fragments (only the stages have their ports), and the shortest ones.
+/// Returns the fields of a packet that a single filter compares. `None` for packets that take the
+/// stages: unusual ones, fragments (only the stages know their ports), and the shortest ones.
 #[inline(always)]
 // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
 fn filter_key<B: PacketBuf, D: FastDirection>(
@@ -189,8 +190,8 @@ fn filter_key<B: PacketBuf, D: FastDirection>(
     Some(FilterKey { is_v6, remote, protocol, ports })
 }
 
-/// The fields of one packet that a matcher compares. `None` for fragments, which take the stages:
-/// these have the ports of the first fragment.
+/// Returns the fields of a packet that a matcher compares. `None` for fragments, which take the
+/// stages: only these know the ports of the first fragment.
 #[inline(always)]
 // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
 pub(super) fn flow_key<B: PacketBuf>(

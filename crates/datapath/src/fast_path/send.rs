@@ -16,8 +16,8 @@ use crate::shaping::{ReadyFrame, Shaping, count_overflow};
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
 
-/// Sends the rewritten packets of a burst of which some take the stages, wait for their rates, or
-/// differ in link or direction from others.
+/// Sends the rewritten packets of a burst in which some packets take the stages or wait for their
+/// rates, or which leaves through several links or in both directions.
 #[inline(never)]
 pub(super) fn send_some<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -37,8 +37,8 @@ pub(super) fn send_some<Io: Departures>(
             leaving.push(buf);
             continue;
         }
-        // PERF (adit-bench datapath --rates wait): once per packet that waits; calls get nothing by
-        // reference that the loop would have to keep in memory.
+        // PERF (adit-bench datapath --rates wait): runs for every packet that waits; calls get no
+        // references that would force values of the loop into memory.
         let Some(queue) = packet.ticket.queue() else {
             queue_first(ctx, shaping, tally, packet, ReadyFrame::new(buf, tx_link.target()));
             continue;
@@ -62,7 +62,7 @@ pub(super) fn send_some<Io: Departures>(
     rx.extend(staying);
 }
 
-/// Queues a packet that may be the first of its queue.
+/// Queues a packet whose queue may not exist yet.
 #[inline(never)]
 fn queue_first<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -80,7 +80,7 @@ fn queue_first<B: PacketBuf>(
     );
 }
 
-/// Drops a packet for which all room in queues is in use.
+/// Drops a packet because the queues are full.
 #[cold]
 #[inline(never)]
 fn overflow<B: PacketBuf>(
@@ -94,15 +94,15 @@ fn overflow<B: PacketBuf>(
     count_overflow(ctx, tally, key, packet.len);
 }
 
-/// The link of a rewritten packet; `None` if the stages take the packet.
+/// Returns the link of a rewritten packet; `None` if the stages take the packet.
 #[inline(always)]
-// PERF (adit-bench datapath --rates wait): once per packet.
+// PERF (adit-bench datapath --rates wait): inlined, runs for every packet.
 fn departure<'v>(ctx: &StepContext<'v>, packet: &FastPacket<'_>) -> Option<&'v TxLink> {
     ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual)
 }
 
-/// Sends the packets of a burst that neither wait nor take the stages, those of one link and
-/// direction together.
+/// Sends the packets of a burst that neither wait nor take the stages; consecutive packets of one
+/// link and direction together.
 #[inline(never)]
 fn send_runs<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -137,18 +137,17 @@ fn send_runs<Io: Departures>(
     }
 }
 
-/// State that frames sent together share.
+/// Link, direction and length that frames sent together share.
 #[derive(Clone, Copy)]
 pub(super) struct SentFrames<'v> {
     pub link: &'v TxLink,
     pub direction: Direction,
-    /// Their octets together.
+    /// Length of all frames together. Unit: octets.
     pub bytes: usize,
 }
 
-/// Sends `frames`. The last `frames.len()` of those packets in `packets` that leave through `link`
-/// in `direction` now are those of `frames`, in order. Frames that the port does not take are
-/// queued or dropped.
+/// Sends `frames`: those of the last `frames.len()` of the `packets` that leave through `link` in
+/// `direction` now, in order. Frames that the port does not accept are queued or dropped.
 pub(super) fn send_all<Io: Departures>(
     io: &mut Io,
     SentFrames { link, direction, bytes }: SentFrames<'_>,
@@ -169,9 +168,8 @@ pub(super) fn send_all<Io: Departures>(
     state.books.tally.transmit_many(link.id, direction, sent, sent_bytes);
 }
 
-/// Queues or drops the frames that a port did not take: of the packets in `packets` that leave
-/// through `tx_link` in `direction` now, the last `refused.len()`. Returns how many octets they
-/// have.
+/// Queues or drops the frames that a port did not accept: those of the last `refused.len()` of the
+/// `packets` that leave through `tx_link` in `direction` now. Returns the sum of their octets.
 #[cold]
 fn take_back<B: PacketBuf>(
     tx_link: &TxLink,
@@ -189,7 +187,7 @@ fn take_back<B: PacketBuf>(
     let mut bytes = 0;
     for (buf, packet) in refused.drain(..).zip(packets.iter().filter(leaves).skip(sent)) {
         bytes += buf.data().len();
-        // A rule that was replaced meanwhile counts as not guaranteed, unless filters selected it.
+        // If the cell's rule was replaced meanwhile, the packet counts as not guaranteed.
         let is_guaranteed = packet.any_rule().is_some_and(|rule| rule.is_guaranteed());
         let origin = Origin::user(direction, is_guaranteed);
         state.queues.tx.backlog.queue_or_drop(

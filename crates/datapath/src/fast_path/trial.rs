@@ -1,6 +1,6 @@
-//! Tries the fast path with the copy of one packet, for traces: the same recognition, selection of
-//! rules and loops as for a burst, compiled for [`TrialPacket`], which nothing charges, counts or
-//! sends.
+//! Tries the fast path with the copy of one packet, for traces. Uses the same recognition,
+//! selection of rules and loops as for a burst, but compiled for [`TrialPacket`], so that they
+//! charge, count and send nothing.
 
 use core::ops::Range;
 
@@ -25,20 +25,21 @@ use crate::worker_state::WorkerState;
 /// The result of a trial.
 pub(crate) struct FastPathTrial {
     pub answer: FastPathAnswer,
-    /// Where the frame that would leave is in the room of the trial.
+    /// Position in the room of the trial of the frame that would leave.
     pub frame: Range<usize>,
 }
 
 impl FastPathTrial {
-    /// The packet takes the stages.
+    /// Creates the result for a packet that takes the stages.
     pub(crate) const fn leaves(why: LeaveReason) -> Self {
         Self { answer: FastPathAnswer::Leaves(why), frame: 0..0 }
     }
 }
 
-/// Tries the fast path with a copy of the packet in `buf`, which arrived on `port`, as if it came
-/// alone. The decisions of later packets stay the same: it may write a deferred charge to its
-/// buckets, take a lease that later packets use, and keep a next hop for the next burst.
+/// Tries the fast path with a copy of the packet in `buf`, which arrived on `port`, as if the
+/// packet came alone. May write a deferred charge to its buckets, take a lease that later packets
+/// use, and keep a next hop for the next burst; none of these changes how later packets are
+/// handled.
 pub(crate) fn try_fast_path<B: PacketBuf>(
     ctx: &StepContext<'_>,
     port: PortId,
@@ -73,7 +74,7 @@ pub(crate) fn try_fast_path<B: PacketBuf>(
     FastPathTrial { answer, frame: rx.first().map(TrialPacket::place).unwrap_or_default() }
 }
 
-/// [`super::forward_families`] with the copy of a packet.
+/// Does the work of [`super::forward_families`] with the copy of a packet.
 #[inline(never)]
 fn try_direction<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
@@ -107,7 +108,7 @@ fn try_direction<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     }
 }
 
-/// Why a usual packet of a session takes the stages.
+/// Returns why a usual packet of a session takes the stages.
 fn why_left(
     ctx: &StepContext<'_>,
     packet: &FastPacket<'_>,
@@ -128,7 +129,7 @@ fn why_left(
     }
 }
 
-/// Why there is no fast rule for a packet.
+/// Returns why there is no fast rule for a packet.
 fn why_unruled(
     ctx: &StepContext<'_>,
     packet: &FastPacket<'_>,
@@ -153,14 +154,14 @@ fn why_unruled(
         Some(found) if found.needs_check => FastPathAnswer::Leaves(LeaveReason::FilterUndecided),
         Some(found) => match rules.unruled_pdr(direction, found.pdr) {
             Some(why) => FastPathAnswer::LeavesUnruled(why),
-            // Its cell is clear.
+            // No rule can be selected from this cell: it is being changed.
             None if !cell.flags().may_refer() => changing,
             None => FastPathAnswer::LeavesUnruled(NoFastRule::PdrsTooMany),
         },
     }
 }
 
-/// Why there is no next hop for a packet.
+/// Returns why there is no next hop for a packet.
 fn why_no_hop(
     ctx: &StepContext<'_>,
     packet: &FastPacket<'_>,

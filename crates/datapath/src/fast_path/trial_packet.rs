@@ -1,13 +1,13 @@
-//! Copies of packets that the fast path is tried with.
+//! The copy of a packet with which the fast path is tried.
 
 use adit_pktio::{PacketBuf, RxChecksum};
 use adit_rules::LeaveReason;
 
-/// Octets in front of a copied frame: more than new headers are longer than the received ones.
+/// Room in front of a copied frame: more than the fast path lengthens the headers by. Unit: octets.
 const HEADROOM: usize = 128;
 
-/// A copy of a packet, which is neither charged, counted nor sent. Its mark is the position of a
-/// [`LeaveReason`].
+/// A copy of a packet that is neither charged, counted nor sent. Its mark is the index of a
+/// [`LeaveReason`] in [`LeaveReason::ALL`].
 pub(super) struct TrialPacket<'r> {
     room: &'r mut [u8],
     start: usize,
@@ -17,7 +17,7 @@ pub(super) struct TrialPacket<'r> {
 }
 
 impl<'r> TrialPacket<'r> {
-    /// A copy of the packet in `buf`; `None` if it has several segments, or is too long.
+    /// Copies the packet in `buf`; `None` if it has several segments or is too long.
     pub(super) fn copy<B: PacketBuf>(buf: &B, room: &'r mut [u8]) -> Option<Self> {
         let frame = buf.data();
         let (start, end) = (HEADROOM, HEADROOM + frame.len());
@@ -25,13 +25,13 @@ impl<'r> TrialPacket<'r> {
         Some(Self { room, start, end, mark: 0, checksum: buf.rx_checksum() })
     }
 
-    /// Why the fast path left it to the stages.
+    /// Returns why the fast path left the packet to the stages.
     pub(super) fn why(&self) -> LeaveReason {
         let why = usize::try_from(self.mark).ok().and_then(|at| LeaveReason::ALL.get(at));
         why.copied().unwrap_or(LeaveReason::Unnamed)
     }
 
-    /// Where its frame is in its room.
+    /// Returns where in the room the frame is.
     pub(super) const fn place(&self) -> core::ops::Range<usize> {
         self.start..self.end
     }
@@ -93,9 +93,9 @@ impl PacketBuf for TrialPacket<'_> {
     }
 }
 
-/// Leaves a packet to the stages. In a trial it notes why.
+/// Leaves a packet to the stages: returns `None`. In a trial, notes the reason in the copy.
 #[inline(always)]
-// PERF (adit-bench datapath): nothing of it is left outside of trials.
+// PERF (adit-bench datapath): compiled away outside of trials.
 pub(super) fn leave<B: PacketBuf, T>(buf: &mut B, why: LeaveReason) -> Option<T> {
     if B::IS_TRIAL {
         buf.set_mark(why as u32);

@@ -1,4 +1,5 @@
-//! Names why a packet is not usual. [`super::recognize`] decides; this reads the headers again.
+//! Finds why a packet is not usual, for traces. Reads the headers again that [`super::recognize`]
+//! has rejected.
 
 use adit_pktio::{PacketBuf, RxChecksum};
 use adit_rules::LeaveReason;
@@ -17,14 +18,14 @@ use super::recognize::is_forwardable;
 use crate::context::StepContext;
 use crate::interfaces::UsualLink;
 
-/// The bit of ECN that CE and ECT(1) have.
+/// The bit of the ECN field that CE and ECT(1) have in common.
 const MARKED: u8 = 1;
 
-/// Where the inner packet of a usual G-PDU begins behind the GTP-U header without a container.
-/// Unit: octets.
+/// Where the inner packet of a usual G-PDU without a container can begin, counted from the GTP-U
+/// header. Unit: octets.
 const OFFSETS_WITHOUT_CONTAINER: [u16; 2] = [8, 12];
 
-/// Why the packet in `buf`, which arrived on `port`, is not usual.
+/// Returns why the packet in `buf`, which arrived on `port`, is not usual.
 pub(super) fn why_unusual<B: PacketBuf>(
     ctx: &StepContext<'_>,
     port: PortId,
@@ -68,7 +69,7 @@ pub(super) fn why_unusual<B: PacketBuf>(
     }
 }
 
-/// Why a packet to the address of tunnels is no usual G-PDU.
+/// Returns why a packet to our tunnel address is not a usual G-PDU.
 fn why_no_g_pdu(outer: &IpPacket, packet: &[u8]) -> LeaveReason {
     let headers_len = if outer.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
     let datagram = outer.payload(packet);
@@ -98,7 +99,7 @@ fn why_no_g_pdu(outer: &IpPacket, packet: &[u8]) -> LeaveReason {
     })
 }
 
-/// The reason that keeps a user's packet from the fast path, whatever is in front of it.
+/// Returns the reason in the user's packet itself that keeps it from the fast path, if any.
 fn why_not_forwarded(direction: Direction, ip: &IpPacket) -> Option<LeaveReason> {
     let upper = [protocol::TCP, protocol::UDP, protocol::ICMPV6];
     let checked = match (ip.addrs, direction) {

@@ -1,4 +1,4 @@
-//! Packets on their way from the scheduler to the stages of an event-driven worker.
+//! The packets on their way from the event scheduler to the stages of a worker.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use crate::flows::{FlowHolder, Flows};
 use crate::handoff::{HandedPacket, Handoff};
 use crate::tally::StepTally;
 
-/// Packets that a worker defers at most; further ones are dropped.
+/// Maximum of packets that a worker defers; others are dropped.
 const DEFERRED_MAX: usize = 4096;
 
-/// Where packets of a step come from: the position of their queue, and the port that received them
-/// or that they leave through.
+/// The origin of packets in a step: the position of their queue, and the port that received them or
+/// that they leave through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueuePort {
     pub(super) position: usize,
@@ -29,26 +29,26 @@ pub(super) struct QueuePort {
 /// The packets of a step that came from one queue and one port.
 pub(super) struct ArrivedPackets<B> {
     pub(super) packets: Burst<B>,
-    /// For an ordered queue: the indexes of the events in their dequeue.
+    /// For an ordered queue: the index of each packet's event among the dequeued events.
     pub(super) indexes: ArrayVec<u8, BURST_MAX>,
 }
 
-/// Packets on their way from the scheduler to the stages.
+/// The packets on their way from the scheduler to the stages.
 pub(super) struct EventInbox<B> {
     pub(super) events: EventBurst<B>,
-    /// By queue, then by port.
+    /// The packets of the step, by queue, then by port.
     pub(super) arrived: Vec<ArrivedPackets<B>>,
     ports: usize,
-    /// Packets that wait until the next queue gave out earlier ones of their flows.
+    /// Packets that wait until the next queue has given out earlier packets of their flows.
     pub(super) deferred: DeferredPackets<B>,
-    /// Events came.
+    /// True if events came in this step.
     pub(super) has_events: bool,
-    /// One of the timer queue came.
+    /// True if an event of the timer queue came in this step.
     pub(super) has_timer: bool,
 }
 
 impl<B: PacketBuf> EventInbox<B> {
-    /// Room for packets of `queues`, and of ports below `ports`.
+    /// Allocates memory for packets of `queues`, and of ports below `ports`.
     pub(super) fn new(queues: &EventQueues, ports: usize) -> Self {
         let bursts = ports * queues.of_packets().count();
         let arrived = || ArrivedPackets { packets: Burst::new(), indexes: ArrayVec::new() };
@@ -62,8 +62,8 @@ impl<B: PacketBuf> EventInbox<B> {
         }
     }
 
-    /// Sorts the packets of events by their queues and ports. Packets at places that other workers
-    /// hold go to these workers.
+    /// Sorts the packets of events by queue and port. Hands packets at places that other workers
+    /// hold to these workers.
     pub(super) fn sort(
         &mut self,
         queues: &EventQueues,
@@ -113,14 +113,15 @@ impl<B: PacketBuf> EventInbox<B> {
                     let packet = HandedPacket { buf, port, place, number: 0 };
                     handoff.hand_to_holder(holder, packet, tally);
                 }
-                // Rx/Tx threads and workers have the same ports.
+                // Cannot happen: Rx/Tx threads and workers have the same ports.
                 (FlowHolder::This, None) => debug_assert!(false, "a port beyond all others"),
             }
         }
     }
 }
 
-/// Counts the packets that come from the Rx queue, neighbors with the same flow there together.
+/// Counts the packets that came from the Rx queue; consecutive ones with the same flow there at
+/// once.
 fn count_received<B: PacketBuf>(flows: &Flows, events: &[Event<B>]) {
     let (mut last, mut pkts) = (None, 0);
     let count = |last: Option<u32>, pkts| {
@@ -129,7 +130,7 @@ fn count_received<B: PacketBuf>(flows: &Flows, events: &[Event<B>]) {
         }
     };
     for event in events {
-        // In the Rx queue itself they have no mark of it yet.
+        // Packets in the Rx queue itself have no mark of it yet.
         let rx_flow = event.buf.as_ref().and_then(rx_flow_of_mark);
         if rx_flow != last {
             count(last, pkts);
@@ -140,7 +141,7 @@ fn count_received<B: PacketBuf>(flows: &Flows, events: &[Event<B>]) {
     count(last, pkts);
 }
 
-/// Records an event. Returns who processes its packet.
+/// Notes an event in the state of its flow. Returns which worker processes its packet.
 #[inline]
 fn schedule<B: PacketBuf>(
     flows: &mut Flows,
@@ -152,7 +153,7 @@ fn schedule<B: PacketBuf>(
     if let Some(buf) = buf.filter(|_| queue.position() > 0)
         && Mark::of(buf) != Mark::None
     {
-        // The event of a flow that is not atomic need not name it.
+        // The tag of an event in a queue that is not atomic need not name the flow; the mark does.
         let place = flows.shared().place(queue.position(), flow_of_mark(buf));
         flows.shared().count_given_out(place, is_atomic);
     }
@@ -166,7 +167,7 @@ fn schedule<B: PacketBuf>(
             FENCE => flows.settle_packet(place),
             _ => flows.end_request(place),
         }
-        // The holder has the flow already.
+        // A request or fence needs no hand-over: the holder has the flow already.
         if let FlowHolder::Other(_) = holder {
             flows.settle_packet(place);
         }
@@ -174,14 +175,14 @@ fn schedule<B: PacketBuf>(
     holder
 }
 
-/// A packet that waits until the next queue gave out earlier ones of its flow.
+/// A packet that waits until the next queue has given out earlier packets of its flow.
 pub(super) struct DeferredPacket<B> {
     pub(super) place: u32,
     pub(super) port: PortId,
     pub(super) buf: B,
 }
 
-/// Packets that wait until the next queues gave out earlier ones of their flows.
+/// Packets that wait until the next queues have given out earlier packets of their flows.
 pub(super) struct DeferredPackets<B> {
     packets: VecDeque<DeferredPacket<B>>,
 }
@@ -191,7 +192,7 @@ impl<B: PacketBuf> DeferredPackets<B> {
         self.packets.is_empty()
     }
 
-    /// Moves those of `packets` that have to wait here.
+    /// Removes those of `packets` that have to wait, and keeps them here.
     pub(super) fn defer(
         &mut self,
         QueuePort { position, port }: QueuePort,
@@ -213,7 +214,8 @@ impl<B: PacketBuf> DeferredPackets<B> {
         }
     }
 
-    /// The packets that need not wait any more, in order. The others stay, in order.
+    /// Removes and returns the next packet that need not wait any more. `left`: how many packets
+    /// are still to be examined; the others stay, in order.
     pub(super) fn take(&mut self, flows: &Flows, left: &mut usize) -> Option<DeferredPacket<B>> {
         while *left > 0 {
             *left -= 1;
@@ -226,12 +228,10 @@ impl<B: PacketBuf> DeferredPackets<B> {
         None
     }
 
-    /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Takes all packets.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = B> {
         self.packets.drain(..).map(|packet| packet.buf)
     }

@@ -1,4 +1,4 @@
-//! Output of an event-driven worker to the scheduler.
+//! The output of an event-driven worker to the event scheduler.
 
 use std::collections::VecDeque;
 
@@ -14,18 +14,18 @@ use crate::departures::Departures;
 use crate::event_queues::{EventQueues, PacketQueue};
 use crate::flows::{FlowMap, SharedFlows};
 
-/// Events that a worker may have for the scheduler after a step: four bursts of packets that
-/// waited, a burst for each of a few ports, and packets for other flows.
+/// Maximum of events that a worker may have for the scheduler after a step: four bursts of packets
+/// that waited, a burst for each of a few ports, and packets of flows that other workers have.
 const OUTBOX_LEN: usize = 4096;
 
-/// Notes of events without a packet: a request for the flow, and a fence of its holder.
+/// Notes, in their tags, of events without a packet: a request for a flow, and a holder's fence.
 pub(super) const REQUEST: u8 = 0;
 pub(super) const FENCE: u8 = 1;
 
-/// Events on their way from a worker to the scheduler.
+/// The events on their way from a worker to the scheduler.
 pub(super) struct Outbox<B> {
     events: VecDeque<Event<B>>,
-    /// Events that complete those of the last dequeue, if some came from an ordered queue.
+    /// Events that complete those of the last dequeue; empty if none came from an ordered queue.
     completions: EventBurst<B>,
 }
 
@@ -38,13 +38,13 @@ impl<B: PacketBuf> Outbox<B> {
         OUTBOX_LEN.saturating_sub(self.events.len())
     }
 
-    /// True without events, apart from those that complete others.
+    /// True if no events wait, other than those that complete dequeued ones.
     pub(super) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// True if there is room for the events that may follow from a burst of them, and the last one
-    /// was ended.
+    /// True if the last dequeue was completed, and there is room for the events that may follow
+    /// from another one.
     pub(super) fn can_take_events(&self) -> bool {
         self.completions.is_empty() && self.room() >= OUTBOX_LEN / 2
     }
@@ -53,7 +53,7 @@ impl<B: PacketBuf> Outbox<B> {
         self.events.push_back(Event { tag, buf });
     }
 
-    /// Sends a fence of a flow to the queue of its packets. Returns false without room.
+    /// Adds a fence of a flow, for the queue of its packets. Returns false if there is no room.
     pub(super) fn fence(&mut self, queue: PacketQueue, flow: u32) -> bool {
         let has_room = self.room() > 0;
         if has_room {
@@ -62,21 +62,21 @@ impl<B: PacketBuf> Outbox<B> {
         has_room
     }
 
-    /// Ends each event of the dequeue with these tags, unless [`Outbox::complete`] names the event
-    /// that follows from it.
+    /// Prepares the completion of the dequeued events with these tags: each is released, unless
+    /// [`Outbox::complete`] replaces it by the event that follows from it.
     pub(super) fn expect_completions(&mut self, tags: impl Iterator<Item = EventTag>) {
         let release =
             |tag: EventTag| Event { tag: tag.with_operation(EventOperation::Release), buf: None };
         self.completions.extend(tags.map(release));
     }
 
-    /// The number of events so far.
+    /// Returns the number of events so far.
     pub(super) fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Says that the first events after `before` follow from the dequeued events at `indexes`, one
-    /// from each.
+    /// Notes that the first events after the first `before` follow from the dequeued events at
+    /// `indexes`, one from each.
     pub(super) fn complete(&mut self, before: usize, indexes: &[u8]) {
         let until = self.events.len().min(before + indexes.len());
         for (event, at) in self.events.drain(before..until).zip(indexes) {
@@ -87,7 +87,7 @@ impl<B: PacketBuf> Outbox<B> {
         }
     }
 
-    /// Enqueues all events, or as many as the scheduler takes. Returns whether it took all.
+    /// Enqueues as many events as the scheduler accepts. Returns whether it accepted all.
     pub(super) fn send<P: EventPort<Buf = B>>(&mut self, port: &mut P) -> bool {
         let mut burst = EventBurst::new();
         while !self.events.is_empty() {
@@ -104,28 +104,27 @@ impl<B: PacketBuf> Outbox<B> {
         true
     }
 
-    /// Ends the events of the last dequeue, if some came from an ordered queue.
+    /// Completes the events of the last dequeue, if any came from an ordered queue.
     pub(super) fn send_completions<P: EventPort<Buf = B>>(&mut self, port: &mut P) {
         if !self.completions.is_empty() {
             port.complete(&mut self.completions);
         }
     }
 
-    /// Takes all events.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Event<B>> {
         self.events.drain(..).chain(self.completions.drain(..))
     }
 }
 
-/// The ports of a worker: transmitted frames go to a Tx queue, or to the queue of the next stage.
+/// The way out of an event-driven worker: frames go to a Tx queue, or to the next stage's queue.
 pub(super) struct EventIo<'e, Io: PacketIo> {
     pub(super) ports: &'e mut Io,
     pub(super) outbox: &'e mut Outbox<Io::Buf>,
     pub(super) queues: &'e EventQueues,
     pub(super) map: FlowMap,
-    /// The queue of the stage that packets of sessions go to next; without one they leave.
+    /// The queue that packets of sessions enter next; `None` if they leave as frames.
     pub(super) next: Option<PacketQueue>,
-    /// With several workers.
+    /// `None` if there is only one worker.
     pub(super) flows: Option<&'e SharedFlows>,
 }
 
@@ -191,7 +190,7 @@ impl<Io: PacketIo> Departures for EventIo<'_, Io> {
     }
 }
 
-/// A port in the tag of an event: `limits::PORTS_MAX` fits.
+/// Encodes a port for the tag of an event: every port below `limits::PORTS_MAX` fits.
 pub(super) fn note_of(port: PortId) -> u8 {
     port.0.to_le_bytes()[0]
 }

@@ -1,18 +1,18 @@
-//! The stages of the event-driven model, which merge by configuration: 4, 2 or 1 queues.
+//! The stages of the event-driven model, behind 4, 2 or 1 queues by configuration:
 //!
-//! 1. *Classify*: parse, find the session and its PDR. Reads tables and the packet only.
-//! 2. *Enforce and account*: everything with state of a session, and all that its rules decide, up
-//!    to the plan of the packet that leaves. Only this stage looks up the holder of a flow, and
-//!    only here packets wait.
+//! 1. *Classify*: parses, finds the session and its PDR. Reads only tables and the packet.
+//! 2. *Enforce and account*: all work with a session's state and all decisions of its rules, up to
+//!    the plan of the packet that leaves. Only this stage looks up the holder of a flow, and only
+//!    here packets wait.
 //! 3. *Apply*: removes the received headers and decrements the TTL.
 //! 4. *Prepare to transmit*: writes outer header and link header, and sends.
 //!
-//! Before them, with an Rx queue, workers look up the flows of packets.
+//! If there is an Rx queue, workers first look up the flows of packets.
 //!
-//! Between them a packet carries a record ([`crate::carried`]). Packets that the first stage cannot
-//! judge alone, such as fragments, signaling, and packets whose rules changed meanwhile, take the
-//! second stage from the beginning. Frames that are complete after it pass the others unchanged, in
-//! the flow of their session, so that order is kept.
+//! A packet carries a record from one stage to the next ([`crate::carried`]). Packets that the
+//! first stage cannot classify alone, such as fragments, signaling, and packets whose rules changed
+//! meanwhile, are processed by the second stage from the beginning. Frames that are complete after
+//! the second stage pass the others unchanged, in the flow of their session, so that order is kept.
 
 use core::ops::Range;
 
@@ -47,7 +47,7 @@ use crate::tally::StepTally;
 use crate::tx_queues::{FrameSender, TxFrame};
 use crate::worker_state::WorkerState;
 
-/// Gives packets that `port` received, and that come from the Rx queue, to the stages.
+/// Sends packets that `port` received, and that come from the Rx queue, on to the stages.
 pub(super) fn look_up_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
@@ -68,8 +68,8 @@ pub(super) fn look_up_burst<Io: PacketIo>(
     }
 }
 
-/// Takes packets that `port` received through the first stage, and sends those that go on to the
-/// second.
+/// Classifies packets that `port` received, and sends those that the first stage can classify alone
+/// on to the second stage.
 pub(super) fn classify_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
@@ -108,9 +108,9 @@ fn classify_lane<'v, Io: PacketIo, K: LaneKind>(
         bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
     {
         let flow = io.map.of(*session);
-        // A packet that arrived before its session was known here is not among those of its flow.
+        // If false, the session was unknown when the packet arrived, so it came in another flow.
         let is_in_flow = flow_of_mark(&buf) == flow;
-        // The ports of a fragment are known where its first fragment was processed.
+        // The ports of a fragment are known where the first fragment of its packet was processed.
         if session.is_some() && (ip.is_fragment() || !is_in_flow) {
             tally.hand_off(1);
             let mark = if is_in_flow { Mark::Complete } else { Mark::None };
@@ -137,8 +137,9 @@ fn classify_lane<'v, Io: PacketIo, K: LaneKind>(
     }
 }
 
-/// Takes packets that `port` received through the second stage, and merged ones: from the first
-/// stage, if it classified them by the rules of now, and all others from the beginning.
+/// Runs the second stage, and the stages that are merged with it, on packets that `port` received.
+/// Packets with a record of the first stage continue from there if their rules still hold; all
+/// others are processed from the beginning.
 pub(super) fn enforce_burst<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
@@ -152,13 +153,13 @@ pub(super) fn enforce_burst<Io: PacketIo>(
     }
     let mut arrived = core::mem::take(rx).into_iter().peekable();
     while arrived.peek().is_some() {
-        // The stages after classification do not depend on the kind of a lane.
+        // The stages after classification do not depend on the kind of lane.
         let mut lane = BurstLane::<_, Tunneled>::new();
         let mut run = Burst::new();
         while run.is_empty()
             && let Some(buf) = arrived.next_if(|buf| Mark::of(buf) == Mark::Classified)
         {
-            // The rules may have changed since, or may do so at this moment.
+            // `None` once the packet is in the lane; the packet itself if its rules have changed.
             run.extend(resume_classified(
                 ctx,
                 &mut lane,
@@ -183,8 +184,8 @@ pub(super) fn enforce_burst<Io: PacketIo>(
     process_switched(ctx, io, rx, state);
 }
 
-/// Appends a packet of the first stage to the lane, or returns it without its record if its rules
-/// do not hold any more.
+/// Appends a packet of the first stage to the lane; returns it, without its record, if its rules
+/// no longer hold.
 fn resume_classified<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     lane: &mut BurstLane<'v, B, Tunneled>,
@@ -211,7 +212,7 @@ fn resume_classified<'v, B: PacketBuf>(
     None
 }
 
-/// Takes packets that leave through `port` through the third or fourth stage, or both.
+/// Runs the third stage, the fourth, or both on packets that leave through `port`.
 pub(super) fn write_burst<Io: Departures>(
     ctx: &StepContext<'_>,
     stages: Range<usize>,

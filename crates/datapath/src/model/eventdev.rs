@@ -1,12 +1,13 @@
-//! Event-driven: a scheduler gives each worker the packets of flows that no other worker has.
+//! The event-driven model: an event scheduler gives each worker packets of flows that no other
+//! worker has.
 //!
 //! An Rx/Tx thread polls the ports, finds the flow of each packet ([`SharedFlows`]) and enqueues an
 //! event for the workers' queue; it transmits the packets of the transmit queue. A worker dequeues
 //! a burst of events, takes the packets through the whole path as in run to completion, and
-//! enqueues the frames that leave. Frames are enqueued after the last packet of the burst, because
-//! the scheduler may give a flow to another worker as soon as an event follows from it.
+//! enqueues the frames that leave. It enqueues them after the last packet of the burst, because the
+//! scheduler may give a flow to another worker as soon as an event follows from one of the flow.
 //!
-//! A worker dequeues, and finds out who holds the flows, before it looks at the tables. So a later
+//! A worker dequeues, and finds out who holds the flows, before it reads the tables. So a later
 //! packet of a flow never sees older rules than an earlier one, whichever workers process them.
 
 use core::ops::Range;
@@ -31,26 +32,26 @@ use crate::slow;
 use crate::tally::StepTally;
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// A worker looks for flows to give up at most once in this time: each takes an event, and events
-/// in great number would be refused.
+/// Minimum time between two searches of a worker for flows to give up: each flow takes an event,
+/// and too many events would be refused.
 const REVIEW_INTERVAL: Nanos = Nanos::from_micros(200);
 
-/// The time from one event of a worker's timer queue to the next: a quarter of a slot of the
-/// shaper's timing wheel.
+/// Time from one event of a worker's timer queue to the next: a quarter of a slot of the shaper's
+/// timing wheel.
 const TIMER_INTERVAL: Nanos = Nanos::from_micros(8);
 
-/// A worker that an event scheduler gives packets to.
+/// A worker that gets its packets from an event scheduler.
 ///
-/// The packet identity is that of [`Worker`]: every event with a packet is taken over.
+/// The packet identity is that of [`Worker`]; every event with a packet counts as taken over.
 ///
-/// Threads: as [`Worker`]; it shares the words of [`SharedFlows`] with the other workers.
+/// Threads: like [`Worker`]; it also shares the words of [`SharedFlows`] with the other workers.
 pub struct EventWorker<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
     worker: Worker<Io>,
     port: P,
     flows: SharedFlows,
     inbox: EventInbox<P::Buf>,
     outbox: Outbox<P::Buf>,
-    /// Places that keep packets; used while places are given up.
+    /// By place: true if packets are kept there. Used only while places are given up.
     kept: Vec<bool>,
     reviewed_at: Nanos,
     timer: WorkerTimer,
@@ -59,7 +60,7 @@ pub struct EventWorker<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
 /// The timer of a worker.
 #[derive(Debug, Clone, Copy)]
 struct WorkerTimer {
-    /// When it expires, or did last.
+    /// When the timer expires, or when it last did.
     due: Nanos,
     is_set: bool,
 }
@@ -71,8 +72,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for EventWorker<
 }
 
 impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
-    /// `worker` with a port of the scheduler that is linked to the worker's
-    /// [queues](EventQueues::links). Several workers need
+    /// Combines `worker` with a port of the scheduler that is linked to the worker's
+    /// [queues](EventQueues::links). If there are several workers, all need
     /// [`Handoff::with_flows`](crate::Handoff::with_flows) with the same `flows`.
     #[must_use]
     pub fn new(mut worker: Worker<Io>, port: P, flows: SharedFlows) -> Self {
@@ -94,33 +95,34 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         }
     }
 
-    /// The port of the scheduler.
+    /// Returns the port of the scheduler.
     pub const fn port(&self) -> &P {
         &self.port
     }
 
     /// Runs one step of the packet path at time `now`.
     ///
-    /// Cost:    as [`Worker::step`], with one call to dequeue and at least one to enqueue; per
-    ///          packet one load of the word of its flow, if there are several workers.
-    /// Errors:  none; frames that find no room for the scheduler are dropped as
-    ///          [`DropReason::TxQueueFull`], packets for other flows as
+    /// Cost:    like [`Worker::step`], with one call to dequeue and at least one to enqueue; if
+    ///          there are several workers, also one load per packet, of the flow's holder word.
+    /// Errors:  none; frames that the scheduler has no room for are dropped as
+    ///          [`DropReason::TxQueueFull`], packets of other workers' flows as
     ///          [`DropReason::HandoffFull`].
-    /// Threads: as [`Worker::step`].
+    /// Threads: like [`Worker::step`].
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { worker, port, flows, inbox, outbox, .. } = self;
         let parts = worker.parts();
         outbox.send_completions(port);
-        // A worker that waits to send still takes events, as long as it has room for those that
-        // follow from them: else all workers could wait for each other.
+        // A worker whose events the scheduler does not accept still dequeues, as long as it has
+        // room for the events that follow: else all workers could wait for each other.
         outbox.send(port);
         let takes_events = outbox.can_take_events();
-        // Before the tables are read.
+        // Dequeued before the tables are read, so that no packet sees older rules than earlier
+        // ones.
         if takes_events && port.dequeue(parts.config.burst, &mut inbox.events) == 0 {
             port.flush();
         }
-        // Before the tables are read, too: here this worker gets flows that others gave up.
+        // Also before the tables are read: here this worker gets flows that others gave up.
         let queues = flows.queues();
         let WorkerState { handoff, books, .. } = &mut *parts.state;
         inbox.sort(queues, outbox, handoff, &mut books.tally);
@@ -134,20 +136,20 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let mut io = EventIo { ports: io, outbox, queues, map, next, flows: among_others };
         let report = step(&ctx, &mut io, inbox, rx, state);
         let is_all_sent = outbox.send(port);
-        // A driver that keeps events to form bursts may give their flows to another worker
-        // meanwhile.
+        // A driver that collects events to form bursts may meanwhile give their flows to another
+        // worker, so it has to send them now.
         port.flush();
         let is_idle = report.idle && is_all_sent && inbox.deferred.is_empty();
         let is_time = flows.timers().is_empty() || inbox.has_timer;
         self.review_flows(now, is_time);
-        // After flows are held whose frames wait for the scheduler.
+        // After `review_flows`, which holds flows whose frames wait for the scheduler.
         self.outbox.send_completions(&mut self.port);
         self.set_timer(now);
         StepReport { idle: is_idle, ..report }
     }
 
-    /// Sets the worker's timer while packets wait or flows are held. Without one, each step
-    /// searches for due packets.
+    /// Sets the worker's timer while packets wait or flows are held; clears it otherwise. Without
+    /// timer queues, each step searches for due packets instead.
     fn set_timer(&mut self, now: Nanos) {
         let Self { worker, flows, inbox, timer, .. } = self;
         let number = usize::from(worker.id().0);
@@ -156,7 +158,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let must_wait = state.queues.frames_waiting() > 0
             || state.handoff.flows().is_some_and(|flows| flows.holds_any());
         if must_wait && (!timer.is_set || inbox.has_timer) {
-            // Later than the last one, whatever the clock says: the same time has no second event.
+            // Differs from the last time even if the clock stands: the same time gets no second
+            // event.
             timer.due = Nanos((now + TIMER_INTERVAL).0.max(timer.due.0 + 1));
         } else if must_wait == timer.is_set {
             return;
@@ -165,15 +168,15 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         shared.set(must_wait.then_some(timer.due));
     }
 
-    /// Holds the places of this step while packets wait, and gives up others if `is_time`.
+    /// Holds the places of this step while packets wait; gives up other places if `is_time`.
     fn review_flows(&mut self, now: Nanos, is_time: bool) {
         let Self { worker, port, flows: shared, outbox, kept, reviewed_at, .. } = self;
         let queues = shared.queues();
         let state = worker.parts().state;
         let waiting = state.queues.frames_waiting();
         let Some(flows) = state.handoff.flows() else { return };
-        // Frames that wait for the scheduler count, too: those of the next worker must not overtake
-        // them. It waits for packets to later stages itself.
+        // Frames that wait for the scheduler count, too: frames of the next worker must not
+        // overtake them. Packets to later stages do not count: the next worker defers its own.
         let has_frames = !outbox.is_empty();
         if waiting > 0 || has_frames {
             let enforcing = queues.queue_of(ENFORCE).position();
@@ -191,7 +194,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
             return;
         }
         *reviewed_at = now;
-        // Frames of a flow leave before those that the next worker sends.
+        // Sends the frames of a flow before the next worker sends others.
         port.flush();
         let sessions = || {
             (0..state.queues.buffering.sessions())
@@ -214,18 +217,18 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         }
     }
 
-    /// See [`Worker::rest`].
+    /// Declares the worker offline, see [`Worker::rest`].
     pub fn rest(&mut self) {
         self.worker.rest();
     }
 
-    /// See [`Worker::take_fullest_ring`].
+    /// Returns the largest share of a ring in use, see [`Worker::take_fullest_ring`].
     pub fn take_fullest_ring(&mut self) -> u16 {
         self.worker.take_fullest_ring()
     }
 
-    /// Ends the worker like [`Worker::drain`]; events that the scheduler did not take yet are
-    /// also dropped. Call it again while a central scheduler still gives out events.
+    /// Ends the worker like [`Worker::drain`]; also drops events that the scheduler has not
+    /// accepted. To be called again while a central scheduler still gives out events.
     pub fn drain(&mut self, io: &mut Io) {
         let state = self.worker.parts().state;
         state.books.tally.set_taken_over(true);
@@ -238,7 +241,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         while self.port.dequeue(BURST_MAX, events) > 0 {
             events.drain(..).filter_map(|event| event.buf).for_each(&mut drop_packet);
         }
-        // Frames for Tx queues count as transmitted.
+        // Frames for Tx queues are counted as transmitted already.
         let is_handed_off = |tag| self.flows.queues().queue_of_tag(tag).is_some();
         let handed_off = self.outbox.drain().filter(|event| is_handed_off(event.tag));
         handed_off.filter_map(|event| event.buf).for_each(&mut drop_packet);
@@ -247,7 +250,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
     }
 }
 
-/// Runs one step with the packets of one dequeue. Later stages go first: their packets are older.
+/// Runs one step with the packets of one dequeue. Later stages run first: their packets are older.
 fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
@@ -287,7 +290,7 @@ fn step<Io: PacketIo>(
         state.handoff.flush(&mut state.books.tally);
         let WorkerState { handoff, books, .. } = &mut *state;
         return_events(queues.queue_of(ENFORCE), io.outbox, handoff, &mut books.tally);
-        // A packet to another UE may have left in a flow without an event.
+        // A packet to another UE may have left in a flow of which no event came.
         if state.books.tally.has_switched()
             && let Some(flows) = state.handoff.flows()
         {
@@ -301,7 +304,7 @@ fn step<Io: PacketIo>(
     StepReport { received, idle, handed_to: state.handoff.take_notified() }
 }
 
-/// Takes the packets that the scheduler gave through their stages. Returns how many.
+/// Runs the stages of the packets that the scheduler gave. Returns how many packets there were.
 fn visit_arrived<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
@@ -333,8 +336,8 @@ fn visit_arrived<Io: PacketIo>(
     received
 }
 
-/// Takes packets of one port from an ordered queue through their stages. Events that follow from
-/// each of them take its turn.
+/// Runs the stages of packets of one port from an ordered queue. The events that follow from a
+/// packet replace the packet's event, so that they keep its place in the order.
 #[cold]
 fn visit_ordered<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -345,12 +348,12 @@ fn visit_ordered<Io: PacketIo>(
 ) {
     let ArrivedPackets { packets, indexes } = arrived;
     if io.queues.behind(from.position).is_empty() {
-        // One event follows from each packet of the Rx queue.
+        // Exactly one event follows from each packet of the Rx queue.
         let before = io.outbox.len();
         visit(ctx, io, from, packets, state);
         io.outbox.complete(before, indexes);
     } else {
-        // A stage may drop a packet, and changes the order of a burst.
+        // Packets pass one by one: a stage may drop some, or change the order of a burst.
         let mut one = Burst::new();
         for (buf, index) in packets.drain(..).zip(&*indexes) {
             let before = io.outbox.len();
@@ -362,7 +365,7 @@ fn visit_ordered<Io: PacketIo>(
     indexes.clear();
 }
 
-/// Takes packets of one port through the stages behind one queue.
+/// Runs the stages behind one queue on packets of one port.
 fn visit<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
@@ -388,7 +391,7 @@ fn visit<Io: PacketIo>(
     }
 }
 
-/// Takes deferred packets that need not wait any more through their stages. Returns how many.
+/// Runs the stages of deferred packets that need not wait any more. Returns how many there were.
 #[cold]
 fn resume_deferred<Io: PacketIo>(
     ctx: &StepContext<'_>,
@@ -417,8 +420,8 @@ fn resume_deferred<Io: PacketIo>(
     resumed
 }
 
-/// Takes over the packets that other workers handed to this one as the holder of their flows,
-/// before events: the scheduler gave these flows to this worker later. Returns how many.
+/// Takes over the packets that other workers handed to this worker, the holder of their flows. This
+/// comes before events, which the scheduler gave to this worker later. Returns how many there were.
 fn take_over<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut EventIo<'_, Io>,
@@ -427,7 +430,7 @@ fn take_over<Io: PacketIo>(
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let sources = state.handoff.sources();
-    // All that the rings held at first, and little more.
+    // Enough for all packets that were in the rings, so that the loop ends.
     let limit = 2 * sources * HANDOFF_RING_LEN;
     let mut taken = 0;
     loop {
@@ -441,7 +444,7 @@ fn take_over<Io: PacketIo>(
                 state.handoff.settle_taken();
             }
         }
-        // A packet may have waited for one from a later source.
+        // Another round, as a packet may have waited for one from a later source.
         if taken == before || taken > limit {
             break;
         }
@@ -449,7 +452,7 @@ fn take_over<Io: PacketIo>(
     taken
 }
 
-/// Moves packets of flows that this worker does not have to the events for the scheduler.
+/// Moves packets of flows that this worker does not have, and requests, to the events to send.
 fn return_events<B: PacketBuf>(
     queue: PacketQueue,
     outbox: &mut Outbox<B>,

@@ -22,7 +22,7 @@ use self::run_to_completion::StepReport;
 use self::rx_tx::RxTx;
 use self::worker::Worker;
 
-/// One thread of the packet path, whatever its role.
+/// One thread of the packet path, of any role.
 pub trait PathThread<Io: PacketIo> {
     /// Runs one step at time `now`.
     fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport;
@@ -30,12 +30,12 @@ pub trait PathThread<Io: PacketIo> {
     /// Declares the thread offline until its next step, so that publication does not wait for it.
     fn rest(&mut self);
 
-    /// Ends the thread: every packet that waits is dropped and counted. Call it after the last step
+    /// Ends the thread: drops and counts every packet that waits. To be called after the last step
     /// of all threads.
     fn drain(&mut self, io: &mut Io);
 
-    /// The largest share of a ring of packets to this thread that waited since the last call. Unit:
-    /// thousandths.
+    /// Returns the largest share of a ring of packets to this thread that was in use since the last
+    /// call. Unit: thousandths.
     fn take_fullest_ring(&mut self) -> u16;
 }
 
@@ -68,7 +68,7 @@ impl<Io: PacketIo> PathThread<Io> for Receiver<Io> {
         Self::rest(self);
     }
 
-    /// Nothing waits in a receiver.
+    /// Only declares the thread offline: no packet waits in a receiver.
     fn drain(&mut self, _: &mut Io) {
         Self::rest(self);
     }

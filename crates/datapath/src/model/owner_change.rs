@@ -1,4 +1,4 @@
-//! A worker's part in a change of owners: see [`crate::owner_map`].
+//! A worker's part in a change of owners, see [`crate::owner_map`].
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::DropReason;
@@ -12,11 +12,12 @@ use crate::tally::StepTally;
 use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
-/// Looks at the owners again, between bursts: releases groups of sessions that others own from now
-/// on, and takes those that are this worker's. Returns how many packets it processed or moved.
+/// Reads the owners again, between bursts: releases groups of sessions that other workers own from
+/// now on, and takes those that this worker owns from now on. Returns how many packets it processed
+/// or moved.
 ///
-/// Cost: with groups to release, all packets that the rings hold and all that wait; with groups to
-/// take, all that are parked and all that waited in their previous owners. No allocation.
+/// Cost: to release groups, all packets that are in the rings or wait; to take groups, all packets
+/// that are parked or waited in the previous owners. No allocation.
 #[cold]
 pub(super) fn change_owners<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -31,7 +32,7 @@ pub(super) fn change_owners<Io: Departures>(
             !state.queues.unresolved.stations().is_empty() || state.queues.tx.backlog.len() > 0;
         if !is_sending || ctx.now.since(since) >= RELEASE_MAX {
             pkts += take_over_all(ctx, io, rx, state);
-            // The slow path may keep packets of the sessions for the end of the step.
+            // Runs now, because queued packets for the slow path may be of the sessions to release.
             process_slow(ctx, io, rx, state);
             let WorkerState { queues, handoff, books, .. } = &mut *state;
             pkts += release(queues, handoff, &mut books.tally);
@@ -46,8 +47,8 @@ pub(super) fn change_owners<Io: Departures>(
     pkts
 }
 
-/// Gives away the waiting packets of the groups to release, and owns them no longer. Returns how
-/// many packets left.
+/// Puts the waiting packets of the groups to release into parcels, and ends the ownership of these
+/// groups. Returns how many packets left.
 fn release<B: PacketBuf>(
     queues: &mut WorkerQueues<B>,
     handoff: &mut Handoff<B>,
@@ -66,7 +67,7 @@ fn release<B: PacketBuf>(
 }
 
 /// Takes the packets that waited in the previous owners of the groups that this worker owns now.
-/// False if that has to wait for the next step.
+/// False if the parcels are locked: the caller tries again in the next step.
 fn take_waiting<B: PacketBuf>(
     ctx: &StepContext<'_>,
     queues: &mut WorkerQueues<B>,
@@ -82,8 +83,8 @@ fn take_waiting<B: PacketBuf>(
     })
 }
 
-/// Processes the packets that were parked, in order. Those of groups that are still not this
-/// worker's are parked again.
+/// Processes the packets that were parked, in order. Packets of groups that this worker still does
+/// not own are parked again.
 fn take_parked<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -102,7 +103,7 @@ fn take_parked<Io: Departures>(
     parked
 }
 
-/// Drops the parked packets, at the end of the worker.
+/// Drops the parked packets when the worker ends.
 pub(super) fn drop_parked<B: PacketBuf>(
     rx: &mut Burst<B>,
     handoff: &mut Handoff<B>,

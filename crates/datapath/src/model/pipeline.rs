@@ -1,11 +1,11 @@
-//! Pipeline: receivers poll the ports and hand each packet to a worker, which processes and
-//! transmits it.
+//! The pipeline model: receivers poll the ports and hand each packet to a worker, which processes
+//! and transmits it.
 //!
-//! A receiver does as little as the hand-over needs: a glance at the headers ([`Glance`]), and the
-//! choice of a worker ([`Spread`]). It writes nothing of a session. The workers run the packets
-//! that they take over to completion. Packets that are no user's (ARP, neighbor discovery, ICMP,
-//! GTP-U path management) have a ring of their own to the signaling worker, a worker that owns no
-//! session, so that they neither delay user packets nor wait behind them.
+//! A receiver does only the work that the hand-over needs: a glance at the headers ([`Glance`]),
+//! and the choice of a worker ([`Spread`]). It writes no data of a session. The workers run the
+//! packets that they take over to completion. Packets that belong to no UE (ARP, neighbor
+//! discovery, ICMP, GTP-U path management) have a separate ring to the signaling worker, a worker
+//! that owns no session, so that they neither delay user packets nor wait behind them.
 
 use core::net::IpAddr;
 
@@ -27,25 +27,24 @@ use crate::tally::{StepTally, WaitingCounts};
 /// How a receiver chooses the worker of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// The owner of the packet's session, which the receiver looks up.
+    /// Chooses the owner of the packet's session, which the receiver looks up.
     Owner,
-    /// By the Toeplitz hash of the UE's address, as a NIC chooses a queue. The receiver looks
-    /// nothing up; a worker hands packets of other owners' sessions on. Packets between the same
-    /// two addresses keep their order. A packet without an inner address goes to its session's
-    /// owner, where an End Marker waits for those that other workers still hand on
-    /// ([`crate::sweeps`]).
+    /// Chooses by the Toeplitz hash of the UE's address, as a NIC chooses a queue. The receiver
+    /// looks up no session; a worker hands on packets of sessions that others own. Packets between
+    /// the same two addresses keep their order. A packet without an inner address goes to its
+    /// session's owner, where an End Marker waits until the other workers have handed on earlier
+    /// packets ([`crate::sweeps`]).
     Rss,
 }
 
 /// Configuration of a receiver.
 #[derive(Debug, Clone)]
 pub struct ReceiverConfig {
-    /// The ports to poll, in this order; a port once for each of its queues.
+    /// The ports to poll, in this order; a port is listed once for each of its queues.
     pub ports: Vec<PortId>,
-    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that
-    /// range.
+    /// Maximum of packets to receive from a queue per step; clamped to 1..=`BURST_MAX`.
     pub burst: usize,
-    /// How it chooses workers.
+    /// How the receiver chooses workers.
     pub spread: Spread,
 }
 
@@ -54,8 +53,8 @@ pub struct ReceiverConfig {
 /// The packet identity: every packet that it receives is handed off, or dropped because a ring is
 /// full.
 ///
-/// Threads: owned by one thread, which shares the tables with the control thread, and a ring with
-/// each worker.
+/// Threads: owned by one thread, which shares the tables with the control thread, and one ring with
+///          each worker.
 pub struct Receiver<Io: PacketIo> {
     config: ReceiverConfig,
     reader: TablesReader,
@@ -73,17 +72,18 @@ impl<Io: PacketIo> core::fmt::Debug for Receiver<Io> {
     }
 }
 
-/// A frame that a receiver has looked at.
+/// A frame that a receiver has classified.
 #[derive(Clone, Copy)]
 pub(super) struct SeenFrame<'l> {
     pub(super) glance: Glance,
-    /// Where it arrived; `None` for a VLAN without interfaces.
+    /// The link that the frame arrived on; `None` for a VLAN without interfaces.
     pub(super) link: Option<&'l VlanLink>,
 }
 
 impl<Io: PacketIo> Receiver<Io> {
-    /// A receiver over `reader`'s tables and interfaces, with the ends of its rings. Packets that
-    /// are no user's go to `signaling`. Allocates all memory that it will use.
+    /// Creates a receiver over the tables and interfaces of `reader`; `handoff` has its ends of the
+    /// rings to the workers. Packets that belong to no UE go to the worker `signaling`. Allocates
+    /// all memory that the receiver will use.
     #[must_use]
     pub fn new(
         mut config: ReceiverConfig,
@@ -105,8 +105,7 @@ impl<Io: PacketIo> Receiver<Io> {
         }
     }
 
-    /// Uses another hash for [`Spread::Rss`] than that of [`ToeplitzKey::SYMMETRIC`] in
-    /// the fastest form.
+    /// Uses `hash` for [`Spread::Rss`] instead of the fastest form of [`ToeplitzKey::SYMMETRIC`].
     #[must_use]
     pub fn with_hash(self, hash: Toeplitz) -> Self {
         Self { hash, ..self }
@@ -117,8 +116,8 @@ impl<Io: PacketIo> Receiver<Io> {
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of
     ///          the frame, and with [`Spread::Owner`] one of the key table, prefetched; one store
     ///          release per burst and worker.
-    /// Units:   `now` is not read: nothing waits in a receiver.
-    /// Threads: as [`Worker::step`](crate::Worker::step).
+    /// Units:   `now` is not used: no packet waits in a receiver.
+    /// Threads: like [`Worker::step`](crate::Worker::step).
     #[inline(never)]
     pub fn step(&mut self, _now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, handoff, signaling, hash, tally, rx } = self;
@@ -146,14 +145,14 @@ impl<Io: PacketIo> Receiver<Io> {
     }
 
     /// Declares the receiver offline until its next step, so that publication does not wait for it.
-    /// Call it before a pause.
+    /// To be called before a pause.
     pub fn rest(&mut self) {
         self.reader.go_offline();
     }
 }
 
-/// Receives a burst of each port, and passes those with packets to `process`. Returns how many
-/// packets came. `rx` is room for a burst.
+/// Receives a burst from each port, and passes the burst to `process` if it has packets. Returns
+/// how many packets were received. `rx` provides the room for a burst.
 #[inline(always)]
 // PERF (adit-bench models): part of a step.
 pub(super) fn poll<Io: PacketIo>(
@@ -174,8 +173,8 @@ pub(super) fn poll<Io: PacketIo>(
     received
 }
 
-/// Classifies the frames of a burst, counts their arrival, and prefetches the lines of the tables
-/// in which their sessions are looked up.
+/// Classifies the frames of a burst, counts their arrival, and prefetches the cache lines of the
+/// tables in which their sessions are looked up.
 pub(super) fn look<'l, B: PacketBuf>(
     view: &TablesView<'_>,
     links: PortLinks<'l>,
@@ -183,7 +182,7 @@ pub(super) fn look<'l, B: PacketBuf>(
     tally: &mut StepTally,
 ) -> BurstColumn<SeenFrame<'l>> {
     let mut frames = BurstColumn::new();
-    // Most ports have one link.
+    // The link of the last frame is kept: most ports have only one.
     let mut last: Option<(VlanId, Option<&VlanLink>)> = None;
     for buf in rx {
         let frame = buf.data();
@@ -220,7 +219,7 @@ pub(super) fn ues<'v>(view: &TablesView<'v>, link: &VlanLink) -> &'v UeTable {
     view.ues(link.domain())
 }
 
-/// The state that the choice of workers reads.
+/// Chooses the workers of packets by the state that it refers to.
 struct Chooser<'a, 'v, B> {
     view: &'a TablesView<'v>,
     handoff: &'a Handoff<B>,
@@ -228,13 +227,13 @@ struct Chooser<'a, 'v, B> {
 }
 
 impl<B: PacketBuf> Chooser<'_, '_, B> {
-    /// The owners of the packets' sessions.
+    /// Returns the owners of the packets' sessions.
     fn by_owner(&self, frames: &[SeenFrame<'_>]) -> BurstColumn<WorkerId> {
         frames.iter().map(|frame| self.owner(frame)).collect()
     }
 
-    /// The owner of a packet's session; without a session a worker that all packets with the same
-    /// key share.
+    /// Returns the owner of a packet's session; for a packet without a session, one worker for all
+    /// packets with the same key.
     fn owner(&self, frame: &SeenFrame<'_>) -> WorkerId {
         let Some(link) = frame.link else { return self.signaling };
         let (session, hash) = match frame.glance {
@@ -257,8 +256,8 @@ impl<B: PacketBuf> Chooser<'_, '_, B> {
         }
     }
 
-    /// Workers by the hashes of UE addresses. Packets that show none go to the owners of their
-    /// sessions.
+    /// Returns workers by the hashes of UE addresses. Packets without a visible UE address go to
+    /// the owners of their sessions.
     fn by_hash(
         &self,
         hash: &Toeplitz,
@@ -285,7 +284,7 @@ impl<B: PacketBuf> Chooser<'_, '_, B> {
     }
 }
 
-/// The address of the UE that a frame comes from or goes to; `None` if the frame shows none.
+/// Returns the address of the UE that a frame comes from or goes to; `None` if it is not visible.
 fn ue_address<B: PacketBuf>(frame: &SeenFrame<'_>, buf: &B) -> Option<UeAddress> {
     match frame.glance {
         Glance::Tunneled { gtpu_at, .. } => {
@@ -298,7 +297,7 @@ fn ue_address<B: PacketBuf>(frame: &SeenFrame<'_>, buf: &B) -> Option<UeAddress>
     .filter(|_| frame.link.is_some_and(|link| !is_own(link, frame.glance)))
 }
 
-/// True if a plain packet goes to an address of ours.
+/// True if a plain packet is to one of our addresses.
 fn is_own(link: &VlanLink, glance: Glance) -> bool {
     let dst: Option<IpAddr> = match glance {
         Glance::PlainV4(addr) => Some(addr.into()),
@@ -308,7 +307,7 @@ fn is_own(link: &VlanLink, glance: Glance) -> bool {
     dst.is_some_and(|dst| link.owner(dst).is_some())
 }
 
-/// Addresses of one length, which are hashed together, and where their packets stand in the burst.
+/// Addresses of one length, which are hashed together, and the positions of their packets.
 struct HashBatch<const LEN: usize> {
     addrs: BurstColumn<[u8; LEN]>,
     at: BurstColumn<usize>,

@@ -1,4 +1,4 @@
-//! The processing of a burst that all workers share, whatever its source.
+//! The processing of a burst that all workers share, for any source of packets.
 
 use adit_pktio::Burst;
 use adit_types::PortId;
@@ -9,10 +9,10 @@ use crate::departures::Departures;
 use crate::slow;
 use crate::worker_state::WorkerState;
 
-/// Processes a burst that was received or taken over, then the packets of it that are switched to
-/// other UEs.
+/// Processes a burst that was received or taken over, then those of its packets that are switched
+/// to other UEs.
 #[inline(always)]
-// PERF (adit-bench datapath): part of `Worker::step`, which is one function.
+// PERF (adit-bench datapath): inlined into `Worker::step`, which is one function.
 pub(super) fn process<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -24,8 +24,8 @@ pub(super) fn process<Io: Departures>(
     process_switched(ctx, io, rx, state);
 }
 
-/// Takes over a burst of packets that `source` handed to this worker, and processes it. Returns how
-/// many; `None` if none waits.
+/// Takes over and processes a burst of packets that `source` handed to this worker. Returns how
+/// many packets it has; `None` if none was in the ring.
 #[inline]
 pub(super) fn process_handed<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -40,7 +40,7 @@ pub(super) fn process_handed<Io: Departures>(
     Some(count)
 }
 
-/// Processes all packets that others handed to this worker so far. Returns how many.
+/// Processes all packets that other threads have handed to this worker. Returns how many.
 #[cold]
 pub(super) fn take_over_all<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -62,7 +62,7 @@ pub(super) fn take_over_all<Io: Departures>(
     taken
 }
 
-/// Runs the slow path, and sends the packets that follow from it.
+/// Runs the slow path, and sends the packets that result from it.
 #[cold]
 pub(super) fn process_slow<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -76,8 +76,8 @@ pub(super) fn process_slow<Io: Departures>(
     state.handoff.flush(&mut state.books.tally);
 }
 
-/// Processes packets that are switched to other UEs, as packets that arrive from their data
-/// network.
+/// Processes packets that are switched to other UEs as packets that arrive from the data network of
+/// the destination.
 #[inline]
 pub(super) fn process_switched<Io: Departures>(
     ctx: &StepContext<'_>,

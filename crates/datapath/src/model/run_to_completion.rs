@@ -1,9 +1,9 @@
-//! Run to completion: one worker takes each burst from receive to transmit.
+//! Run to completion: one worker processes each burst from receive to transmit.
 //!
-//! A step sends frames that waited for a port or a neighbor, reviews changed rates, runs commands
+//! A step sends frames that waited for a port or a neighbor, reviews changed rates, runs commands,
 //! and releases other packets that waited. It polls each port once, takes every burst through the
 //! fast path and the stages, and transmits. Then it takes over packets that other workers received
-//! for sessions of this one, and runs the slow path.
+//! for sessions of this worker, and runs the slow path.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
@@ -27,29 +27,29 @@ use crate::worker_state::{BurstPath, WorkerState};
 /// Results of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepReport {
-    /// Packets received, and taken over from other workers.
+    /// How many packets were received, or taken over from other workers.
     pub received: usize,
-    /// The caller may pause: nothing was received or released, no command ran, and no packet waits
-    /// for a neighbor, a rate or a port. Packets may still wait for a FAR or for fragments.
+    /// True if the caller may pause: no packet was received or released, no command ran, and no
+    /// packet waits for a neighbor, a rate or a port. Packets may wait for a FAR or for fragments.
     pub idle: bool,
-    /// Workers that packets were handed to: the caller wakes those of them that pause.
+    /// The threads that packets were handed to; the caller wakes those that pause.
     pub handed_to: WorkerSet,
 }
 
 /// The ports that a step polls, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PollPlan<'c> {
-    /// The ports, in this order.
+    /// The ports to poll, in this order.
     pub ports: &'c [PortId],
-    /// Packets per port, 1..=`BURST_MAX`.
+    /// Maximum of packets per port, 1..=`BURST_MAX`.
     pub burst: usize,
     /// One more than the highest port of all workers: limits how many bursts are taken over.
     pub port_count: usize,
 }
 
-/// Runs one step. `rx` is room for a burst, and empty between steps.
+/// Runs one step. `rx` provides the room for a burst, and is empty between steps.
 #[inline(always)]
-// PERF (adit-bench datapath): part of `Worker::step`, which is one function.
+// PERF (adit-bench datapath): inlined into `Worker::step`, which is one function.
 pub(crate) fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -92,8 +92,8 @@ pub(crate) fn step<Io: PacketIo>(
     StepReport { received, idle, handed_to: state.handoff.take_notified() }
 }
 
-/// Runs commands, and sends packets that waited and may leave by now. Returns whether there was
-/// anything to do. Not called while the worker [is quiet](WorkerState::is_quiet).
+/// Runs commands, and sends packets that waited and may leave now. Returns whether it did any work.
+/// Not to be called while the worker [is quiet](WorkerState::is_quiet).
 #[inline(never)]
 // PERF (adit-bench datapath --burst 1): most steps have nothing to release.
 pub(super) fn release_waiting<Io: Departures>(
@@ -102,19 +102,19 @@ pub(super) fn release_waiting<Io: Departures>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> bool {
-    // Before commands and changes, which may let the last of these packets leave.
+    // Read before commands and changes, which may let the last of these packets leave.
     let any_shaped = !state.queues.shaping.is_empty();
     let is_blocked = state.queues.tx.backlog.len() > 0;
     if is_blocked {
         state.queues.tx.backlog.send(io, ctx.now, &mut state.books.tally);
     }
-    // Before changes and commands, which may send later packets of the same flows.
+    // Runs before changes and commands, which may send later packets of the same sessions.
     let is_unresolved = !state.queues.unresolved.stations().is_empty();
     if is_unresolved {
         let WorkerQueues { unresolved, tx, .. } = &mut state.queues;
         unresolved.release(ctx, io, tx, &mut state.books);
     }
-    // Before commands: packets that a change releases precede an End Marker.
+    // Runs before commands: packets that a change releases must precede an End Marker.
     let (shaping, mut sender) = state.shaping_and_sender(io);
     shaping.review_changes(ctx, &mut sender, ReviewTime::StepBegin);
     let was_commanded = run_commands(ctx, io, state);
@@ -141,10 +141,10 @@ pub(super) fn release_waiting<Io: Departures>(
     may_have_sent || is_blocked || has_expired
 }
 
-/// Takes over packets that other workers received for sessions of this one. Returns how many.
+/// Takes over packets that other workers received for sessions of this worker. Returns how many.
 ///
-/// Cost: per other worker at most two bursts for each port, as many as that worker received and
-///       switched in a step, and one of End Markers, which it hands over after them.
+/// Cost: per other worker, at most two bursts for each port, as many as that worker can receive and
+///       switch in a step, and one burst of End Markers, which that worker hands over last.
 fn take_over<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -164,7 +164,7 @@ fn take_over<Io: Departures>(
     taken
 }
 
-/// Drops every packet that waits, so that the packet identity holds. Nothing is transmitted.
+/// Drops every packet that waits, so that the packet identity holds. Transmits nothing.
 pub(crate) fn drain<B: PacketBuf>(
     ctx: &StepContext<'_>,
     rx: &mut Burst<B>,
@@ -177,8 +177,8 @@ pub(crate) fn drain<B: PacketBuf>(
     publish_counts(ctx, waited, &state.queues, &mut state.books.tally);
 }
 
-/// Drops packets that other workers handed over. They count as `HandoffFull`: their owner does not
-/// process them.
+/// Drops packets that other workers handed over. They are counted as `HandoffFull`, because this
+/// worker, their owner, does not process them.
 fn drop_taken_over<B: PacketBuf>(
     rx: &mut Burst<B>,
     handoff: &mut Handoff<B>,
@@ -197,9 +197,9 @@ fn drop_taken_over<B: PacketBuf>(
     tally.set_taken_over(false);
 }
 
-/// Adds the counts of the step to the worker's counters. `waited`: packets that waited before it.
+/// Adds the counts of the step to the worker's counters. `waited`: how many packets waited before.
 #[inline(always)]
-// PERF (adit-bench datapath --burst 1): once per step.
+// PERF (adit-bench datapath --burst 1): runs once per step.
 pub(super) fn publish_counts<B: PacketBuf>(
     ctx: &StepContext<'_>,
     waited: usize,

@@ -1,5 +1,5 @@
-//! The Rx/Tx threads of the event-driven model: they receive for the scheduler, and transmit frames
-//! that workers send.
+//! The Rx/Tx threads of the event-driven model: they receive packets for the event scheduler, and
+//! transmit the frames that workers send.
 
 use core::mem;
 
@@ -23,40 +23,39 @@ use crate::handoff::WorkerSet;
 use crate::interfaces::Interfaces;
 use crate::tally::{StepTally, WaitingCounts};
 
-/// A port that takes no frame for this long is down: its frames are dropped at once until it takes
-/// one.
+/// A port that accepts no frame for this long is down: its frames are dropped at once until it
+/// accepts one.
 const REFUSING_MAX: Nanos = Nanos::from_millis(100);
 
-/// Bursts that an Rx/Tx thread transmits per step and port.
+/// Maximum of bursts that an Rx/Tx thread transmits per step and port.
 const TX_BURSTS_PER_PORT: usize = 2;
 
-/// Flows of the Rx queue.
+/// Number of flows of the Rx queue.
 const RX_FLOWS: u32 = 64;
 
 /// Configuration of an Rx/Tx thread.
 #[derive(Debug, Clone)]
 pub struct RxTxConfig {
-    /// Which of the Rx/Tx threads this is.
+    /// The index of this thread among the Rx/Tx threads.
     pub number: usize,
-    /// The ports to poll, in this order; a port once for each of its queues.
+    /// The ports to poll, in this order; a port is listed once for each of its queues.
     pub ports: Vec<PortId>,
-    /// Packets to receive from a queue per step, 1..=`BURST_MAX`; other values are cut to that
-    /// range.
+    /// Maximum of packets to receive from a queue per step; clamped to 1..=`BURST_MAX`.
     pub burst: usize,
 }
 
 /// The frames of one port that wait for room in its queue.
 struct TxPort<B> {
     frames: Burst<B>,
-    /// When the port began to refuse all of them.
+    /// Since when the port has refused all frames; `None` if it accepted one since.
     refusing_since: Option<Nanos>,
 }
 
-/// A thread that receives for an event scheduler, and transmits frames that workers send.
+/// A thread that receives packets for an event scheduler, and transmits frames that workers send.
 ///
-/// The packet identity: every packet that it receives is handed off, or dropped because too many
-/// are with the scheduler. A frame that a port refuses for long is taken over and dropped; its
-/// worker counted it as transmitted.
+/// The packet identity: every packet that it receives is handed off, or dropped because the
+/// scheduler has no room. A frame that a port refuses for too long is counted as taken over and
+/// dropped, because its worker counted it as transmitted.
 ///
 /// Threads: owned by one thread, which shares the tables with the control thread.
 pub struct RxTx<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
@@ -68,7 +67,7 @@ pub struct RxTx<P: EventPort, Io: PacketIo<Buf = P::Buf>> {
     tally: StepTally,
     rx: Burst<P::Buf>,
     tx: Vec<TxPort<P::Buf>>,
-    /// By worker: the time of the last event of its timer queue.
+    /// The time for which the last event of each worker's timer queue was sent, by worker.
     expired: Vec<Nanos>,
     io: core::marker::PhantomData<fn(Io)>,
 }
@@ -80,8 +79,9 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> core::fmt::Debug for RxTx<P, Io> 
 }
 
 impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
-    /// An Rx/Tx thread over `reader`'s tables and interfaces, with a port of the scheduler that is
-    /// linked to its [queue](EventQueues::links). Allocates all memory that it will use.
+    /// Creates an Rx/Tx thread over the tables and interfaces of `reader`, with a port of the
+    /// scheduler that is linked to the thread's [queue](EventQueues::links). Allocates all memory
+    /// that the thread will use.
     #[must_use]
     pub fn new(mut config: RxTxConfig, reader: TablesReader, flows: SharedFlows, port: P) -> Self {
         config.burst = config.burst.clamp(1, BURST_MAX);
@@ -101,15 +101,15 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         }
     }
 
-    /// Polls every queue of the configuration once, gives received frames to the scheduler, and
+    /// Polls every queue of the configuration once, passes received frames to the scheduler, and
     /// transmits frames.
     ///
     /// Cost:    no allocation, lock, system call or clock of its own. Per packet one cache line of
     ///          the frame and one of the key table, prefetched.
     /// Errors:  none; packets that the scheduler refuses are dropped as
-    ///          [`DropReason::SchedulerFull`], frames that a port refuses for long as
+    ///          [`DropReason::SchedulerFull`], frames that a port refuses for too long as
     ///          [`DropReason::TxQueueFull`].
-    /// Threads: as [`Worker::step`](crate::Worker::step).
+    /// Threads: like [`Worker::step`](crate::Worker::step).
     #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         self.expire_timers(now);
@@ -166,7 +166,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         StepReport { received, idle, handed_to: WorkerSet::NONE }
     }
 
-    /// Sends an event to the timer queue of each worker of this thread whose timer expired.
+    /// Sends an event to the timer queue of each worker of this thread's share whose timer expired.
     fn expire_timers(&mut self, now: Nanos) {
         let Self { config, flows, port, expired, .. } = self;
         let queues = flows.queues();
@@ -176,7 +176,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
                 let queue = queues.timer_of(worker);
                 let tag = EventTag::new(queue, ScheduleType::Atomic, 0, 0);
                 let mut events = EventBurst::from_iter([Event { tag, buf: None }]);
-                // A scheduler that is full takes it later.
+                // If the scheduler is full, the next step tries again.
                 if port.enqueue_new(&mut events) > 0 {
                     *expired = due;
                 }
@@ -185,12 +185,12 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
     }
 
     /// Declares the thread offline until its next step, so that publication does not wait for it.
-    /// Call it before a pause.
+    /// To be called before a pause.
     pub fn rest(&mut self) {
         self.reader.go_offline();
     }
 
-    /// Ends the thread: frames that wait for ports are dropped.
+    /// Ends the thread: drops the frames that wait for ports.
     pub fn drain(&mut self) {
         for port in &mut self.tx {
             drop(mem::take(&mut port.frames));
@@ -198,13 +198,13 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         self.rest();
     }
 
-    /// The port of the scheduler.
+    /// Returns the port of the scheduler.
     pub const fn port(&self) -> &P {
         &self.port
     }
 }
 
-/// Dequeues frames, unless some still wait. Returns how many.
+/// Dequeues frames, unless earlier ones still wait. Returns how many.
 fn dequeue_frames<P: EventPort>(scheduler: &mut P, tx: &mut [TxPort<P::Buf>]) -> usize {
     if tx.iter().any(|port| !port.frames.is_empty()) {
         return 0;
@@ -219,7 +219,7 @@ fn dequeue_frames<P: EventPort>(scheduler: &mut P, tx: &mut [TxPort<P::Buf>]) ->
     count
 }
 
-/// Transmits waiting frames. Returns whether the ports took all of it.
+/// Transmits waiting frames. Returns whether the ports accepted all of them.
 fn transmit<Io: PacketIo>(io: &mut Io, tx: &mut [TxPort<Io::Buf>]) -> bool {
     let mut are_all_sent = true;
     for (id, port) in (0..).map(PortId).zip(tx) {
@@ -233,7 +233,7 @@ fn transmit<Io: PacketIo>(io: &mut Io, tx: &mut [TxPort<Io::Buf>]) -> bool {
     are_all_sent
 }
 
-/// Drops the frames that a port has refused for long. Returns whether there were any.
+/// Drops the frames that a port has refused for too long. Returns whether there were any.
 fn drop_refused<B: PacketBuf>(now: Nanos, tx: &mut [TxPort<B>], tally: &mut StepTally) -> bool {
     let mut has_dropped = false;
     for port in tx.iter_mut().filter(|port| !port.frames.is_empty()) {
@@ -250,13 +250,13 @@ fn drop_refused<B: PacketBuf>(now: Nanos, tx: &mut [TxPort<B>], tally: &mut Step
     has_dropped
 }
 
-/// The flow of the Rx queue for packets that an Rx/Tx thread received on `port`: nothing of a
-/// packet is read.
+/// Returns the flow in the Rx queue for packets that an Rx/Tx thread received on `port`. It does
+/// not depend on the packet, which is not read.
 fn rx_flow(flows: FlowMap, number: usize, port: PortId) -> u32 {
     flows.of_hash(u64::from(port.0) * 8 + number as u64 % 8) % RX_FLOWS
 }
 
-/// The tag of the event that takes a packet, which `port` received, to its first stage.
+/// Returns the tag of the event for a packet that `port` received, to its first stage.
 #[inline]
 pub(super) fn first_tag(
     view: &TablesView<'_>,
@@ -269,12 +269,13 @@ pub(super) fn first_tag(
     queues.queue_of(stage).tag(flow_of(view, flows, frame), note_of(port))
 }
 
-/// True for packets that the first stage can judge alone.
+/// True for packets that the first stage can classify alone.
 fn is_plain_traffic(frame: &SeenFrame<'_>) -> bool {
     frame.link.is_some() && !matches!(frame.glance, Glance::Signaling | Glance::TunnelFragment(_))
 }
 
-/// The flow of a packet's session; without a session one that all packets with the same key share.
+/// Returns the flow of a packet's session; for a packet without a session, one flow for all packets
+/// with the same key.
 fn flow_of(view: &TablesView<'_>, flows: FlowMap, frame: &SeenFrame<'_>) -> u32 {
     let Some(link) = frame.link else { return 0 };
     let (session, hash) = match frame.glance {

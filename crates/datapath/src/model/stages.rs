@@ -1,4 +1,4 @@
-//! The stages, one after the other, for every execution model that does not separate them.
+//! Runs the stages one after the other, for every execution model that does not separate them.
 
 pub(super) mod tapped;
 
@@ -23,7 +23,7 @@ use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// Takes one burst through the fast path and the stages, with taps or without.
+/// Forwards one burst by the fast path and the stages, with or without taps.
 #[inline]
 pub(super) fn forward_any<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -38,8 +38,8 @@ pub(super) fn forward_any<Io: Departures>(
     }
 }
 
-/// Takes one burst through the fast path and the stages. Taps select among the packets that the
-/// stages take.
+/// Forwards one burst by the fast path and the stages. Taps select only among the packets that take
+/// the stages.
 pub(super) fn forward_burst<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -62,7 +62,7 @@ pub(super) fn forward_burst<Io: Departures>(
     }
 }
 
-/// Takes a burst through all stages, and sends the frames that leave.
+/// Runs all stages on a burst, and sends the frames that leave.
 fn take_stages<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -78,7 +78,7 @@ fn take_stages<Io: Departures>(
     state.handoff.flush(&mut state.books.tally);
 }
 
-/// Takes a burst through all stages.
+/// Runs all stages on a burst, but leaves the frames in their queues.
 fn run_stages<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -97,9 +97,9 @@ fn run_stages<Io: Departures>(
     run_lane(ctx, io, port, &mut lanes.downlink_v6, state, observer);
 }
 
-/// Takes one lane, the packets of a burst with the same kind of lookup key, through the stages
-/// after parsing. Hands off packets of other workers, and releases packets of its sessions whose
-/// rules changed.
+/// Runs the stages after parsing on one lane, the packets of a burst with the same kind of lookup
+/// key. Hands off packets of other workers, and releases waiting packets of the lane's sessions
+/// whose rules changed.
 fn run_lane<'v, Io: Departures, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -119,9 +119,9 @@ fn run_lane<'v, Io: Departures, K: LaneKind>(
     finish_lane(ctx, io, lane, state, observer);
 }
 
-/// Takes a classified lane through the other stages.
+/// Runs the stages after classification on a lane.
 #[inline(always)]
-// PERF (adit-bench kinds): part of the loop over the stages.
+// PERF (adit-bench kinds): inlined into the function that runs the stages.
 pub(super) fn finish_lane<'v, Io: Departures, K: LaneKind>(
     ctx: &StepContext<'v>,
     io: &mut Io,
@@ -145,7 +145,7 @@ pub(super) fn finish_lane<'v, Io: Departures, K: LaneKind>(
     observer.applied();
 }
 
-/// Joins fragments of tunnel packets, and takes the whole packets through the stages.
+/// Reassembles fragments of tunnel packets, and runs the stages on the whole packets.
 #[cold]
 pub(super) fn join_fragments<Io: Departures>(
     ctx: &StepContext<'_>,

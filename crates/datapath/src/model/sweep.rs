@@ -1,4 +1,4 @@
-//! A worker's part in sweeps ([`crate::sweeps`]), and the End Markers that wait for them.
+//! A worker's part in sweeps ([`crate::sweeps`]), and in forwarding the End Markers that wait.
 
 use adit_pktio::Burst;
 
@@ -8,10 +8,10 @@ use crate::departures::Departures;
 use crate::slow;
 use crate::worker_state::WorkerState;
 
-/// Makes the sweep that was requested, and passes on the End Markers that have waited for theirs.
+/// Makes the requested sweep, and passes on the End Markers whose sweeps all others have made.
 /// Returns how many packets it processed.
 ///
-/// Cost: all packets that the rings hold. No allocation.
+/// Cost: all packets that are in the rings. No allocation.
 #[cold]
 pub(super) fn sweep<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -20,7 +20,7 @@ pub(super) fn sweep<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
     let sweep = state.handoff.sweeps().begin();
-    // Before the rings are emptied: packets that others handed on in these sweeps are in them.
+    // Read before the rings are emptied: packets that others handed on in these sweeps are in them.
     let ready = state.queues.held_end_markers.ready(ctx.now, state.handoff.sweeps());
     let taken = take_over_all(ctx, io, rx, state);
     slow::pass_on_held(ctx, io, state, ready);

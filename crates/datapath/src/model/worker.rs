@@ -1,5 +1,5 @@
-//! A worker: what one core of the packet path owns. The execution model ([`crate::model`]) says how
-//! it runs.
+//! A worker: the state that one core of the packet path owns. The execution model
+//! ([`crate::model`]) determines how the worker runs.
 //!
 //! PDR, FAR, QER, URR and SDF filter are the rules of TS 29.244 §5.2 throughout this crate.
 
@@ -22,21 +22,20 @@ use crate::worker_state::WorkerState;
 /// Configuration of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// Which worker this is.
+    /// The id of this worker.
     pub id: WorkerId,
     /// The ports to poll, in this order.
     pub ports: Vec<PortId>,
-    /// Packets to receive from a port per step, 1..=`BURST_MAX`; other values are cut to that
-    /// range.
+    /// Maximum of packets to receive from a port per step; clamped to 1..=`BURST_MAX`.
     pub burst: usize,
-    /// Maximum number of packets that FARs buffer; cut to `limits::BUFFER_PKTS_MAX`. Each occupies
-    /// a whole buffer of the driver's pool.
+    /// Maximum of packets that FARs buffer, at most `limits::BUFFER_PKTS_MAX`. Each occupies a
+    /// whole buffer of the driver's pool.
     pub buffer_pkts_max: usize,
-    /// Most packets that wait for the rates of their QERs; cut to `limits::SHAPED_PKTS_MAX`. Each
-    /// occupies a whole buffer of the driver's pool.
+    /// Maximum of packets that wait for the rates of their QERs, at most `limits::SHAPED_PKTS_MAX`.
+    /// Each occupies a whole buffer of the driver's pool.
     pub shaped_pkts_max: usize,
-    /// When this node started: the Recovery Time Stamp of Echo Requests and Echo Responses. `None`:
-    /// they are sent without this information element.
+    /// When this node started, for the Recovery Time Stamp of Echo Requests and Echo Responses.
+    /// `None` omits this information element.
     /// Unit: seconds since 1900-01-01 00:00 UTC. Spec: TS 23.007 §18A.
     pub recovery_time_stamp: Option<u32>,
 }
@@ -46,7 +45,7 @@ impl WorkerConfig {
         let buffered_pkts = self.buffer_pkts_max.min(BUFFER_PKTS_MAX);
         let shaped_pkts = self.shaped_pkts_max.min(SHAPED_PKTS_MAX);
         // One step may switch to other UEs all packets that wait, a received burst, and as many
-        // packets joined from its fragments.
+        // packets reassembled from the burst's fragments.
         let switched_pkts = buffered_pkts + shaped_pkts + 2 * BURST_MAX;
         WorkerCapacity { ports, sessions, buffered_pkts, shaped_pkts, switched_pkts }
     }
@@ -57,7 +56,7 @@ impl WorkerConfig {
 /// The packet identity: every packet that is received, taken over or added by fragmentation has
 /// exactly one outcome: transmitted, one drop reason, one punt reason, waiting (the gauge
 /// `buffered_pkts`), or handed to the worker that owns its session. Packets that Adit makes itself
-/// are counted apart: `originated_pkts`, and `originated_lost_pkts` if they could not be
+/// are counted separately: `originated_pkts`, and `originated_lost_pkts` if they could not be
 /// transmitted.
 ///
 /// Threads: owned by one thread, which shares the tables and two rings with the control thread, and
@@ -70,7 +69,7 @@ pub struct Worker<Io: PacketIo> {
     state: WorkerState<Io::Buf>,
 }
 
-/// The parts of a worker.
+/// References to the parts of a worker.
 pub(crate) struct WorkerParts<'w, B> {
     pub config: &'w WorkerConfig,
     pub reader: &'w mut TablesReader,
@@ -86,7 +85,8 @@ impl<Io: PacketIo> core::fmt::Debug for Worker<Io> {
 }
 
 impl<Io: PacketIo> Worker<Io> {
-    /// A worker over `reader`'s tables and interfaces. Allocates all memory that it will use.
+    /// Creates a worker over the tables and interfaces of `reader`. Allocates all memory that it
+    /// will use.
     #[must_use]
     pub fn new(
         mut config: WorkerConfig,
@@ -101,8 +101,9 @@ impl<Io: PacketIo> Worker<Io> {
         Self { config, reader, interfaces, rx: Burst::new(), state }
     }
 
-    /// Connects the worker with the others by its ends of the rings of [`crate::connect`]. Required
-    /// if several workers read the tables: only a session's owner may write the session's state.
+    /// Connects the worker with the others; `handoff` has its ends of the rings of
+    /// [`crate::connect`]. Required if several workers read the tables: only a session's owner may
+    /// write the session's state.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff<Io::Buf>) -> Self {
         debug_assert_eq!(handoff.worker(), self.config.id, "the ends of another worker");
@@ -110,7 +111,7 @@ impl<Io: PacketIo> Worker<Io> {
         self
     }
 
-    /// Gives the worker a ring for records of taps. Without it, it has none.
+    /// Gives the worker a ring for records of taps. Without a ring it has no taps.
     #[must_use]
     pub fn with_taps(mut self, port: TapPort) -> Self {
         self.state.books.tap = Some(Box::new(Tap::new(port, self.config.id)));
@@ -125,13 +126,13 @@ impl<Io: PacketIo> Worker<Io> {
         self
     }
 
-    /// The parts of a worker that an execution model drives.
+    /// Returns the parts of the worker, for an execution model that drives it.
     pub(crate) fn parts(&mut self) -> WorkerParts<'_, Io::Buf> {
         let Self { config, reader, interfaces, rx, state } = self;
         WorkerParts { config, reader, interfaces, rx, state }
     }
 
-    /// Which worker this is.
+    /// Returns the id of this worker.
     #[must_use]
     pub const fn id(&self) -> WorkerId {
         self.config.id
@@ -159,20 +160,20 @@ impl<Io: PacketIo> Worker<Io> {
     }
 
     /// Declares the worker offline until its next step, so that publication does not wait for it.
-    /// Call it before a pause.
+    /// To be called before a pause.
     pub fn rest(&mut self) {
         self.reader.go_offline();
     }
 
-    /// The largest share of a ring of packets from other threads that waited since the last call.
-    /// Unit: thousandths.
+    /// Returns the largest share of a ring of packets from other threads that was in use since the
+    /// last call. Unit: thousandths.
     pub fn take_fullest_ring(&mut self) -> u16 {
         self.state.handoff.take_fullest()
     }
 
     /// Ends the worker: drops and counts every packet that waits, so that the packet identity
-    /// holds, and declares the worker offline. Transmits nothing. Call it after the last step of
-    /// all workers: a packet that is handed over later would be lost uncounted.
+    /// holds, and declares the worker offline. Transmits nothing. To be called after the last step
+    /// of all workers: a packet that is handed over later would be lost uncounted.
     ///
     /// The packets return to the pool of `_io`, which has to exist until then.
     pub fn drain(&mut self, _io: &mut Io) {

@@ -1,4 +1,4 @@
-//! ARP requests and announcements. Spec: RFC 826, 5227.
+//! Sends ARP requests and announcements. Spec: RFC 826, 5227.
 
 use core::net::Ipv4Addr;
 
@@ -12,7 +12,8 @@ use crate::departures::Departures;
 use crate::originate::resize;
 use crate::transmitter::Transmitter;
 
-/// Requests the hardware address of `target`: from all stations, or from its last known address.
+/// Requests the MAC address of `target`: by broadcast, or from its last known MAC address
+/// `unicast`.
 pub(crate) fn solicit<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
@@ -27,14 +28,14 @@ pub(crate) fn solicit<Io: Departures>(
     send(tx, interface, buf, unicast.unwrap_or(MacAddr::BROADCAST), &request);
 }
 
-/// Announces our address: a request for it that needs no answer. Spec: RFC 5227 §2.3.
+/// Announces our address by a request for it, which needs no answer. Spec: RFC 5227 §2.3.
 pub(crate) fn announce<Io: Departures>(tx: &mut Transmitter<'_, Io>, interface: &Interface) {
     if let Some((own, _)) = interface.v4 {
         solicit(tx, interface, own, None);
     }
 }
 
-/// Sends an ARP packet to the station `dst`, in `buf`, whatever that held.
+/// Sends an ARP packet to the station `dst` in `buf`, over the buffer's present contents.
 pub(crate) fn send<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     interface: &Interface,

@@ -1,4 +1,4 @@
-//! GTP-U Echo Requests of the control thread. Spec: TS 29.281 §7.2.1, §4.4.2.
+//! Sends GTP-U Echo Requests for the control thread. Spec: TS 29.281 §7.2.1, §4.4.2.
 
 use core::net::IpAddr;
 
@@ -14,21 +14,20 @@ use crate::origin::Origin;
 use crate::originate::gtpu::{self, GtpuMessage};
 use crate::transmitter::Transmitter;
 
-/// An Echo Request.
+/// The fields of an Echo Request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoProbe {
-    /// The GTP-U peer.
     pub peer: IpAddr,
-    /// The interfaces that may lead there.
+    /// The interfaces that may lead to the peer.
     pub interfaces: InterfaceSet,
-    /// Sequence number, repeated in the response.
+    /// Sequence number, which the response repeats.
     pub sequence: u16,
     /// ToS or Traffic Class of the packet.
     pub tos: u8,
 }
 
-/// Sends an Echo Request, and reports when. Without egress, buffer or neighbor's address it is
-/// counted as lost; the control thread tries again.
+/// Sends an Echo Request, and reports when it left. Without egress, buffer or the neighbor's
+/// address the request is counted as lost; the control thread tries again.
 pub(crate) fn request<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -49,7 +48,7 @@ pub(crate) fn request<Io: Departures>(
     match sent {
         Some((buf, egress)) => {
             ctx.view.gtpu_peers().expect_echo(peer, sequence);
-            // A request that waits for its neighbor's address leaves at another time.
+            // Otherwise `send` counts the request as lost.
             let leaves_now = egress.mac.is_some();
             tx.send(ctx, buf, &egress, Origin::Own);
             if leaves_now {

@@ -1,4 +1,4 @@
-//! End Markers, written and sent. Spec: TS 29.281 §7.3.2.
+//! Writes and sends End Markers. Spec: TS 29.281 §7.3.2.
 
 use adit_pktio::PacketBuf;
 use adit_rules::GtpuTunnel;
@@ -13,20 +13,20 @@ use crate::origin::Origin;
 use crate::originate::gtpu::{self, GtpuMessage};
 use crate::transmitter::Transmitter;
 
-/// An End Marker.
+/// The fields of an End Marker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TunnelEndMarker {
     /// The tunnel that it closes.
     pub tunnel: GtpuTunnel,
-    /// The QoS flow, if it is about one.
+    /// The QoS flow that the End Marker is limited to, if any.
     pub qfi: Option<Qfi>,
     /// Type of service or traffic class octet.
     pub tos: u8,
-    /// The session whose packets it follows.
+    /// The session whose packets the End Marker follows.
     pub session: SessionIndex,
 }
 
-/// Sends one End Marker through one of `interfaces`. One that cannot be sent is counted as lost.
+/// Sends an End Marker through one of `interfaces`. Counts it as lost if it cannot be sent.
 pub(crate) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -45,7 +45,8 @@ pub(crate) fn send<Io: Departures>(
     }
 }
 
-/// Writes an End Marker into `buf`. Returns false without room or without an address of ours.
+/// Writes an End Marker into `buf`. Returns false if there is no room, or if the interface has no
+/// address of the tunnel's IP version.
 pub(crate) fn write<B: PacketBuf>(
     buf: &mut B,
     egress: &Egress<'_>,

@@ -1,4 +1,5 @@
-//! GTP-U messages of our own, framed: link, IP and UDP headers in front, checksums computed.
+//! Writes and sends GTP-U messages of our own as frames, with link, IP and UDP headers and
+//! checksum.
 //! Spec: TS 29.281 §4.4.
 
 use core::net::IpAddr;
@@ -20,12 +21,12 @@ use crate::originate::ip::OwnIpHeader;
 use crate::originate::resize;
 use crate::transmitter::Transmitter;
 
-/// A GTP-U message and where it goes. The source port is 2152.
+/// A GTP-U message and its addresses. The source port is 2152.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GtpuMessage<'a> {
     /// Our address.
     pub src: IpAddr,
-    /// The peer's address, of the same family.
+    /// The peer's address, of the same IP version.
     pub dst: IpAddr,
     /// UDP port of the peer.
     pub dst_port: u16,
@@ -35,10 +36,10 @@ pub(crate) struct GtpuMessage<'a> {
     pub octets: &'a [u8],
 }
 
-/// Writes `message` into `buf`, whatever that held, and transmits it to the station `dst_mac`.
+/// Writes `message` into `buf`, over its present contents, and sends it to the station `dst_mac`.
 ///
 /// # Errors
-/// `HeadroomShort` without room.
+/// `HeadroomShort` if the buffer is too small.
 pub(crate) fn send<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
@@ -51,10 +52,10 @@ pub(crate) fn send<Io: Departures>(
     Ok(())
 }
 
-/// Writes the frame of `message` into `buf`, whatever that held.
+/// Writes the frame of `message` into `buf`, over its present contents.
 ///
 /// # Errors
-/// `HeadroomShort` without room.
+/// `HeadroomShort` if the buffer is too small.
 pub(crate) fn write<B: PacketBuf>(
     buf: &mut B,
     interface: &Interface,

@@ -1,5 +1,5 @@
-//! IP headers that Adit writes itself, of its own packets and around users' packets: without
-//! options, not to be fragmented.
+//! The IP headers that Adit writes itself, for its own packets and as outer headers: without
+//! options, with DF set.
 
 use core::net::IpAddr;
 
@@ -11,20 +11,18 @@ use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 /// An IP header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnIpHeader {
-    /// Source.
     pub src: IpAddr,
-    /// Destination, of the same family.
+    /// Destination, of the same IP version.
     pub dst: IpAddr,
-    /// Upper-layer protocol.
     pub protocol: u8,
     /// Type of service or traffic class octet.
     pub tos: u8,
-    /// Octets after the header.
+    /// Length of the payload. Unit: octets.
     pub payload_len: u16,
 }
 
 impl OwnIpHeader {
-    /// Octets of the header.
+    /// Returns the length of the header. Unit: octets.
     pub(crate) const fn len(&self) -> usize {
         if self.dst.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN }
     }
@@ -32,7 +30,7 @@ impl OwnIpHeader {
     /// Writes the header at the front of `packet`.
     ///
     /// # Errors
-    /// `Truncated` without room; `BadVersion` for addresses of different families.
+    /// `Truncated` if `packet` is too short; `BadVersion` for addresses of different IP versions.
     pub(crate) fn emit(&self, packet: &mut [u8]) -> Result<(), Malformed> {
         let Self { protocol, tos, payload_len, .. } = *self;
         match (self.src, self.dst) {

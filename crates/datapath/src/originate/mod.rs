@@ -1,4 +1,4 @@
-//! Frames that Adit makes itself: requests, announcements and answers, written and sent.
+//! Writes and sends frames that Adit makes itself: requests, announcements and answers.
 
 pub(crate) mod arp;
 pub(crate) mod echo;
@@ -10,7 +10,8 @@ pub(crate) mod neighbor_discovery;
 
 use adit_pktio::PacketBuf;
 
-/// Gives the packet in `buf` exactly `len` octets, whose contents are unspecified.
+/// Makes the packet in `buf` exactly `len` octets long, with unspecified contents. `None` if the
+/// buffer is too small.
 pub(crate) fn resize<B: PacketBuf>(buf: &mut B, len: usize) -> Option<&mut [u8]> {
     let have = buf.data().len();
     if have >= len {

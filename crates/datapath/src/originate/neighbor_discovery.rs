@@ -1,4 +1,4 @@
-//! IPv6 neighbor solicitations and advertisements. Spec: RFC 4861 §7.2.
+//! Sends IPv6 neighbor solicitations and advertisements. Spec: RFC 4861 §7.2.
 
 use core::net::Ipv6Addr;
 
@@ -17,29 +17,29 @@ use crate::departures::Departures;
 use crate::originate::resize;
 use crate::transmitter::Transmitter;
 
-/// All nodes of the link. Spec: RFC 4291 §2.7.1.
+/// The multicast address of all nodes of a link. Spec: RFC 4291 §2.7.1.
 pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Where a neighbor advertisement goes.
+/// The destination of a neighbor advertisement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdvertisementTarget {
-    /// Destination address.
+    /// Destination IP address.
     pub addr: Ipv6Addr,
-    /// Destination of the frame.
+    /// Destination MAC address.
     pub mac: MacAddr,
-    /// It answers a solicitation.
+    /// True if the advertisement answers a solicitation.
     pub is_solicited: bool,
 }
 
 impl AdvertisementTarget {
-    /// All nodes of the link, unasked.
+    /// All nodes of the link, for an advertisement that no one solicited.
     pub(crate) fn all_nodes() -> Self {
         Self { addr: ALL_NODES, mac: multicast_mac(ALL_NODES), is_solicited: false }
     }
 }
 
-/// Requests the hardware address of `target`: from its solicited-node group, or from its last known
-/// address.
+/// Requests the MAC address of `target`: from its solicited-node group, or from its last known MAC
+/// address `unicast`.
 pub(crate) fn solicit<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     interface: &Interface,
@@ -94,7 +94,7 @@ pub(crate) fn advertise<Io: Departures>(
     send(tx, interface, buf, target.mac, &pseudo, |message| advertisement.emit(message, &pseudo));
 }
 
-/// Writes link header, IPv6 header and the message, and transmits them.
+/// Writes link header, IPv6 header and message into `buf`, and sends the frame.
 fn send<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     interface: &Interface,

@@ -1,21 +1,21 @@
-//! One flow: its line, the nodes that hold its packets, and its share in the rounds of a shared
-//! rate.
+//! One flow: its cache line, the nodes that hold its packets, and its share in the rounds of a
+//! shared rate.
 
 use adit_types::{Direction, Nanos, SessionIndex};
 
 use crate::shaper::flow::{QueueKey, QueuedPacket};
 
-/// No packet, no flow.
+/// Stands for no packet and for no flow.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The share of a ring's member in the rounds of a shared rate.
+/// The share of a flow or ring in the rounds of a shared rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoundShare {
-    /// The octets that it may send in a round. Unit: octets.
+    /// How much the member may send in a round. Unit: octets.
     pub(crate) quantum: u32,
-    /// The octets that it may still send in this round. Unit: octets.
+    /// How much the member may still send in this round. Unit: octets.
     pub(crate) credit: u32,
-    /// Its quantum of this round was added to `credit`.
+    /// True if the quantum of this round was added to `credit`.
     pub(crate) has_quantum: bool,
 }
 
@@ -30,22 +30,22 @@ impl RoundShare {
     }
 }
 
-/// Room for a packet that waits.
+/// A place for a packet that waits.
 #[derive(Debug)]
 pub(crate) struct QueueNode<P> {
-    /// `None` while it is free.
+    /// `None` while the node is free.
     pub(crate) packet: Option<P>,
     pub(crate) since: Nanos,
-    /// The next packet of its flow, or the next free node.
+    /// The next packet of the same flow, or the next free node.
     pub(crate) next: u32,
     pub(crate) bytes: u16,
 }
 
 impl<P> QueueNode<P> {
-    /// Puts a packet into a free node. Returns the next free one.
+    /// Puts a packet into a free node. Returns the next free node.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that waits. Without a value to drop,
-    // the packet is written from registers.
+    // PERF (adit-bench datapath --rates wait): runs for every packet that waits. As no old value is
+    // dropped, the packet is written from registers.
     pub(crate) fn fill(&mut self, QueuedPacket { packet, bytes, since }: QueuedPacket<P>) -> u32 {
         let none = self.packet.replace(packet);
         debug_assert!(none.is_none(), "a free node");
@@ -54,7 +54,7 @@ impl<P> QueueNode<P> {
         core::mem::replace(&mut self.next, NONE)
     }
 
-    /// Takes the packet of a node, which is the first of `flow`, and makes the node the first free
+    /// Takes the packet of this node, which is the first of `flow`; the node becomes the first free
     /// one.
     #[inline]
     pub(crate) fn take(&mut self, flow: &mut FlowQueue, free: &mut u32) -> Option<QueuedPacket<P>> {
@@ -68,20 +68,20 @@ impl<P> QueueNode<P> {
     }
 }
 
-/// One flow: its queue of packets. Or a free place for one.
+/// One flow: its queue of packets. Or a free entry for a flow.
 ///
-/// PERF (datapath/shaper): one cache line, and never moved: a release touches flows at random.
+/// PERF (datapath/shaper): one cache line, and never moved: a release reads flows in random order.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub struct FlowQueue {
     pub(crate) key: QueueKey,
     pub(crate) first: u32,
     pub(crate) last: u32,
-    /// Zero while it is free.
+    /// Number of packets; zero while the entry is free.
     pub(crate) count: u32,
-    /// The next flow of the same direction and session, or the next free one.
+    /// The next flow of the same direction and session, or the next free entry.
     pub(crate) sibling: u32,
-    /// The shared rate in whose ring it waits; valid while [`FlowQueue::is_in_ring`].
+    /// The shared rate in whose ring the flow waits; valid while [`FlowQueue::is_in_ring`].
     pub(crate) ring: u8,
     pub(crate) share: RoundShare,
 }
@@ -102,7 +102,7 @@ impl FlowQueue {
         share: RoundShare::NONE,
     };
 
-    /// True if it waits in the ring of a shared rate, not in the wheel.
+    /// True if the flow waits in the ring of a shared rate, not in the wheel.
     pub(crate) const fn is_in_ring(&self) -> bool {
         self.share.quantum > 0
     }
@@ -110,7 +110,7 @@ impl FlowQueue {
 
 const _: () = assert!(size_of::<FlowQueue>() == 64, "one cache line");
 
-/// A place for a packet at the end of its flow.
+/// A free node for a packet at the end of a flow.
 #[derive(Debug)]
 pub struct FreePlace<'q, P> {
     pub(crate) len: &'q mut usize,
@@ -120,13 +120,13 @@ pub struct FreePlace<'q, P> {
 }
 
 impl<P> FreePlace<'_, P> {
-    /// Puts a packet there.
+    /// Puts a packet into the node, at the end of the flow.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that waits.
+    // PERF (adit-bench datapath --rates wait): runs for every packet that waits.
     pub fn fill(self, held: QueuedPacket<P>) {
         let Self { len, nodes, free_node, flow } = self;
         let number = *free_node;
-        // Never without the node, which the place was found by.
+        // Cannot fail: the node was checked when the place was found.
         let Some(node) = nodes.get_mut(number as usize) else { return };
         *free_node = node.fill(held);
         *len += 1;
@@ -138,7 +138,7 @@ impl<P> FreePlace<'_, P> {
     }
 }
 
-/// The first packet of a flow that has its turn.
+/// The first packet of a flow that may send now.
 #[derive(Debug)]
 pub struct NextPacket<'q, P> {
     pub(crate) node: &'q mut QueueNode<P>,
@@ -147,23 +147,23 @@ pub struct NextPacket<'q, P> {
 }
 
 impl<P> NextPacket<'_, P> {
-    /// The key of the flow.
+    /// Returns the key of the flow.
     #[inline]
     #[must_use]
     pub const fn key(&self) -> QueueKey {
         self.flow.key
     }
 
-    /// Octets that count for its rates.
+    /// Returns the octets to charge to the packet's rates.
     #[inline]
     #[must_use]
     pub const fn bytes(&self) -> u16 {
         self.node.bytes
     }
 
-    /// Takes the packet; there always is one.
+    /// Removes and returns the packet. Never `None`.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue.
+    // PERF (adit-bench datapath --rates wait): runs for every packet that leaves its queue.
     pub fn take(self) -> Option<QueuedPacket<P>> {
         self.node.take(self.flow, self.free_node)
     }

@@ -1,4 +1,4 @@
-//! Queues of packets by flow.
+//! Queues of packets, one for each flow, and the order in which they are served.
 
 mod rounds;
 
@@ -13,26 +13,27 @@ use crate::shaper::flow_queue::{FlowQueue, FreePlace, NONE, NextPacket, QueueNod
 use crate::shaper::server::{AloneResult, FlowServer, PerPacket};
 use crate::shaper::wheel::Wheel;
 
-/// Packets of one flow that leave in a row before others have their turn.
+/// Maximum of packets of one flow that leave in a row before it is the next flow's turn.
 const TURN_PKTS: u32 = 16;
 
-/// Turns that are taken from the wheel, and whose cache lines are prefetched, together.
+/// How many turns are taken from the wheel at once, so that their cache lines are prefetched
+/// together.
 const DUE_BATCH: usize = 16;
 
-/// Limits. Those of packets may be exceeded by one burst.
+/// Capacities of the queues. One burst may exceed those of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuesConfig {
-    /// Packets of all flows.
+    /// Maximum of packets of all flows.
     pub pkts_max: usize,
-    /// Packets of one flow.
+    /// Maximum of packets of one flow.
     pub flow_pkts_max: u32,
     /// Session indexes are below this.
     pub sessions_max: usize,
-    /// Numbers of shared rates are below this; at most 64.
+    /// Number of shared rates, at most 64; their indexes are below it.
     pub shared_rates: u8,
 }
 
-/// The index of a flow. Valid until a packet leaves.
+/// The index of a flow. Valid until a packet of the flow leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowIndex(pub u32);
 
@@ -41,8 +42,8 @@ impl FlowIndex {
     pub const NONE: Self = Self(NONE);
 }
 
-/// The first flow of a session and direction as a table of them stores it: the complement of its
-/// index. Zero is none, so pages of sessions that never waited take no memory.
+/// Encodes the first flow of a session and direction for the table of them: the complement of its
+/// index. No flow is zero, so pages of the table for sessions that never waited take no memory.
 const fn head_word(flow: u32) -> u32 {
     !flow
 }
@@ -59,25 +60,25 @@ const fn head_flow(word: u32) -> u32 {
 #[derive(Debug)]
 pub struct Queues<P> {
     config: QueuesConfig,
-    /// Packets that wait.
+    /// How many packets wait.
     len: usize,
     nodes: Vec<QueueNode<P>>,
-    /// The first free node.
+    /// The first node that is free.
     free_node: u32,
     flows: Vec<FlowQueue>,
-    /// The first free flow.
+    /// The first entry of `flows` that is free.
     free_flow: u32,
     /// The first flow of each session and direction, as [`head_word`]s.
     by_direction_slot: Vec<u32>,
-    /// Indexes of flows, followed by those of rings.
+    /// The wheel. Its ids are the indexes of flows, followed by those of rings.
     wheel: Wheel,
     rings: Vec<RateRing>,
-    /// See [`Queues::contended`].
+    /// The value of [`Queues::contended`].
     contended: RateSet,
 }
 
 impl<P> Queues<P> {
-    /// No packets. Reserves all memory that will be used.
+    /// Allocates all memory that will be used.
     #[must_use]
     pub fn new(config: QueuesConfig) -> Self {
         let direction_slots = config.sessions_max.saturating_mul(2);
@@ -85,7 +86,7 @@ impl<P> Queues<P> {
             0 => 0,
             most => most + BURST_MAX,
         };
-        // Each free node or flow is linked to the one after it; the last to an index out of range.
+        // Each free node or flow names the next one; the last one names an index out of range.
         let nexts = || (1..).take(pkts_max);
         let node = |next| QueueNode { packet: None, since: Nanos(0), next, bytes: 0 };
         let flow = |sibling| FlowQueue { sibling, ..FlowQueue::FREE };
@@ -109,35 +110,35 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Packets that wait.
+    /// Returns how many packets wait.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True without packets.
+    /// True if no packet waits.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The first flow of one direction of a session, or [`FlowIndex::NONE`].
+    /// Returns the first flow of one direction of a session, or [`FlowIndex::NONE`].
     #[inline]
     #[must_use]
     pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> FlowIndex {
         FlowIndex(self.head(session, direction))
     }
 
-    /// The flow at an index, to be prefetched.
+    /// Returns the flow at an index, for the caller to prefetch.
     #[inline]
     #[must_use]
     pub fn flow(&self, FlowIndex(flow): FlowIndex) -> Option<&FlowQueue> {
         self.flows.get(flow as usize)
     }
 
-    /// The first flow of a session's direction.
+    /// Returns the first flow of one direction of a session, or `NONE`.
     #[inline]
     fn head(&self, session: SessionIndex, direction: Direction) -> u32 {
         self.by_direction_slot
@@ -145,20 +146,20 @@ impl<P> Queues<P> {
             .map_or(NONE, |head| head_flow(*head))
     }
 
-    /// True when packets of this direction of a session wait.
+    /// True if packets of this direction of a session wait.
     #[inline]
     #[must_use]
     pub fn has_packets_of(&self, session: SessionIndex, direction: Direction) -> bool {
         !self.is_empty() && self.head(session, direction) != NONE
     }
 
-    /// Packets of the flow of `key` that wait.
+    /// Returns how many packets of the flow of `key` wait.
     #[must_use]
     pub fn flow_len(&self, key: &QueueKey) -> u32 {
         self.find(key).map_or(0, |flow| self.len_of(flow))
     }
 
-    /// The flow of a key, if packets of it wait.
+    /// Returns the flow of a key; `None` if no packets of it wait.
     #[inline]
     #[must_use]
     pub fn find(&self, key: &QueueKey) -> Option<FlowIndex> {
@@ -166,7 +167,7 @@ impl<P> Queues<P> {
         self.find_from(self.first_flow(session, direction), buckets, tag)
     }
 
-    /// Packets of the flow at an index that wait.
+    /// Returns how many packets of the flow at an index wait.
     #[inline]
     #[must_use]
     pub fn len_of(&self, FlowIndex(flow): FlowIndex) -> u32 {
@@ -174,15 +175,15 @@ impl<P> Queues<P> {
     }
 
     /// True if a flow with `flow_len` packets may queue one more. A flow may be no longer than the
-    /// room that is left (dynamic threshold, Choudhury and Hahne 1998, alpha = 1). A whole burst
-    /// may be checked before any of it is pushed: the capacity exceeds the limits by a burst.
+    /// free room in all queues (dynamic threshold, Choudhury and Hahne 1998, alpha = 1). A whole
+    /// burst may be checked before any of it is pushed: queues can exceed the limit by one burst.
     #[inline]
     #[must_use]
     pub fn has_room(&self, flow_len: u32) -> bool {
         flow_len < self.room()
     }
 
-    /// [`Queues::has_room`] for flows with fewer packets than this.
+    /// Returns the length below which a flow may queue a packet ([`Queues::has_room`]).
     #[inline]
     #[must_use]
     pub fn room(&self) -> u32 {
@@ -190,16 +191,16 @@ impl<P> Queues<P> {
         u32::try_from(left).unwrap_or(u32::MAX).min(self.config.flow_pkts_max)
     }
 
-    /// The shared rates that flows wait for. A rate stays in the set until the next turn of its
-    /// ring after the last member left.
+    /// Returns the shared rates that flows wait for. After the last member of a ring has left, the
+    /// rate stays in the set until the next turn of the ring.
     #[inline]
     #[must_use]
     pub const fn contended(&self) -> RateSet {
         self.contended
     }
 
-    /// [`Queues::find`] with the [`Queues::first_flow`] of the key's session and direction, and the
-    /// rest of the key.
+    /// Finds a flow like [`Queues::find`], by the [`Queues::first_flow`] of its session and
+    /// direction and by the rest of its key.
     #[inline]
     #[must_use]
     pub fn find_from(
@@ -218,8 +219,8 @@ impl<P> Queues<P> {
         None
     }
 
-    /// Appends a packet to its flow. A new flow is first served at its `eligibility`. Does not
-    /// check the limits of [`Queues::has_room`]; the caller does that first.
+    /// Appends a packet to its flow. A new flow is first served at its `eligibility`. The caller
+    /// must have checked [`Queues::has_room`].
     ///
     /// # Errors
     /// [`QueueFull`] if all nodes are in use or the session is out of range; the packet is dropped.
@@ -235,7 +236,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Appends a packet to a flow with packets. Does not check the limits of [`Queues::has_room`].
+    /// Appends a packet to a flow with packets. The caller must have checked [`Queues::has_room`].
     ///
     /// # Errors
     /// See [`Queues::push`].
@@ -245,11 +246,11 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// The place behind the packets of a flow with packets; `None` if all nodes are in use. Does
-    /// not check the limits of [`Queues::has_room`].
+    /// Returns the place at the end of a flow with packets; `None` if all nodes are in use. The
+    /// caller must have checked [`Queues::has_room`].
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that waits. It has no packet to
-    // drop, so that the packet stays in registers.
+    // PERF (adit-bench datapath --rates wait): runs for every packet that waits. The packet is no
+    // parameter that might have to be dropped, so it stays in registers.
     pub fn place(&mut self, FlowIndex(flow): FlowIndex) -> Option<FreePlace<'_, P>> {
         let Self { len, nodes, free_node, flows, .. } = self;
         let flow = flows.get_mut(flow as usize)?;
@@ -258,7 +259,7 @@ impl<P> Queues<P> {
         Some(FreePlace { len, nodes, free_node, flow })
     }
 
-    /// Makes a flow from its first packet.
+    /// Creates a flow with its first packet.
     ///
     /// # Errors
     /// See [`Queues::push`].
@@ -285,7 +286,7 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// Puts a flow, which is in no list, into the wheel or a ring.
+    /// Puts a flow that is in no list into the wheel or a ring.
     #[inline]
     fn schedule(&mut self, number: u32, eligibility: Eligibility) {
         match eligibility {
@@ -295,8 +296,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Puts a flow, which is in no list, into the ring of `ring_rate`, or without one into the
-    /// wheel.
+    /// Puts a flow that is in no list into the ring of `ring_rate`, or into the wheel if there is
+    /// no such rate.
     #[inline(never)]
     fn schedule_in_ring(&mut self, number: u32, wait: RingWait) {
         let RingWait { ring_rate, rate, at, quantum } = wait;
@@ -307,10 +308,10 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Takes packets that may leave by `now`, until `limit` packets were taken and the turn of the
-    /// last flow ended. Returns how many were taken, sent or dropped.
+    /// Releases packets that may leave by `now`, until `limit` packets are taken and the turn of
+    /// the last flow has ended. Returns how many packets were taken, to be sent or dropped.
     ///
-    /// `admit` is [`FlowServer::admit`] and `release` is [`FlowServer::take`].
+    /// `admit` does what [`FlowServer::admit`] does, `release` what [`FlowServer::take`] does.
     pub fn release(
         &mut self,
         now: Nanos,
@@ -321,14 +322,14 @@ impl<P> Queues<P> {
         self.serve(now, limit, &mut PerPacket { admit, release })
     }
 
-    /// [`Queues::release`] with a server that keeps state during a turn.
+    /// Releases packets like [`Queues::release`], with a server that keeps state during a turn.
     #[inline]
     pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl FlowServer<P>) -> usize {
         self.wheel.advance(now);
         let mut taken = 0;
         while taken < limit {
-            // PERF (adit-bench datapath --rates wait): taken and prefetched together, so that
-            // misses overlap.
+            // PERF (adit-bench datapath --rates wait): turns are taken and prefetched together, so
+            // that their cache misses overlap.
             let mut due = [0; DUE_BATCH];
             let room = (limit - taken).min(DUE_BATCH);
             let count = self.wheel.take_some(due.get_mut(..room).unwrap_or_default());
@@ -354,10 +355,10 @@ impl<P> Queues<P> {
         taken
     }
 
-    /// Prefetches the lines that the turns of `due` read: the flows, then their first packets and
-    /// rates.
+    /// Prefetches the cache lines that the turns of `due` read: the flows, then their first packets
+    /// and rates.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn prefetch_turns(&self, due: &[u32], server: &impl FlowServer<P>) {
         let flows = || due.iter().filter_map(|number| self.flows.get(*number as usize));
         flows().for_each(|flow| server.prefetch(flow));
@@ -367,9 +368,10 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Serves a flow, which is in no list. Returns how many packets were taken, sent or dropped.
+    /// Serves a flow that is in no list. Returns how many packets were taken, to be sent or
+    /// dropped.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn serve_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         match self.serve_next(number, server) {
             AloneResult::TakenLast(at) => {
@@ -385,9 +387,9 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Serves the next packet of a flow, if there is one.
+    /// Serves the next packet of a flow if there is one.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn serve_next(&mut self, number: u32, server: &mut impl FlowServer<P>) -> AloneResult {
         let Self { flows, nodes, free_node, len, .. } = self;
         let flow = flows.get_mut(number as usize);
@@ -404,7 +406,7 @@ impl<P> Queues<P> {
 
     /// Ends the turn of a flow whose rates are closed until `at`.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn end_turn(&mut self, number: u32, at: Nanos) {
         match self.len_of(FlowIndex(number)) {
             0 => self.remove_flow(number),
@@ -412,7 +414,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Continues the turn of a flow from which a packet was taken. Returns how many more were.
+    /// Continues the turn of a flow after its first packet. Returns how many more were taken.
     #[inline(never)]
     fn serve_more(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let mut taken = 0;
@@ -440,7 +442,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// [`Queues::serve_flow`] for a flow that [`FlowServer::serve_alone`] left.
+    /// Serves a flow that [`FlowServer::serve_alone`] left to the general path. Returns how many
+    /// packets were taken.
     #[inline(never)]
     fn serve_shared_flow(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let flow = self.flows.get_mut(number as usize).filter(|flow| flow.count > 0);
@@ -474,7 +477,7 @@ impl<P> Queues<P> {
         taken as usize
     }
 
-    /// Takes all packets. The wheel advances to the end of time, so packets that are pushed later
+    /// Takes all packets. Advances the wheel to the end of time, so packets that are pushed later
     /// are never released.
     pub fn drain(&mut self, mut take: impl FnMut(QueuedPacket<P>)) {
         self.release(
@@ -495,9 +498,9 @@ impl<P> Queues<P> {
         self.review(session, direction, |_| ReviewOutcome::Release, |key, _, held| take(key, held));
     }
 
-    /// Reviews the flows of one direction of a session before their time. `take` gets the packets
-    /// of flows that are to be released, with true, or dropped, with false. The others are checked
-    /// by the next release or, if they wait in a ring, when the ring has its turn.
+    /// Reviews the flows of one direction of a session before their time. `take` gets each packet
+    /// of flows to be released, with true, and of flows to be dropped, with false. The rates of the
+    /// other flows are checked by the next release or, if they wait in a ring, in the ring's turn.
     pub fn review(
         &mut self,
         session: SessionIndex,
@@ -510,7 +513,7 @@ impl<P> Queues<P> {
             let number = core::mem::replace(&mut at, flow.sibling);
             let outcome = review(&flow.key);
             if outcome == ReviewOutcome::Recheck {
-                // A flow in a ring is checked when the ring has its turn.
+                // A flow in a ring is checked when it is the ring's turn.
                 if !flow.is_in_ring() {
                     self.wheel.remove(number);
                     self.wheel.insert_due(number);
@@ -532,7 +535,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// [`Queues::review`] of all flows; one with siblings is reviewed several times.
+    /// Reviews all flows like [`Queues::review`]; may review a flow several times.
     pub fn review_all(
         &mut self,
         mut review: impl FnMut(&QueueKey) -> ReviewOutcome,
@@ -545,7 +548,7 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Takes a flow out of the wheel or its ring.
+    /// Removes a flow from the wheel and from its ring.
     fn unschedule(&mut self, number: u32) {
         self.wheel.remove(number);
         let flow = &mut self.flows[number as usize];
@@ -557,7 +560,7 @@ impl<P> Queues<P> {
         flow.share = RoundShare::NONE;
     }
 
-    /// Frees a flow without packets, which is in no list.
+    /// Frees a flow that has no packets and is in no list.
     fn remove_flow(&mut self, number: u32) {
         let flow = &mut self.flows[number as usize];
         let (slot, next) = (flow.key.session.direction_slot(flow.key.direction), flow.sibling);

@@ -1,20 +1,20 @@
-//! A timing wheel: ids become due slot by slot, in the order of insertion within a slot.
+//! A timing wheel: ids become due slot by slot, within a slot in the order of insertion.
 
 use adit_types::Nanos;
 
-/// Width of a slot: 2^this nanoseconds, 32.8 µs.
+/// Binary logarithm of the width of a slot, 32.8 µs. Unit of the width: nanoseconds.
 const SLOT_BITS: u32 = 15;
 
 /// Width of a slot. An id becomes due at most one slot late.
 pub const SLOT: Nanos = Nanos(1 << SLOT_BITS);
 
-/// Slots. Ids that are due after the last one, 134 ms ahead, become due with it.
+/// Number of slots. Ids that are due later than the last slot, 134 ms ahead, become due with it.
 const SLOTS: u64 = 4096;
 
-/// No id.
+/// Stands for no id.
 const NONE: u32 = u32::MAX;
 
-/// Neighbors in a list. Lists are circular, each with a sentinel link.
+/// The neighbors of an id in its list. Lists are circular, each with a sentinel link.
 #[derive(Debug, Clone, Copy)]
 struct WheelLink {
     next: u32,
@@ -22,28 +22,28 @@ struct WheelLink {
 }
 
 impl WheelLink {
-    /// In no list.
+    /// The link of an id that is in no list.
     const UNLINKED: Self = Self { next: NONE, prev: NONE };
 }
 
 /// Ids below a capacity, each at most once, by the time at which they are due.
 ///
-/// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and at
-///       most for all slots. An empty wheel advances at once.
+/// Cost: constant to insert and to remove; to advance, constant for each slot that passed, at most
+///       all slots. An empty wheel advances at once.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The links of the ids, followed by those of each slot's list, of the list of due ids, and of
-    /// the extra lists.
+    /// The links of the ids, then the sentinels of the list of each slot, of the list of due ids,
+    /// and of the extra lists.
     links: Box<[WheelLink]>,
     capacity: u32,
     /// The first slot that has not expired, counted from time zero.
     cursor: u64,
-    /// Ids in lists.
+    /// How many ids are in lists.
     len: usize,
 }
 
 impl Wheel {
-    /// An empty wheel for ids below `capacity`, with `extra_lists` lists that no time applies to.
+    /// Creates an empty wheel for ids below `capacity`, with `extra_lists` lists that have no time.
     #[must_use]
     pub fn new(capacity: usize, extra_lists: u8) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(NONE >> 1);
@@ -55,19 +55,19 @@ impl Wheel {
         Self { links, capacity, cursor: 0, len: 0 }
     }
 
-    /// Inserts `id`, which is in no list, to be due at `at`: never early, at most one slot late.
-    /// Beyond the horizon it is due with the last slot, before `at`; the caller checks it again.
-    /// Ids out of range are ignored.
+    /// Inserts `id`, which is in no list, to become due at `at`: never early, at most one slot
+    /// late. Beyond the horizon it becomes due with the last slot, before `at`; the caller checks
+    /// it again. Ids out of range are ignored.
     #[inline]
     pub fn insert(&mut self, id: u32, at: Nanos) {
-        // PERF (adit-bench datapath --rates wait): once per turn; the end of time becomes a slot
-        // less.
+        // PERF (adit-bench datapath --rates wait): runs once per turn. Saturates, so the end of
+        // time may become the slot before its own.
         let slot = at.0.saturating_add(SLOT.0 - 1) >> SLOT_BITS;
         let slot = slot.min(self.cursor + SLOTS - 1).max(self.cursor);
         self.append(self.slot(slot), id);
     }
 
-    /// Inserts `id`, which is in no list, after the ids that are due.
+    /// Inserts `id`, which is in no list, behind the ids that are due.
     #[inline]
     pub fn insert_due(&mut self, id: u32) {
         self.append(self.due(), id);
@@ -78,7 +78,7 @@ impl Wheel {
         self.append(self.extra_list(extra_list), id);
     }
 
-    /// The id that has been longest in an extra list.
+    /// Returns the id that has been in an extra list for the longest time.
     #[must_use]
     pub fn first_of(&self, extra_list: u8) -> Option<u32> {
         let list = self.extra_list(extra_list);
@@ -86,12 +86,12 @@ impl Wheel {
         (first != list).then_some(first)
     }
 
-    /// An extra list.
+    /// Returns the sentinel of an extra list.
     fn extra_list(&self, number: u8) -> u32 {
         self.due() + 1 + u32::from(number)
     }
 
-    /// Takes `id` out of its list, if it is in one.
+    /// Removes `id` from its list, if it is in one.
     pub fn remove(&mut self, id: u32) {
         let Some(link) = self.links.get_mut(id as usize).filter(|_| id < self.capacity) else {
             return;
@@ -108,7 +108,7 @@ impl Wheel {
     pub fn advance(&mut self, now: Nanos) {
         let end = (now.0 >> SLOT_BITS) + 1;
         if self.len > 0 {
-            // After a round of the wheel every slot has expired once.
+            // After one round of the wheel every slot has expired once.
             let passed = end.saturating_sub(self.cursor).min(SLOTS);
             for slot in self.cursor..self.cursor + passed {
                 self.expire_slot(self.slot(slot));
@@ -117,7 +117,7 @@ impl Wheel {
         self.cursor = self.cursor.max(end);
     }
 
-    /// Takes the id that has been due longest.
+    /// Removes and returns the id that has been due for the longest time.
     pub fn take(&mut self) -> Option<u32> {
         let due = self.due();
         let id = self.links[due as usize].next;
@@ -128,15 +128,15 @@ impl Wheel {
         Some(id)
     }
 
-    /// Takes the ids that have been due longest, in this order: as many as `ids` has room for.
-    /// Returns how many.
+    /// Removes the ids that have been due for the longest time, as many as `ids` has room for, and
+    /// writes them in this order. Returns how many there were.
     #[inline]
     pub fn take_some(&mut self, ids: &mut [u32]) -> usize {
         let due = self.due();
         let mut next = self.links[due as usize].next;
         let mut count = 0;
         for id in ids {
-            // Without ids `next` is `due`, which is beyond the capacity.
+            // At the end of the list `next` is `due`, which is beyond the capacity.
             if next >= self.capacity {
                 break;
             }
@@ -151,7 +151,7 @@ impl Wheel {
         count
     }
 
-    /// Puts `ids` back that [`Wheel::take_some`] took, in front of the ids that are due.
+    /// Puts back `ids` that [`Wheel::take_some`] removed, in front of the ids that are due.
     #[cold]
     pub fn put_back(&mut self, ids: &[u32]) {
         let due = self.due();
@@ -163,7 +163,7 @@ impl Wheel {
         }
     }
 
-    /// The list of a slot.
+    /// Returns the sentinel of the list of a slot.
     #[inline]
     fn slot(&self, slot: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
@@ -171,7 +171,7 @@ impl Wheel {
         self.capacity + at
     }
 
-    /// The list of due ids.
+    /// Returns the sentinel of the list of due ids.
     #[inline]
     fn due(&self) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
@@ -179,7 +179,7 @@ impl Wheel {
         self.capacity + slots
     }
 
-    /// Appends an id to a list.
+    /// Appends an id to the list with a sentinel.
     #[inline]
     fn append(&mut self, list: u32, id: u32) {
         if id >= self.capacity || list as usize >= self.links.len() {
@@ -191,7 +191,7 @@ impl Wheel {
         self.len += 1;
     }
 
-    /// Appends the ids of a slot to the due ones.
+    /// Appends the ids of the list of a slot to the due ones.
     fn expire_slot(&mut self, list: u32) {
         let WheelLink { next: first, prev: last } = self.links[list as usize];
         if first == list {

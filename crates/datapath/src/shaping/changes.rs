@@ -12,13 +12,14 @@ use super::{ReadyFrame, Shaping, discard, send_unchecked};
 use crate::context::StepContext;
 use crate::tx_queues::FrameSender;
 
-/// When changes are reviewed.
+/// The moment of a step at which changes are reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReviewTime {
-    /// At the beginning of a step: no packet is in hand, so a reviewed change is done.
+    /// At the beginning of a step: no packet is being processed, so the review of a change is
+    /// final.
     StepBegin,
-    /// In the middle of a step: packets in hand may still join queues by older rules, so the same
-    /// changes are reviewed again at the beginning of the next step.
+    /// In the middle of a step: packets that are being processed may still join queues by older
+    /// rules, so the same changes are reviewed again at the beginning of the next step.
     MidStep,
 }
 
@@ -30,11 +31,11 @@ impl<B: PacketBuf> Shaping<B> {
     }
 
     /// Reviews the queues of sessions whose rules changed. Packets of a queue that no PDR uses any
-    /// more leave at once; those whose PDRs all have closed gates, or whose session ended, are
-    /// dropped; other queues are served by their new rates.
+    /// more leave at once; packets of a queue whose PDRs all have closed gates, or whose session
+    /// ended, are dropped; other queues are served by their new rates.
     ///
     /// Cost:    one load while nothing changed; per change, a load for each direction and the
-    ///          packets that wait. After a lost entry, all flows.
+    ///          packets that wait. If entries of the ring of changes were overwritten, all flows.
     /// Threads: the publisher writes a change before it swaps the rules, so a worker that sees new
     ///          rules also sees their change.
     #[inline]
@@ -59,7 +60,7 @@ impl<B: PacketBuf> Shaping<B> {
         }
     }
 
-    /// Reviews the new changes. Returns the number of changes reviewed since the start.
+    /// Reviews the new changes. Returns how many changes have been reviewed since the start.
     #[cold]
     fn review_new<Io: Departures<Buf = B>>(
         &mut self,
@@ -102,8 +103,8 @@ impl<B: PacketBuf> Shaping<B> {
     }
 }
 
-/// How many of the first `count` changes have published rules: all, or all but the last, because
-/// the publisher swaps the rules right after it writes their change.
+/// Returns how many of the first `count` changes have published rules: all, or all but the last,
+/// because the publisher swaps the rules right after it writes their change.
 fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     let last = count.wrapping_sub(1);
     match ctx.view.rate_change(last) {
@@ -112,14 +113,14 @@ fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     }
 }
 
-/// True if the rules of a change are published, or the session has none (then no packet of it waits
-/// by them).
+/// True if the rules of a change are published, or if the session has no rules: then none of its
+/// packets waits by them.
 fn is_published(ctx: &StepContext<'_>, change: &RateChange) -> bool {
     ctx.view.rules(change.session).is_none_or(|rules| change.is_included_in(rules.generation))
 }
 
-/// The effect of new rules on a queue: its packets leave if no PDR uses it any more, and are
-/// dropped if the gates of all its PDRs are closed.
+/// Returns the effect of new rules on a queue: its packets leave if no PDR uses the queue any more,
+/// and are dropped if the gates of all its PDRs are closed.
 fn review_queue(rules: &PublishedRules, key: QueueKey) -> ReviewOutcome {
     let direction = key.direction;
     let uses_queue = |pdr: &&PublishedPdr| queue_key_of(key.session, rules, pdr, direction) == key;

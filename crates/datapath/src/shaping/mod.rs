@@ -1,10 +1,10 @@
 //! Packets that wait for the rates of their QERs or for aggregates, ready to leave. A queue here is
 //! a flow of the shaper; both words mean the same.
 //!
-//! Packets wait last: they are already rewritten and counted in URRs. Their rates are charged when
-//! they leave, by the limits of that moment. When a session moves to another tunnel, its waiting
-//! downlink packets leave at once, before the End Marker. So do the packets of a queue that no PDR
-//! of the session uses any more.
+//! Packets wait here as the last step: they are already rewritten and counted in URRs. Their rates
+//! are charged when they leave, by the limits of that moment. When a session moves to another
+//! tunnel, its waiting downlink packets leave at once, before the End Marker. So do the packets of
+//! a queue that no PDR of the session uses any more.
 
 mod changes;
 mod rates;
@@ -39,16 +39,16 @@ pub(crate) struct ReadyFrame<B> {
     mark: FrameMark,
 }
 
-/// Marks of a waiting frame; most frames have none.
+/// Flags of a waiting frame, and the taps that selected it; most frames have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FrameMark(u8);
 
 impl FrameMark {
     const NONE: Self = Self(0);
-    /// It does not leave, but arrives at its target for another UE.
+    /// The frame does not leave, but is switched to another UE at its target.
     const SWITCHED: Self = Self(1 << 7);
 
-    /// The mark of a frame that taps selected.
+    /// Adds the taps that selected the frame.
     const fn with(self, taps: TapSet) -> Self {
         Self(self.0 | taps.bits())
     }
@@ -63,21 +63,21 @@ impl FrameMark {
 }
 
 impl<B: PacketBuf> ReadyFrame<B> {
-    /// The frame in `buf`, which leaves through `target`.
+    /// Makes a frame of `buf` that leaves through `target`.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per packet that waits.
+    // PERF (adit-bench datapath --rates wait): runs for every packet that waits.
     pub(crate) fn new(buf: B, target: TxTarget) -> Self {
         #[allow(clippy::cast_possible_truncation, reason = "no frame is longer")]
         let len = buf.data_len() as u16;
         Self { buf, len, target, mark: FrameMark::NONE }
     }
 
-    /// The frame in `buf`, which is switched to another UE at `target`.
+    /// Makes a frame of `buf` that is switched to another UE at `target`.
     pub(crate) fn switched(buf: B, target: TxTarget) -> Self {
         Self { mark: FrameMark::SWITCHED, ..Self::new(buf, target) }
     }
 
-    /// The frame as selected by taps.
+    /// Notes in the frame that `taps` selected it.
     pub(crate) fn selected_by(self, taps: TapSet) -> Self {
         Self { mark: self.mark.with(taps), ..self }
     }
@@ -89,15 +89,14 @@ pub(crate) type ShapingQueues<B> = Queues<ReadyFrame<B>>;
 /// The packets of one worker that wait for rates.
 pub(crate) struct Shaping<B> {
     pub queues: ShapingQueues<B>,
-    /// Octets leased from aggregates.
+    /// Octets that are leased from aggregates.
     pub leases: Leases,
-    /// Changes of rules ([`adit_tables::RateChange`]) that were reviewed since the start.
+    /// How many changes of rules ([`adit_tables::RateChange`]) have been reviewed since the start.
     rate_changes_seen: u64,
 }
 
 impl<B: PacketBuf> Shaping<B> {
-    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be
-    /// used.
+    /// Allocates all memory, for `pkts_max` packets of `sessions_max` sessions.
     pub(crate) fn new(pkts_max: usize, sessions_max: usize, leases: Leases) -> Self {
         let queues = Queues::new(QueuesConfig {
             pkts_max: pkts_max.min(SHAPED_PKTS_MAX),
@@ -108,28 +107,26 @@ impl<B: PacketBuf> Shaping<B> {
         Self { queues, leases, rate_changes_seen: 0 }
     }
 
-    /// Packets that wait.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.queues.len()
     }
 
-    /// True if no packet waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// True if packets with rates have to look for a queue or for room first: packets wait, or the
-    /// queues have no capacity. If false, only a packet that finds one of its rates closed joins a
-    /// queue.
+    /// True if packets with rates must first check for a queue or for room: packets wait, or the
+    /// queues have no capacity. If false, a packet joins a queue only if one of its rates is
+    /// closed.
     #[inline]
     pub(crate) fn must_check_queues(&self) -> bool {
         !self.queues.is_empty() || !self.queues.has_room(0)
     }
 
-    /// Queues a frame that has to wait: its rates do not admit it yet, or earlier packets of its
-    /// queue wait. Drops it as `ShapingQueueFull` without room.
+    /// Queues a frame that has to wait, because its rates do not admit it yet or earlier packets of
+    /// its queue wait. Drops it as `ShapingQueueFull` if there is no room.
     #[inline(never)]
     pub(crate) fn enqueue(
         &mut self,
@@ -146,7 +143,7 @@ impl<B: PacketBuf> Shaping<B> {
         }
     }
 
-    /// Queues a packet that may be the first of its queue. Returns false without room.
+    /// Queues a packet, also if its queue is empty so far. Returns false if there is no room.
     fn enqueue_first(
         &mut self,
         ctx: &StepContext<'_>,
@@ -161,7 +158,7 @@ impl<B: PacketBuf> Shaping<B> {
     /// Checks whether the aggregates admit a packet that arrives now.
     ///
     /// # Errors
-    /// The packet exceeds an aggregate: the value says whether to queue or to drop it.
+    /// Returns whether to queue or to drop the packet if it exceeds an aggregate.
     pub(crate) fn check_aggregates(
         &mut self,
         ctx: &StepContext<'_>,
@@ -176,7 +173,7 @@ impl<B: PacketBuf> Shaping<B> {
         opened.map_err(|blocking| blocking.excess)
     }
 
-    /// Charges the rates of a packet that they did not admit.
+    /// Charges the rates of a packet although they did not admit it.
     #[cold]
     pub(crate) fn charge_unchecked(&mut self, ctx: &StepContext<'_>, key: QueueKey, bytes: u16) {
         charge(ctx, &mut self.leases, key, bytes);
@@ -196,8 +193,8 @@ impl<B: PacketBuf> Shaping<B> {
         });
     }
 
-    /// Moves the packets of the sessions that `is_moving` says into `moved`, those of a queue in
-    /// order. They stay counted as waiting.
+    /// Moves the packets of the sessions for which `is_moving` is true into `moved`; each queue's
+    /// packets keep their order. They stay counted as waiting.
     #[cold]
     pub(crate) fn take_of(
         &mut self,
@@ -211,7 +208,7 @@ impl<B: PacketBuf> Shaping<B> {
         self.queues.review_all(review, |key, _, held| moved.push((*key, held)));
     }
 
-    /// Queues packets that waited in another worker; those without room are dropped.
+    /// Queues packets that waited in another worker; drops those for which there is no room.
     #[cold]
     pub(crate) fn put(
         &mut self,
@@ -228,13 +225,13 @@ impl<B: PacketBuf> Shaping<B> {
         }
     }
 
-    /// Drops everything that waits. The counters of sessions stay as they are.
+    /// Drops all packets that wait. Leaves the sessions' counts of waiting packets as they are.
     pub(crate) fn drain(&mut self, tally: &mut StepTally) {
         self.queues.drain(|_| tally.drop(DropReason::ShapingQueueFull));
     }
 }
 
-/// Counts a packet of `bytes` octets that found no room in the queues.
+/// Counts the drop of a packet of `bytes` octets for which the queues had no room.
 #[cold]
 #[inline(never)]
 pub(crate) fn count_overflow(
@@ -247,7 +244,7 @@ pub(crate) fn count_overflow(
     tally.drop_waiting(DropReason::ShapingQueueFull, &[]);
 }
 
-/// Drops a waiting packet because a gate was closed, a rate set to zero, which count as
+/// Drops a waiting packet because a gate was closed or a rate was set to zero, both counted as
 /// `GateClosed`, or because its session ended.
 #[cold]
 fn discard<B: PacketBuf>(
@@ -269,7 +266,7 @@ fn discard<B: PacketBuf>(
     tally.drop_waited(reason, waited, held.packet.buf.data());
 }
 
-/// Sends a waiting packet without checking its rates, and charges them.
+/// Sends a waiting packet without checking its rates, but charges them.
 fn send_unchecked<Io: Departures>(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
@@ -285,8 +282,8 @@ fn send_unchecked<Io: Departures>(
 
 /// Sends a packet that waited for `delay`.
 #[inline(always)]
-// PERF (adit-bench datapath --rates wait): once per packet that waited; a call would pass it
-// through memory.
+// PERF (adit-bench datapath --rates wait): runs for every packet that waited; a call would pass
+// the packet through memory.
 fn send<Io: Departures>(
     sender: &mut FrameSender<'_, Io>,
     origin: Origin,
@@ -301,7 +298,7 @@ fn send<Io: Departures>(
     sender.send(target, TxFrame { buf, bytes: len.into(), origin });
 }
 
-/// Sends a packet that goes to another UE, or that taps selected.
+/// Sends a packet that is switched to another UE, or that taps selected.
 #[inline(never)]
 fn send_marked<Io: Departures>(
     sender: &mut FrameSender<'_, Io>,

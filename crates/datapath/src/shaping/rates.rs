@@ -1,4 +1,4 @@
-//! The rates that a queue waits for, and when they admit its next packet.
+//! The rates that a queue waits for: when they admit its next packet, and how they are charged.
 
 use crate::shaper::{Eligibility, QueueKey, RingWait, SLOT, TurnContext};
 use adit_rules::{
@@ -11,11 +11,12 @@ use crate::aggregates::{AggregateTerms, BlockingRate};
 use crate::columns::Matched;
 use crate::context::StepContext;
 
-/// A queue waits one slot per sharer, at most 32 slots (1.05 ms). A deeper bucket makes up for that
-/// wait; a shallower one loses rate.
+/// After a packet, a queue waits one slot for each QER that shares its correlated rate, at most 32
+/// slots (1.05 ms). A bucket that is deeper than that makes up for the wait; a shallower one
+/// loses rate.
 const SHARERS_AHEAD_MAX: u64 = 32;
 
-/// The buckets that a packet has to pass, with their limits by its rules.
+/// Returns the buckets that a packet has to pass, with their limits by its rules.
 #[inline]
 pub(crate) fn buckets<'m>(matched: &'m Matched<'_>) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
     buckets_of(matched.rules, matched.pdr, matched.direction)
@@ -32,12 +33,12 @@ fn buckets_of<'m>(
     limits.filter(|(limit, _)| *limit != RateLimit::UNLIMITED)
 }
 
-/// The key of the queue that a packet waits in.
+/// Returns the key of the queue that a packet waits in.
 pub(crate) fn queue_key(session: SessionIndex, matched: &Matched<'_>) -> QueueKey {
     queue_key_of(session, matched.rules, matched.pdr, matched.direction)
 }
 
-/// The key of the queue that packets of a PDR wait in.
+/// Returns the key of the queue that packets of a PDR wait in.
 pub(super) fn queue_key_of(
     session: SessionIndex,
     rules: &PublishedRules,
@@ -49,8 +50,8 @@ pub(super) fn queue_key_of(
     QueueKey { session, direction, buckets, tag: AggregateTerms::of(rules, pdr, direction).tag() }
 }
 
-/// The buckets of a queue. Those beyond the second exist once some session needed them; they stay
-/// when the rules leave them.
+/// Returns the buckets of a queue. Buckets beyond the second one are created when any session first
+/// needs them, and stay.
 #[inline]
 pub(super) fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<Item = Meter<'v>> {
     let QueueKey { session, direction, mut buckets, tag: _ } = key;
@@ -66,12 +67,12 @@ pub(super) fn meters<'v>(view: &TablesView<'v>, key: QueueKey) -> impl Iterator<
     })
 }
 
-/// The counters of packets that wait for the first bucket of a queue, if it has one.
+/// Returns the counters of packets that wait for the first bucket of a queue, if it has a bucket.
 #[inline]
 pub(super) fn wait_counts<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<WaitCounts<'v>> {
     match key.buckets {
         0 => None,
-        // These are in the first pair: one lookup.
+        // The first bucket is in the first pair, whose counters one lookup finds.
         which if which < 1 << FAST_RULE_METERS_MAX => {
             view.wait_counts(key.session, key.direction, which)
         }
@@ -79,12 +80,12 @@ pub(super) fn wait_counts<'v>(view: &TablesView<'v>, key: QueueKey) -> Option<Wa
     }
 }
 
-/// Which kinds of rates that sessions share are in use.
+/// Which kinds of rates that several sessions or QERs share are in use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SharingInUse {
-    /// Aggregates are configured.
+    /// True if aggregates are configured.
     pub aggregates: bool,
-    /// Some session had a correlated rate at some time.
+    /// True if any session has had a correlated rate since the start.
     pub correlated_rates: bool,
 }
 
@@ -96,16 +97,16 @@ impl SharingInUse {
     }
 }
 
-/// True if a queue waits for one or both of the session's first two buckets, and for no other.
+/// True if the bits of `buckets` are one or both of the session's first two buckets.
 #[inline]
 const fn has_only_first_pair(buckets: u64) -> bool {
     buckets.wrapping_sub(1) < (1 << FAST_RULE_METERS_MAX) - 1
 }
 
-/// The first two buckets of a queue, if nothing else decides: no aggregate is configured, and the
-/// queue has no further bucket, no guarantee bucket and no correlated rate.
+/// Returns the first two buckets of a queue if they alone limit it: no aggregate is configured, and
+/// the queue has no other bucket, no guarantee bucket and no correlated rate.
 #[inline(always)]
-// PERF (adit-bench datapath --rates wait): once per turn.
+// PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
 pub(super) fn own_pair<'v>(
     ctx: &StepContext<'v>,
     key: QueueKey,
@@ -121,8 +122,8 @@ pub(super) fn own_pair<'v>(
     ctx.view.meter_pair(key.session, key.direction)
 }
 
-/// When the first packet of a new queue may leave: [`eligibility`], by one lookup if the queue has
-/// an [`own_pair`].
+/// Returns when the first packet of a new queue may leave. Same as [`eligibility`], but with only
+/// one lookup if the queue has an [`own_pair`].
 pub(super) fn first_eligibility(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
@@ -137,8 +138,8 @@ pub(super) fn first_eligibility(
     }
 }
 
-/// When the next packet of a queue may leave, by the limits of now. Takes leases of aggregates, and
-/// forgives debt from previous limits. Charges nothing.
+/// Returns when the next packet of a queue may leave, by the present limits. Takes leases of
+/// aggregates, and forgives debt from previous limits. Charges nothing.
 pub(super) fn eligibility(
     ctx: &StepContext<'_>,
     leases: &mut Leases,
@@ -167,9 +168,9 @@ pub(super) fn eligibility(
     }
     match (terms.check_open(ctx, leases, key.direction, turn), guarantee) {
         (Ok(()), _) => Eligibility::Now,
-        // A queue above its guarantee wakes when its guarantee opens. A queue of a policing
-        // aggregate joins no ring: while a ring has members, arriving packets of others are
-        // dropped.
+        // A queue above its guarantee wakes when its guarantee opens. A queue that a policing
+        // aggregate blocks joins no ring: while a ring has members, arriving packets of other
+        // queues are dropped.
         (Err(_), Some(at)) => Eligibility::At(at),
         (Err(BlockingRate { excess: Excess::Policed, at, .. }), None) => Eligibility::At(at),
         (Err(BlockingRate { ring_rate, rate, at, .. }), None) => {
@@ -178,7 +179,7 @@ pub(super) fn eligibility(
     }
 }
 
-/// When the guarantee of a queue admits a packet; `None` if nothing is guaranteed.
+/// Returns when the guarantee of a queue admits a packet; `None` if nothing is guaranteed.
 fn guarantee_opens_at(
     ctx: &StepContext<'_>,
     key: QueueKey,
@@ -199,8 +200,8 @@ fn guarantee_opens_at(
     }
 }
 
-/// The quantum of a queue in the rounds of an aggregate: the octets that its lowest rate admits in
-/// a millisecond, but at most 2^17. A queue without a rate counts as one of 100 Mb/s. Unit: octets.
+/// Returns the quantum of a queue in the rounds of an aggregate: what its lowest rate admits in a
+/// millisecond, at most 2^17. A queue without a rate counts as one of 100 Mb/s. Unit: octets.
 fn quantum(ctx: &StepContext<'_>, key: QueueKey) -> u32 {
     const WITHOUT_RATE: u64 = 12_500;
     const MOST: u64 = 1 << 17;
@@ -224,14 +225,14 @@ pub(super) fn charge(
     terms.charge_guarantee(ctx, key.session, key.direction, bytes)
 }
 
-/// How many QERs share the queue's correlated rate, its own included; the most if it has several,
-/// zero if it has none.
+/// Returns how many QERs share the correlated rate of the queue's QER, including that QER. The
+/// largest number if the queue has several correlated rates, zero if it has none.
 fn sharers(ctx: &StepContext<'_>, key: QueueKey) -> u64 {
     meters(&ctx.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
 }
 
-/// When a queue that sent a packet and is closed until `at` is served again: one slot later per
-/// sharer of its correlated rate, so after those that have not sent.
+/// Returns when a queue that sent a packet and is closed until `at` is served again: one slot later
+/// per sharer of its correlated rate, so that sharers that have not sent yet go first.
 #[inline(never)]
 pub(super) fn behind_sharers(ctx: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
     at.max(ctx.now) + Nanos(SLOT.0 * sharers(ctx, key).min(SHARERS_AHEAD_MAX))

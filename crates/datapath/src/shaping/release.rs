@@ -17,12 +17,12 @@ use crate::context::StepContext;
 use crate::origin::Origin;
 use crate::tx_queues::FrameSender;
 
-/// Packets released per step: four bursts, so that a step stays short. The last flow may finish its
-/// turn.
+/// Maximum of packets released per step: four bursts, so that a step stays short. The last flow may
+/// finish its turn.
 const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
 
 impl<B: PacketBuf> Shaping<B> {
-    /// Sends the packets that their rates admit by now.
+    /// Sends the waiting packets that their rates admit by now.
     #[inline(never)]
     pub(crate) fn release<Io: Departures<Buf = B>>(
         &mut self,
@@ -36,32 +36,32 @@ impl<B: PacketBuf> Shaping<B> {
     }
 }
 
-/// Sends packets when their flows have their turns.
+/// Sends packets of flows when it is their turn.
 struct Releaser<'e, 'v, Io: Departures> {
     ctx: &'e StepContext<'v>,
     leases: &'e mut Leases,
     sender: FrameSender<'e, Io>,
     sharing: SharingInUse,
     /// The flow that sent last in this step, if there are correlated rates. A turn ends after 16
-    /// packets, even if the rate just closed; the next turn then sends nothing, but the flow has to
-    /// wait behind its sharers as if it had just sent.
+    /// packets even if the rate has just closed. The flow's next turn then sends nothing, but the
+    /// flow has to wait behind its sharers as if it had just sent.
     last_sender: Option<QueueKey>,
 }
 
-/// The turn of a flow whose rates others may share.
+/// The turn of a flow that may share its rates with other flows.
 struct FlowTurn {
     key: QueueKey,
-    /// The packet that was admitted last is guaranteed.
+    /// True if the packet that was admitted last is guaranteed.
     is_guaranteed: bool,
-    /// Packets that left.
+    /// How many packets left.
     sent: u64,
-    /// How long the last of them waited.
+    /// How long the last of those packets waited.
     delay: Nanos,
 }
 
 impl<Io: Departures> Releaser<'_, '_, Io> {
-    /// When a flow is served again whose rates open `at`. A flow that just sent waits behind the
-    /// sharers of its correlated rate.
+    /// Returns when a flow whose rates open `at` is served again. A flow that has just sent waits
+    /// behind the sharers of its correlated rate.
     fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
         match self.sharing.correlated_rates && (is_sending || self.last_sender == Some(key)) {
             false => at,
@@ -69,9 +69,9 @@ impl<Io: Departures> Releaser<'_, '_, Io> {
         }
     }
 
-    /// Counts packets of a flow that left. The last of them waited for `delay`.
+    /// Counts packets of a flow that left; the last one waited for `delay`.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn count_sent(&mut self, key: QueueKey, pkts: u64, delay: Nanos) {
         if pkts > 0 {
             wait_counts(&self.ctx.view, key).inspect(|waits| waits.remove(pkts, delay));
@@ -86,20 +86,20 @@ impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
     type Turn = FlowTurn;
 
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn prefetch_flow(&self, key: &QueueKey) {
         self.ctx.view.prefetch_pair_and_waits(key.session, key.direction);
     }
 
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn.
+    // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn prefetch<T>(&self, place: &T) {
         prefetch(place);
     }
 
-    /// Sends the next packet of a flow with an [`own_pair`], which its sharers never delay.
+    /// Sends the next packet of a flow with an [`own_pair`], which no sharer ever delays.
     #[inline(always)]
-    // PERF (adit-bench datapath --rates wait): once per turn; most turns have one packet.
+    // PERF (adit-bench datapath --rates wait): inlined; most turns have one packet.
     fn serve_alone(&mut self, packet: NextPacket<'_, ReadyFrame<Io::Buf>>) -> AloneResult {
         let (key, now) = (packet.key(), self.ctx.now);
         let Some(pair) = own_pair(self.ctx, key, self.sharing) else { return AloneResult::Shared };
@@ -112,14 +112,14 @@ impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
         if let Some(held) = packet.take() {
             let delay = now.since(held.since);
             self.count_sent(key, 1, delay);
-            // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
+            // A flow with only the first two buckets has all packets guaranteed, or none.
             let is_guaranteed = AggregateTerms::of_tag(key.tag).guarantee == Guarantee::Whole;
             let origin = Origin::user(key.direction, is_guaranteed);
             send(&mut self.sender, origin, delay, held.packet);
         }
         match room {
             0.. => AloneResult::Taken,
-            // Nothing saturates: times are below 2^62 nanoseconds.
+            // No saturation is needed: times are below 2^62 nanoseconds.
             _ => AloneResult::TakenLast(Nanos(now.0.wrapping_sub(room.cast_unsigned()))),
         }
     }
@@ -167,7 +167,7 @@ impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
 /// guaranteed.
 ///
 /// # Errors
-/// The [`eligibility`] of its flow if that is not `Eligibility::Now`.
+/// Returns the [`eligibility`] of the packet's flow if that is not `Eligibility::Now`.
 #[inline(never)]
 fn try_charge(
     ctx: &StepContext<'_>,

@@ -1,5 +1,4 @@
-//! ARP: requests for our addresses are answered, learned addresses are reported. Spec: RFC
-//! 826, 5227.
+//! Answers ARP requests for our addresses, and reports learned addresses. Spec: RFC 826, 5227.
 
 use core::net::IpAddr;
 
@@ -19,7 +18,7 @@ use crate::transmitter::Transmitter;
 ///
 /// # Errors
 /// `ArpMalformed` for ARP other than IPv4 over Ethernet, an unknown operation, or a sender
-/// that cannot be a station.
+/// MAC address that no station can have.
 pub(crate) fn handle<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -49,7 +48,7 @@ pub(crate) fn handle<Io: Departures>(
     Ok(PuntReason::Arp)
 }
 
-/// Reports the sender when it talks to us or announces itself. Requests among others are ignored.
+/// Reports the sender if its packet is to us or announces itself; ignores packets among others.
 fn learn<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,

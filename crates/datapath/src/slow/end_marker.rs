@@ -1,10 +1,10 @@
-//! End Markers that arrive.
+//! Forwards and reports received End Markers.
 //!
-//! One that arrives in a tunnel towards UEs is forwarded into the tunnels that the tunnel's FARs
-//! lead to, after the last packet: the session's owner waits until the other workers have handed on
-//! what arrived before ([`crate::sweeps`]), and sends it at the end of a step, after all waiting
-//! packets of the session. One that arrives in another tunnel has reached its destination. Spec: TS
-//! 29.281 §7.3.2; TS 23.501 §5.8.2.9.
+//! An End Marker that arrives in a tunnel towards UEs is forwarded into the tunnels that the FARs
+//! of this tunnel lead to, behind the last packet: the session's owner waits until the other
+//! workers have handed over the packets that arrived before ([`crate::sweeps`]), and sends the End
+//! Marker at the end of a step, after all waiting packets of the session. An End Marker in any
+//! other tunnel has reached its destination. Spec: TS 29.281 §7.3.2; TS 23.501 §5.8.2.9.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
@@ -25,8 +25,8 @@ use crate::slow::outcome::settle;
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
 
-/// Handles a received End Marker at the owner of the tunnel's session; hands it to the owner
-/// elsewhere.
+/// Handles a received End Marker if this worker owns the tunnel's session; else hands it to the
+/// owner.
 #[cold]
 pub(super) fn receive<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -46,9 +46,9 @@ pub(super) fn receive<Io: Departures>(
     }
 }
 
-/// Passes on the End Markers that have waited for their sweeps. Call it when the packets that the
-/// rings of this worker hold are processed, after
-/// [`HeldEndMarkers::ready`](crate::held_end_markers::HeldEndMarkers::ready) gave `count`.
+/// Passes on the first `count` End Markers, those whose wait has ended by
+/// [`HeldEndMarkers::ready`](crate::held_end_markers::HeldEndMarkers::ready). To be called after
+/// the packets that were in the rings of this worker when it returned `count` are processed.
 #[cold]
 pub(crate) fn pass_on_held<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -66,8 +66,8 @@ pub(crate) fn pass_on_held<Io: Departures>(
     }
 }
 
-/// The tunnel of an End Marker that arrived in one of a session of this worker. `None`: it is
-/// handed to the owner, or dropped.
+/// Finds the tunnel that an End Marker arrived in, of a session of this worker. `None` if the End
+/// Marker was handed to another owner, or dropped.
 fn find_tunnel<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     handoff: &mut Handoff<B>,
@@ -117,8 +117,8 @@ impl TunnelRules<'_> {
     }
 }
 
-/// Sends an End Marker into every tunnel that the FARs of its tunnel lead to. The first one is the
-/// received packet itself. Without any, the packet is consumed.
+/// Sends an End Marker into every tunnel that the FARs of the tunnel lead to. The first one is the
+/// received packet itself. If there is no such tunnel, the packet is consumed.
 fn forward<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -173,7 +173,7 @@ fn forward<Io: Departures>(
     }
 }
 
-/// The tunnel that a FAR forwards into.
+/// Returns the tunnel that a FAR forwards into; `None` if it does not.
 fn onward(far: &PublishedFar) -> Option<GtpuTunnel> {
     let forwards = far.action.intersection(ApplyAction::FATES) == ApplyAction::FORW;
     far.outer_header_creation().filter(|_| forwards)?.tunnel()

@@ -1,5 +1,4 @@
-//! Echo Requests that arrive are answered.
-//! Spec: TS 29.281 §7.2.1, §7.2.2, §4.4.2.
+//! Answers received Echo Requests. Spec: TS 29.281 §7.2.1, §7.2.2, §4.4.2.
 
 use adit_rules::{DropReason, PuntReason};
 use adit_wire::IpPacket;
@@ -12,22 +11,21 @@ use crate::originate::gtpu::{self, GtpuMessage};
 use crate::slow::outcome::frame_source;
 use crate::transmitter::Transmitter;
 
-/// An Echo Request.
+/// The fields of an Echo Request that its answer needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EchoRequest<'p> {
-    /// Its IP header.
     pub ip: &'p IpPacket,
-    /// Its source UDP port, the destination of the response.
+    /// Its source UDP port, to which the response goes.
     pub src_port: u16,
-    /// Its sequence number.
     pub sequence: u16,
 }
 
-/// Answers the Echo Request in `buf`, from the address and to the port and station that it came
-/// from.
+/// Answers the Echo Request in `buf`: from the address that it was sent to, to the address, port
+/// and MAC address that it came from.
 ///
 /// # Errors
-/// `FrameMalformed` without a station to answer; `HeadroomShort` without room.
+/// `FrameMalformed` if the frame's source is no station; `HeadroomShort` if the headroom is too
+/// short.
 pub(super) fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,

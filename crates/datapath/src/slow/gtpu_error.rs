@@ -1,8 +1,8 @@
-//! Errors to the sender of a GTP-U message: Error Indication for a TEID of no session, Supported
-//! Extension Headers Notification for an unsupported extension header.
+//! Sends errors to the sender of a GTP-U message: an Error Indication for a TEID that no session
+//! has, a Supported Extension Headers Notification for an unknown extension header.
 //!
-//! Both go to the address that the message came from, to port 2152, and are written into its
-//! buffer. Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
+//! Both go to the address that the message came from, to port 2152, and are written into the
+//! message's buffer. Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
 
 use adit_pktio::PacketBuf;
 use adit_types::{MacAddr, Teid};
@@ -22,8 +22,8 @@ use crate::slow::outcome::frame_source;
 use crate::slow_queue::GtpuError;
 use crate::transmitter::Transmitter;
 
-/// The extension headers that we read or knowingly pass over and that others would have to
-/// understand. Spec: TS 29.281 §8.5.
+/// The extension headers that we read, or that we skip although receivers must comprehend them.
+/// Spec: TS 29.281 §8.5.
 const SUPPORTED: [ExtensionType; 7] = [
     ExtensionType::UDP_PORT,
     ExtensionType::RAN_CONTAINER,
@@ -34,13 +34,12 @@ const SUPPORTED: [ExtensionType; 7] = [
     ExtensionType::PDCP_PDU_NUMBER,
 ];
 
-/// Octets of the longest message that is sent here.
+/// Maximum length of a message that is sent here. Unit: octets.
 const MESSAGE_MAX: usize = ERROR_INDICATION_LEN_MAX;
 const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
 
-/// Sends an error to the sender of the message in `buf`, within its limit.
-///
-/// Errors: none; a message that cannot be sent is counted as lost.
+/// Sends an error to the sender of the message in `buf`, within the limit. An error that cannot be
+/// sent is counted as lost.
 #[cold]
 pub(super) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -48,8 +47,8 @@ pub(super) fn send<Io: Departures>(
     buf: Io::Buf,
     error: GtpuError,
 ) {
-    // TEID zero never names a tunnel, and while sessions are restored any may be that of one: no
-    // error is sent.
+    // No error is sent about TEID zero, which never names a tunnel, nor while sessions are being
+    // restored, because any TEID may then be that of a session.
     let is_untold = match error {
         GtpuError::TeidUnknown(teid) => teid == Teid(0) || ctx.view.is_restoring(),
         GtpuError::ExtensionUnknown => false,
@@ -71,11 +70,10 @@ pub(super) fn send<Io: Departures>(
 struct Sender {
     mac: MacAddr,
     addrs: IpAddrs,
-    /// Source UDP port.
     port: u16,
 }
 
-/// The sender of the message in `buf`; `None` if it cannot be answered.
+/// Returns the sender of the message in `buf`; `None` if it cannot be answered.
 fn sender<B: PacketBuf>(buf: &B) -> Option<Sender> {
     let mac = frame_source(buf).ok()?;
     let frame = parse_frame(buf.data()).ok()?;

@@ -1,4 +1,4 @@
-//! GTP-U messages that need no answer: they are consumed and, if relevant, reported.
+//! Consumes GTP-U messages that need no answer, and reports some of them.
 //! Spec: TS 29.281 §7.2, §7.3.
 
 use adit_rules::{DropReason, PuntReason, WorkerEvent};
@@ -10,14 +10,11 @@ use crate::books::Books;
 use crate::context::StepContext;
 use crate::limits::{MessageLimits, RefillRate};
 
-/// A GTP-U message as received.
+/// A received GTP-U message with its headers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReceivedSignaling<'a> {
-    /// The IP header.
     pub ip: &'a IpPacket,
-    /// Source UDP port.
     pub src_port: u16,
-    /// The GTP-U header.
     pub gtpu: &'a GtpuPacket,
     /// The message from the GTP-U header on.
     pub message: &'a [u8],
@@ -28,7 +25,7 @@ impl ReceivedSignaling<'_> {
         self.gtpu.payload(self.message)
     }
 
-    /// The sender's position among the peers that sessions send to; `None` for a stranger.
+    /// Returns the sender's index among the peers of sessions; `None` for a stranger.
     pub(super) fn position(&self, ctx: &StepContext<'_>) -> Option<u32> {
         ctx.view.gtpu_peers().position(self.ip.addrs.src())
     }
@@ -65,9 +62,10 @@ pub(super) fn handle(
     }
 }
 
-/// Reports the response to a request of ours, whatever else arrives. It comes from the address and
-/// port that the request went to. The control thread also probes peers that no session sends to;
-/// their responses are the control thread's to match. Spec: TS 29.281 §4.4.2.2, §7.2.2.
+/// Reports an Echo Response. The response to a request of ours, which comes from the address and
+/// port that the request went to, is reported without limit. The control thread also probes peers
+/// of no session; their responses it matches itself, so such a stranger's response is reported
+/// within a limit. Spec: TS 29.281 §4.4.2.2, §7.2.2.
 fn handle_echo_response(
     ctx: &StepContext<'_>,
     limits: &mut MessageLimits,
@@ -87,8 +85,8 @@ fn handle_echo_response(
     books.report_limited(event, may_report);
 }
 
-/// Reports the Recovery Time Stamp of an Echo Request, if it has one and sessions send to its
-/// sender.
+/// Reports the Recovery Time Stamp of an Echo Request if the request has one and comes from a peer
+/// of sessions.
 pub(super) fn on_echo(
     ctx: &StepContext<'_>,
     limits: &mut MessageLimits,

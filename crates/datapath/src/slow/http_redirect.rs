@@ -1,10 +1,10 @@
-//! The HTTP server that stands in for all servers of a UE that is redirected to a URL.
+//! The HTTP server that answers in place of all servers when a FAR redirects a UE to a URL.
 //!
-//! It keeps no connections. Its initial sequence number is a hash of the session and of the
-//! connection's addresses and ports, so that any worker recognizes any segment of a handshake that
-//! it answered; segments of other connections are reset, and the UE tries again. A request gets a
-//! redirection and the end of the connection in one segment, again for every retransmission.
-//! Answers take the UE's own downlink path.
+//! The server keeps no connections. Its initial sequence number is a hash of the session and of the
+//! connection's addresses and ports, so any worker recognizes any segment of a handshake that was
+//! answered here. Segments of other connections are reset, and the UE tries again. A request is
+//! answered by a redirection and the end of the connection in one segment; each retransmission
+//! gets the same answer. Answers take the UE's own downlink path.
 //! Spec: TS 29.244 §8.2.20; RFC 9293 §3.5.2, §3.10; RFC 9110 §15.4.3; RFC 9112.
 
 use core::hash::{Hash, Hasher};
@@ -31,13 +31,13 @@ use crate::slow::icmp_error::deliver;
 use crate::slow_queue::Redirected;
 use crate::transmitter::Transmitter;
 
-/// The MSS that we announce: no segment of the smallest IPv6 link is longer.
+/// The MSS that we announce: such segments fit every IPv6 link.
 const MSS: u16 = 1220;
 
-/// Requests are read at once, and never filled up to this.
+/// The receive window that we announce; requests are consumed at once and never fill it.
 const WINDOW: u16 = 16_384;
 
-/// The parts of an answer before and after the URL.
+/// The HTTP response before and after the URL.
 const PAGE: [&[u8]; 2] = [
     b"HTTP/1.1 302 Found\r\nLocation: ",
     b"\r\nCache-Control: no-store\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -62,7 +62,7 @@ struct Segment {
     data_len: u32,
 }
 
-/// Options and data of an answer after its header.
+/// Options and data that follow the TCP header of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     Nothing,
@@ -70,7 +70,7 @@ enum Content {
     Page,
 }
 
-/// The answer.
+/// The fields of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reply {
     sequence: u32,
@@ -79,11 +79,11 @@ struct Reply {
     content: Content,
 }
 
-/// Answers one segment in the name of its destination.
+/// Answers one segment in place of its destination.
 ///
 /// # Errors
-/// `RedirectLimited` beyond the rate; `RedirectUnmatched` for a segment with a wrong checksum. An
-/// answer that the session's rules do not let pass is counted as lost.
+/// `RedirectLimited` if the limit is reached; `RedirectUnmatched` for a segment with a wrong
+/// checksum. An answer that the session's rules do not admit is counted as lost.
 pub(super) fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -94,7 +94,7 @@ pub(super) fn answer<Io: Departures>(
     if !tx.limits.redirects.take(ctx.now, RefillRate::USUAL) {
         return Err(DropReason::RedirectLimited);
     }
-    // The rules are those of this step.
+    // Found again: the packet was queued in this step, by the same rules.
     let rules = ctx.view.rules(*session).ok_or(DropReason::RedirectUnmatched)?;
     let far = rules.fars.get(*far).ok_or(DropReason::RedirectUnmatched)?;
     let Some(Redirect::Url(url)) = far.redirect.as_deref() else {
@@ -125,8 +125,8 @@ pub(super) fn answer<Io: Departures>(
     Ok(PuntReason::HttpRedirect)
 }
 
-/// Puts the answer in `buf` on the UE's downlink path. `None` also if the source address belongs to
-/// another session: a session without addresses of its own could flood others.
+/// Puts the answer in `buf` on the UE's downlink path. `None` also if the packet's source address
+/// belongs to another session: a session without addresses of its own could flood others.
 fn egress_of<'v, B: PacketBuf>(
     ctx: &StepContext<'v>,
     buf: &mut B,
@@ -151,8 +151,8 @@ fn egress_of<'v, B: PacketBuf>(
     }
 }
 
-/// Our first sequence number of a connection. Only the UE can send into it, so a hash of the
-/// session is secret enough. Spec: RFC 6528 §3.
+/// Returns our initial sequence number of a connection. Only the UE can send into the connection,
+/// so a hash of the session is secret enough. Spec: RFC 6528 §3.
 fn initial_sequence(session: Seid, ip: &IpPacket, ports: TcpPorts) -> u32 {
     let mut hash = DefaultHasher::new();
     (session.0, ip.addrs.src(), ip.addrs.dst(), ports).hash(&mut hash);
@@ -164,8 +164,8 @@ fn page_len(url: &str) -> u32 {
     u32::try_from(PAGE[0].len() + url.len() + PAGE[1].len()).unwrap_or(0)
 }
 
-/// The answer of a server whose first sequence number is `first` and whose page has `page_len`
-/// octets. `None` if no answer is due.
+/// Returns the answer of a server whose initial sequence number is `first` and whose page has
+/// `page_len` octets. `None` if no answer is due.
 fn respond(segment: Segment, first: u32, page_len: u32) -> Option<Reply> {
     const ACK: u8 = TcpHeader::ACK;
     let has = |flag| segment.flags & flag != 0;
@@ -201,7 +201,7 @@ fn respond(segment: Segment, first: u32, page_len: u32) -> Option<Reply> {
         flags: ACK,
         content: Content::Nothing,
     };
-    // The client has seen this much of us: the handshake counts one, the end another.
+    // How much of our sequence space the client acknowledges: SYN and FIN count one each.
     match segment.acknowledgment.wrapping_sub(first) {
         1 if segment.data_len > 0 => {
             let flags = ACK | TcpHeader::PSH | TcpHeader::FIN;
@@ -213,7 +213,7 @@ fn respond(segment: Segment, first: u32, page_len: u32) -> Option<Reply> {
     }
 }
 
-/// Writes the answer to the packet with header `ip` into `buf`, whatever that held.
+/// Writes the answer to the packet with header `ip` into `buf`, over its present contents.
 fn write<B: PacketBuf>(
     buf: &mut B,
     ip: &IpPacket,
@@ -251,7 +251,7 @@ fn write<B: PacketBuf>(
     ip.emit(header).ok()
 }
 
-/// The sum of the pseudo header of a TCP segment.
+/// Returns the sum of the pseudo header of a TCP segment.
 fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Result<Sum, DropReason> {
     let len = u16::try_from(len).map_err(|_| DropReason::RedirectUnmatched)?;
     match (src, dst) {

@@ -1,5 +1,5 @@
-//! ICMP and ICMPv6 to our own addresses: echo is answered, neighbor discovery and MTUs of paths are
-//! handed on. Spec: RFC 792; RFC 1122 §3.2.2.6; RFC 4443 §3.2, §4.
+//! Handles ICMP and ICMPv6 to our own addresses: answers echo requests, and passes on neighbor
+//! discovery and MTUs of paths. Spec: RFC 792; RFC 1122 §3.2.2.6; RFC 4443 §3.2, §4.
 
 use core::net::IpAddr;
 
@@ -63,8 +63,8 @@ pub(super) fn path_mtu_v6<Io: Departures>(
 /// Handles ICMP to one of our IPv4 addresses.
 ///
 /// # Errors
-/// `IcmpUnhandled` for anything but a right echo request or message about an MTU;
-/// `IcmpQuoteUnknown`; `IpAddressInvalid` when the sender cannot be answered; `HeadroomShort`.
+/// `IcmpUnhandled` for all but correct echo requests and messages about an MTU; `IcmpQuoteUnknown`;
+/// `IpAddressInvalid` if the sender cannot be answered; `HeadroomShort`.
 pub(super) fn handle_v4<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -91,7 +91,7 @@ pub(super) fn handle_v4<Io: Departures>(
 ///
 /// # Errors
 /// `IcmpUnhandled`, `IpAddressInvalid` and `HeadroomShort` as for IPv4; `NeighborMalformed`;
-/// `OuterFragment`, which neighbor discovery never is (RFC 6980 §5).
+/// `OuterFragment` for every fragment (neighbor discovery must not be fragmented, RFC 6980 §5).
 pub(super) fn handle_v6<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -128,8 +128,8 @@ pub(super) fn handle_v6<Io: Departures>(
     }
 }
 
-/// Turns the echo request in `buf` into its reply and sends it back to where it came from. Options
-/// and extension headers are left out.
+/// Turns the echo request in `buf` into its reply and sends the reply to the station that the
+/// request came from. Leaves out options and extension headers.
 fn answer_echo<Io: Departures>(
     tx: &mut Transmitter<'_, Io>,
     interface: &Interface,

@@ -1,9 +1,9 @@
-//! Errors that Adit sends about user packets it could not forward: time exceeded, packet too big.
+//! Sends errors about user packets that could not be forwarded: time exceeded, packet too big.
 //!
-//! Towards a UE they take the UE's own downlink path (its session's PDR, gates and tunnel), also if
-//! the offending packet was for another UE; towards a data network the route to the sender. They
-//! are written in front of the offending packet. Spec: RFC 792; RFC 1191; RFC 1812 §4.3.2; RFC 4443
-//! §2.4, §3.2, §3.3.
+//! An error to a UE takes the UE's own downlink path (its session's PDR, gates and tunnel), also if
+//! the offending packet was for another UE. An error to a data network takes the route to the
+//! sender. The error is written in front of the offending packet, which it quotes. Spec: RFC 792;
+//! RFC 1191; RFC 1812 §4.3.2; RFC 4443 §2.4, §3.2, §3.3.
 
 use core::net::IpAddr;
 
@@ -29,14 +29,12 @@ use crate::stage::outer::encapsulate;
 use crate::stage::s3_classify::{DetectedPacket, Ingress, find_pdr};
 use crate::transmitter::Transmitter;
 
-/// Octets of the longest error message.
+/// Maximum length of an error message. Unit: octets.
 const MESSAGE_MAX: usize = icmpv6::ERROR_LEN_MAX;
 const _: () = assert!(MESSAGE_MAX >= icmp::ERROR_LEN_MAX);
 
-/// Sends `error` about the packet in `buf` to its sender, unless errors are not allowed about it or
-/// there were too many.
-///
-/// Errors: none; an error without egress, session or room is counted as lost.
+/// Sends `error` about the packet in `buf` to the packet's sender, unless no error may be sent
+/// about it or the limit is reached. An error without egress, session or room is counted as lost.
 #[cold]
 pub(super) fn send<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -50,7 +48,7 @@ pub(super) fn send<Io: Departures>(
         return;
     }
     let sender = error.ip.addrs.src();
-    // If another UE sent the packet, the error is switched locally as the packet was.
+    // If another UE sent the packet, the error is switched locally, as the packet was.
     let ue_network = match error.direction {
         Direction::Uplink => Some(error.network),
         Direction::Downlink => {
@@ -83,8 +81,9 @@ pub(super) fn send<Io: Departures>(
     }
 }
 
-/// No errors about errors, and none about fragments but the first. That addresses are unicast was
-/// checked before. Spec: RFC 1812 §4.3.2.7; RFC 4443 §2.4 (e).
+/// True if an error may be sent about a packet: it is no ICMP error itself, and no fragment but the
+/// first. The caller has checked that its addresses are unicast. Spec: RFC 1812 §4.3.2.7; RFC 4443
+/// §2.4 (e).
 fn may_be_told(packet: &[u8], ip: &IpPacket) -> bool {
     let kind = ip.payload(packet).first().copied();
     ip.fragment != FragmentKind::Later
@@ -96,7 +95,7 @@ fn may_be_told(packet: &[u8], ip: &IpPacket) -> bool {
 }
 
 /// Turns the packet in `buf` into the error about it, an IP packet from `source` to its sender.
-/// `None` without a source address or room.
+/// `None` if there is no source address or no room.
 fn build<B: PacketBuf>(mut buf: B, error: &IcmpError, source: Option<IpAddr>) -> Option<B> {
     let offset = usize::from(error.ip_offset);
     let whole = buf.truncate(offset + usize::from(error.ip.total_len)) && buf.trim_front(offset);
@@ -106,7 +105,7 @@ fn build<B: PacketBuf>(mut buf: B, error: &IcmpError, source: Option<IpAddr>) ->
     let mut message = [0; MESSAGE_MAX];
     let (src, dst) = (source?, error.ip.addrs.src());
     let (protocol, tos, len) = match (src, dst) {
-        // RFC 1812 §4.3.2.5: errors are sent with precedence internetwork control.
+        // Errors have the precedence "internetwork control". Spec: RFC 1812 §4.3.2.5.
         (IpAddr::V4(_), IpAddr::V4(_)) => {
             (protocol::ICMP, 0xc0, emit_icmp(&mut message, error.kind, buf.data()).ok()?)
         }
@@ -155,8 +154,8 @@ fn emit_icmpv6(
     }
 }
 
-/// Puts the IP packet in `buf` on the downlink path of the UE with `key`. `None` when the UE has no
-/// session, or its rules do not let the packet pass.
+/// Puts the IP packet in `buf` on the downlink path of the UE with `key`. `None` if the UE has no
+/// session, or if the session's rules do not admit the packet.
 pub(super) fn deliver<'v, B: PacketBuf, S: LaneKind>(
     ctx: &StepContext<'v>,
     buf: &mut B,

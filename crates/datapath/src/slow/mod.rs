@@ -1,7 +1,7 @@
-//! The slow path: packets that need an answer, handled after the bursts of a step.
+//! The slow path: handles packets that need an answer after the bursts of a step.
 //!
-//! At most `SLOW_PER_STEP_MAX` packets per step; further ones are dropped and counted. No packet
-//! stays here beyond the step. An answer is written into the buffer of the request.
+//! At most `SLOW_PER_STEP_MAX` packets are handled per step; others are dropped and counted. No
+//! packet stays here beyond the step. An answer is written into the buffer of the request.
 
 mod arp;
 mod end_marker;
@@ -34,11 +34,11 @@ use crate::slow_queue::{SlowPacket, SlowTask, SlowWork};
 use crate::transmitter::Transmitter;
 use crate::worker_state::WorkerState;
 
-/// Handles everything that was queued during the step, within the limits of messages that others
-/// cause.
+/// Handles all packets that were queued during the step, within the limits of messages that
+/// received packets cause.
 ///
 /// Shape:   drains `state.queues.slow`; at most SLOW_PER_STEP_MAX packets.
-/// Cost:    not bounded by the fast path's budget; runs after its frames were transmitted.
+/// Cost:    may exceed the fast path's cost per packet; runs after the bursts' frames were sent.
 /// Errors:  none; every received packet ends in one punt or drop reason.
 #[cold]
 pub(crate) fn run<Io: Departures>(
@@ -73,7 +73,7 @@ pub(crate) fn run<Io: Departures>(
                 let tx = &mut state.transmitter(io);
                 let outcome = match ctx.interfaces.at(link) {
                     Some(link) => handle(ctx, tx, link, buf, &task),
-                    // A link was found for every queued packet.
+                    // Cannot happen: the link of every queued packet was found.
                     None => Err(DropReason::VlanUnknown),
                 };
                 settle(&mut tx.books.tally, outcome);

@@ -1,5 +1,5 @@
-//! IPv6 neighbor discovery: solicitations for our addresses are answered, learned addresses are
-//! reported. Spec: RFC 4861 §7.1, §7.2.
+//! IPv6 neighbor discovery: answers solicitations for our addresses, and reports learned addresses.
+//! Spec: RFC 4861 §7.1, §7.2.
 
 use core::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::slow::neighbor_report::{self, ClaimedAddress, NeighborSighting};
 use crate::slow::outcome::frame_source;
 use crate::transmitter::Transmitter;
 
-/// A received ICMP message: its link, and its IP header.
+/// The link that an ICMP message arrived on, the offset of its IP header, and that header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReceivedIcmp<'a> {
     pub link: &'a VlanLink,
@@ -29,7 +29,7 @@ pub(super) struct ReceivedIcmp<'a> {
 /// Answers a solicitation and reports its sender.
 ///
 /// # Errors
-/// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.1.
+/// `NeighborMalformed` for messages that RFC 4861 §7.1.1 discards.
 pub(super) fn handle_solicitation<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -69,10 +69,10 @@ pub(super) fn handle_solicitation<Io: Departures>(
     Ok(PuntReason::NeighborDiscovery)
 }
 
-/// Reports the address in an advertisement.
+/// Reports the link-layer address that an advertisement names.
 ///
 /// # Errors
-/// `NeighborMalformed` for messages to be discarded by RFC 4861 §7.1.2.
+/// `NeighborMalformed` for messages that RFC 4861 §7.1.2 discards.
 pub(super) fn handle_advertisement<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
@@ -88,7 +88,7 @@ pub(super) fn handle_advertisement<Io: Departures>(
     if ip.ttl != HOP_LIMIT || (is_solicited && pseudo.dst.is_multicast()) {
         return Err(DropReason::NeighborMalformed);
     }
-    // The answer to a unicast probe may leave the option out (RFC 4861 §4.4).
+    // The answer to a unicast probe may omit the option with the address (RFC 4861 §4.4).
     let mac = advertisement.target_mac.or(is_solicited.then_some(sender));
     if let Some(mac) = mac.filter(|mac| is_station(*mac)) {
         let station = ClaimedAddress { addr: IpAddr::V6(advertisement.target), mac };
@@ -112,8 +112,8 @@ fn is_station(mac: MacAddr) -> bool {
     !mac.is_multicast() && mac != MacAddr::default()
 }
 
-/// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet:
-/// they belong to the interface that was talked to, which `word` names.
+/// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet;
+/// they are reported on the interface that the message was sent to, which `word` names.
 fn report<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,

@@ -1,4 +1,4 @@
-//! Reports of link-layer addresses that stations announce.
+//! Reports link-layer addresses that stations announce.
 
 use core::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::context::StepContext;
 use crate::interfaces::VlanLink;
 use crate::limits::{MessageLimits, RefillRate};
 
-/// A link-layer address that a station announces; see [`WorkerEvent::NeighborLearned`].
+/// An announced link-layer address of a neighbor; see [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NeighborSighting {
     pub interface: InterfaceId,
@@ -20,15 +20,15 @@ pub(super) struct NeighborSighting {
     pub conflict: AddressConflict,
 }
 
-/// An address that a station says it has.
+/// An address that a station claims to have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClaimedAddress {
     pub addr: IpAddr,
     pub mac: MacAddr,
 }
 
-/// Reports a neighbor's address that is requested or doubted, and another address that a station
-/// claims, the latter at a limited rate per neighbor. Other announcements change nothing.
+/// Reports the link-layer address of a neighbor if it is unknown or being verified; and, at a
+/// limited rate per neighbor, if it differs from the known one. Other announcements change nothing.
 pub(super) fn report(
     ctx: &StepContext<'_>,
     limits: &mut MessageLimits,
@@ -51,8 +51,8 @@ pub(super) fn report(
     }
 }
 
-/// Reports that a station with the link-layer address `mac` uses `addr`, if that is ours, at a
-/// limited rate. Spec: RFC 5227 §2.4; a Neighbor Advertisement means the same.
+/// Reports, at a limited rate, that a station with the link-layer address `mac` uses `addr`, if
+/// that is one of ours. A Neighbor Advertisement has the same effect as ARP. Spec: RFC 5227 §2.4.
 pub(super) fn report_conflict(
     ctx: &StepContext<'_>,
     limits: &mut MessageLimits,

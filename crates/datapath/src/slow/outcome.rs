@@ -1,4 +1,4 @@
-//! Parts that the handlers of the slow path share.
+//! Functions that the handlers of the slow path share.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason};
@@ -15,7 +15,8 @@ pub(super) fn settle(tally: &mut StepTally, outcome: Result<PuntReason, DropReas
     }
 }
 
-/// The source hardware address of the frame in `buf`, to which answers go.
+/// Returns the source MAC address of the frame in `buf`, to which answers go; `FrameMalformed` if
+/// it is a group address.
 pub(super) fn frame_source<B: PacketBuf>(buf: &B) -> Result<MacAddr, DropReason> {
     match parse_frame(buf.data()) {
         Ok(frame) if !frame.src.is_multicast() => Ok(frame.src),

@@ -1,6 +1,6 @@
-//! Handles messages of routers about the MTU of the paths to GTP-U peers. This module compares them
-//! with what this node can have sent; the control thread checks whether a session sends into the
-//! quoted tunnel. Spec: RFC 1191 §3, §7; RFC 8201 §4; TS 29.281 §4.2.4.
+//! Handles messages of routers about the MTU of the paths to GTP-U peers. This module checks that
+//! this node can have sent the quoted packet; the control thread checks whether a session sends
+//! into the quoted tunnel. Spec: RFC 1191 §3, §7; RFC 8201 §4; TS 29.281 §4.2.4.
 
 use core::net::IpAddr;
 
@@ -11,29 +11,29 @@ use crate::books::Books;
 use crate::context::StepContext;
 use crate::limits::MessageLimits;
 
-/// MTUs of common links, for routers that say none. Unit: octets. Spec: RFC 1191 §7.1.
+/// MTUs of common links, for routers that name no MTU. Unit: octets. Spec: RFC 1191 §7.1.
 const PLATEAUS: [u16; 6] = [8166, 4352, 2002, 1492, 1006, V4_MIN];
 
-/// A path over IPv4 is not taken for narrower, as hosts do: a smaller value is a mistake or a
-/// forgery. Unit: octets.
+/// Minimum MTU that is accepted for a path over IPv4, as hosts do: a smaller value is a mistake or
+/// a forgery. Unit: octets.
 const V4_MIN: u16 = 552;
 
-/// No link of IPv6 is narrower. Unit: octets. Spec: RFC 8200 §5.
+/// Minimum MTU of an IPv6 link. Unit: octets. Spec: RFC 8200 §5.
 const V6_MIN: u16 = 1280;
 
-/// A message that a packet exceeds an MTU.
+/// A router's message that a packet exceeds an MTU.
 pub(super) struct PacketExceeds<'a> {
     pub router: IpAddr,
-    /// The MTU that it says; zero from routers before RFC 1191.
+    /// The MTU in the message; zero from routers that predate RFC 1191.
     pub mtu_bytes: u32,
-    /// The beginning of the packet.
+    /// The first octets of the packet.
     pub quote: &'a [u8],
 }
 
 /// Reports the message, within its limit.
 ///
 /// # Errors
-/// `IcmpQuoteUnknown` if it quotes no G-PDU of ours to a peer that exceeds the MTU it says.
+/// `IcmpQuoteUnknown` if the message quotes no G-PDU from us to a peer that exceeds its MTU.
 pub(super) fn handle(
     ctx: &StepContext<'_>,
     limits: &mut MessageLimits,
@@ -49,7 +49,8 @@ pub(super) fn handle(
     Ok(PuntReason::PathMtu)
 }
 
-/// The packet, the MTU and the position of the peer, if this node can have sent the packet.
+/// Returns the quoted packet, the MTU and the index of the peer if this node can have sent the
+/// packet.
 fn believed(ctx: &StepContext<'_>, said: &PacketExceeds<'_>) -> Option<(QuotedGpdu, u16, u32)> {
     let quoted = QuotedGpdu::read(said.quote)?;
     let interface = ctx.interfaces.gtpu_owner(quoted.src)?;

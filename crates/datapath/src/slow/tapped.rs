@@ -1,4 +1,4 @@
-//! Packets of the slow path that taps select.
+//! Records packets of the slow path that taps select.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{TapOrigin, TapPacket};
@@ -11,8 +11,8 @@ use crate::slow_queue::{SlowPacket, SlowWork};
 use crate::tap::TapPoint;
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// Begins the record of a packet, if a tap selects it. Other frames were counted for their taps
-/// when they arrived.
+/// Begins the record of a packet if a tap selects it. Errors get no record: the packets that they
+/// are about had their own.
 pub(super) fn begin<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,

@@ -1,4 +1,4 @@
-//! Whether gates and FAR let a packet pass.
+//! Checks whether gates and FAR let a packet pass.
 
 use adit_rules::{ApplyAction, DropReason, PublishedFar};
 use adit_types::Direction;
@@ -20,8 +20,8 @@ pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), D
 /// Checks that a FAR forwards.
 ///
 /// # Errors
-/// `FarDrop` for DROP and for actions that do not forward; `TunnelUnknown` for FORW together with
-/// DROP.
+/// `FarDrop` if the FAR does not forward. `TunnelUnknown` if it forwards to a tunnel that the
+/// control plane has not named yet: such a FAR is compiled to FORW together with DROP.
 #[inline]
 pub(crate) fn admit_far(far: &PublishedFar) -> Result<(), DropReason> {
     if far.action.intersection(ApplyAction::FATES) == ApplyAction::FORW {
@@ -33,7 +33,7 @@ pub(crate) fn admit_far(far: &PublishedFar) -> Result<(), DropReason> {
     }
 }
 
-/// The verdict on a packet that gates or FAR stop.
+/// Returns the verdict on a packet that gates or FAR stop.
 #[inline]
 pub(crate) fn stop_verdict(matched: Matched<'_>, reason: DropReason) -> PacketVerdict<'_> {
     const MORE: ApplyAction = ApplyAction::BUFF.union(ApplyAction::DDPN).union(ApplyAction::DUPL);

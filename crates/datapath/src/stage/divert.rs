@@ -1,4 +1,4 @@
-//! Packets whose FAR does not forward them, but buffers or reports them.
+//! Diverts packets whose FAR does not forward them, but buffers or reports them.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{ApplyAction, DataDelivery, DropReason, WorkerEvent};
@@ -12,10 +12,10 @@ use crate::owned_packet::{MatchedIds, OwnedPacket};
 use crate::stage::admit::admit_far;
 use crate::stage::measure::UsageMeter;
 
-/// Applies a FAR that does not forward, but buffers packets or reports those that it drops.
+/// Applies a FAR that does not forward, but buffers packets or reports those that it drops. If
+/// there is no room the packet is dropped as `BufferFull`.
 ///
 /// Spec:   TS 29.244 §5.2.3.1, §8.2.26.
-/// Errors: none; without room the packet is dropped as `BufferFull`.
 #[cold]
 pub(crate) fn divert<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -48,7 +48,7 @@ pub(crate) fn divert<B: PacketBuf>(
     }
 }
 
-/// Notifies the control thread of downlink data, if the FAR has this notice.
+/// Notifies the control thread of downlink data if the FAR's actions contain `notice`.
 pub(crate) fn notify<B: PacketBuf>(
     ctx: &StepContext<'_>,
     buffering: &mut Buffering<B>,

@@ -1,4 +1,4 @@
-//! Copies of packets that FARs request.
+//! Sends the copies of packets that FARs request.
 
 use adit_pktio::PacketBuf;
 
@@ -12,8 +12,9 @@ use crate::transmitter::Transmitter;
 
 /// Sends a copy of the packet in `buf` to every destination that its FAR duplicates to.
 ///
-/// A copy is forwarded as the packet would be, with parameters of its own, whatever becomes of the
-/// packet. A copy that cannot be made or sent is counted as lost; the packet is not affected.
+/// A copy is forwarded as the packet would be, but by the parameters of the duplication, and
+/// whether or not the packet itself leaves. A copy that cannot be made or sent is counted as lost;
+/// that does not affect the packet.
 ///
 /// Cost: copies the packet once per destination into a buffer of the worker's pool.
 /// Spec: TS 29.244 §5.2.1, §7.5.2.3 (Duplicating Parameters), §8.2.26 (DUPL).
@@ -48,7 +49,7 @@ pub(super) fn duplicate<Io: Departures>(
     }
 }
 
-/// The packet in a buffer of its own; `None` when the pool is exhausted or its buffers are short.
+/// Copies the packet to another buffer; `None` if the pool is exhausted or the buffer too short.
 fn copy<Io: Departures>(io: &mut Io, buf: &Io::Buf) -> Option<Io::Buf> {
     let mut copy = io.alloc()?;
     copy.append(buf.data().len())?.copy_from_slice(buf.data());

@@ -1,5 +1,5 @@
-//! How the FAR forwards a packet: egress, outer header, redirection and fragmentation are planned
-//! first, then the packet is rewritten.
+//! How a FAR forwards a packet: first egress, outer header, redirection and fragmentation are
+//! planned, then the packet is rewritten.
 
 use core::net::IpAddr;
 
@@ -22,10 +22,10 @@ use crate::stage::marking::mark;
 use crate::stage::outer::encapsulate;
 use crate::stage::redirect::RedirectTarget;
 
-/// Why a packet that its rules let pass is not forwarded.
+/// Why a packet that its rules admit is not forwarded.
 pub(super) struct NotForwarded {
     pub reason: DropReason,
-    /// The ICMP error to its sender.
+    /// The ICMP error to send to the packet's sender, if any.
     pub error: Option<IcmpErrorKind>,
 }
 
@@ -37,26 +37,26 @@ impl From<DropReason> for NotForwarded {
 
 /// How a packet is forwarded.
 pub(super) struct ForwardPlan<'v> {
-    /// Where it leaves.
+    /// The egress that the packet leaves by.
     pub egress: Egress<'v>,
-    /// It does not leave there, but is switched to another UE.
+    /// True if the packet does not leave there, but is switched to another UE.
     pub is_switched: bool,
-    /// The outer header that it leaves with.
+    /// The outer header that the packet leaves with.
     pub outer: Option<CreatedHeader>,
     target: Option<RedirectTarget>,
-    /// Its TTL or hop limit is decremented.
+    /// True if the packet's TTL or hop limit is decremented.
     is_routed: bool,
-    /// The DSCP that DL Flow Level Marking gives it.
+    /// The DSCP that DL Flow Level Marking gives the packet.
     flow_dscp: Option<u8>,
-    /// The length that fits the link after the outer header, if the packet is longer and may be
-    /// fragmented. Unit: octets.
+    /// Set if the packet is longer than its link allows and may be fragmented: the maximum length
+    /// of its fragments without the outer header. Unit: octets.
     pub divided_to: Option<u16>,
 }
 
 impl ForwardPlan<'_> {
-    /// The fields that later stages read to write and to send the packet; `None` for packets that
-    /// one stage writes: those that wait, or are switched, redirected, divided or marked by service
-    /// class.
+    /// Returns the fields that later stages need to write and send the packet. `None` for packets
+    /// that this stage has to write itself: those that wait, or that are switched, redirected,
+    /// fragmented or marked with a Service Class Indicator.
     #[inline]
     pub(super) fn for_later_stages(
         &self,
@@ -84,15 +84,15 @@ impl ForwardPlan<'_> {
         })
     }
 
-    /// The DSCP that the user's packet gets: a forwarding policy marks it only without an outer
-    /// header.
+    /// Returns the DSCP to write into the user's packet. That of a forwarding policy is written
+    /// only if there is no outer header.
     #[inline]
     pub(crate) fn dscp(&self, matched: &Matched<'_>) -> Option<u8> {
         self.flow_dscp.or(matched.far.dscp.filter(|_| self.outer.is_none()))
     }
 }
 
-/// Plans how one packet is forwarded.
+/// Plans how a packet is forwarded.
 #[inline]
 pub(super) fn plan_forwarding<'v>(
     ctx: &StepContext<'v>,
@@ -100,8 +100,8 @@ pub(super) fn plan_forwarding<'v>(
     ip: &IpPacket,
     matched: &Matched<'_>,
 ) -> Result<ForwardPlan<'v>, NotForwarded> {
-    // UE and CP function are on one link: neighbor discovery requires that its packets are not
-    // routed.
+    // UE and CP function are on one link: neighbor discovery requires that packets between them
+    // are not routed, so that their hop limit stays.
     let is_routed = !matched.is_of_cp_function();
     if is_routed && arrival.is_on_link {
         return Err(DropReason::IpAddressInvalid.into());
@@ -139,7 +139,7 @@ pub(super) fn plan_forwarding<'v>(
     Ok(ForwardPlan { egress, is_switched: false, outer, target, is_routed, flow_dscp, divided_to })
 }
 
-/// Reduces `buf` to the user's packet, with decremented TTL if it is routed.
+/// Cuts `buf` down to the user's packet; decrements TTL or hop limit if the packet is routed.
 #[inline]
 pub(super) fn rewrite<B: PacketBuf>(
     buf: &mut B,
@@ -154,8 +154,8 @@ pub(super) fn rewrite<B: PacketBuf>(
     Ok(())
 }
 
-/// Reduces `buf` to the user's packet of `total_len` octets at `ip_offset`, with decremented TTL if
-/// it is routed.
+/// Cuts `buf` down to the user's packet of `total_len` octets at `ip_offset`; decrements TTL or hop
+/// limit if `is_routed`.
 #[inline]
 pub(crate) fn rewrite_plain<B: PacketBuf>(
     buf: &mut B,
@@ -171,7 +171,7 @@ pub(crate) fn rewrite_plain<B: PacketBuf>(
     }
 }
 
-/// Makes the user's packet in `buf` the frame that leaves.
+/// Makes the user's packet in `buf` the frame to send.
 #[inline]
 pub(super) fn finish<B: PacketBuf>(
     buf: &mut B,
@@ -183,7 +183,7 @@ pub(super) fn finish<B: PacketBuf>(
     finish_frame(buf, course.egress.interface, mac, course.outer.as_ref(), dscp)
 }
 
-/// Marks the packet, and puts the outer header and the link header in front.
+/// Writes the DSCP of the packet, and puts the outer header and the link header in front.
 #[inline]
 pub(crate) fn finish_frame<B: PacketBuf>(
     buf: &mut B,
@@ -202,8 +202,9 @@ pub(crate) fn finish_frame<B: PacketBuf>(
     prepend_link(buf, interface, mac, if is_ipv4 { EtherType::IPV4 } else { EtherType::IPV6 })
 }
 
-/// The egress of a packet: to the FAR's tunnel, or to a data network by its destination `dst`.
-/// `None` if the FAR names neither. Packets to other UEs were switched before.
+/// Finds the egress of a packet: to the FAR's tunnel, or to a data network by the destination
+/// `dst`. `None` if the FAR has no tunnel and no data network, or if no route leads to `dst`.
+/// Packets that are switched to other UEs do not come here.
 #[inline]
 fn find_egress<'v>(
     ctx: &StepContext<'v>,
@@ -218,7 +219,7 @@ fn find_egress<'v>(
         }
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
             let station = match &far.steering {
-                // A service function would bring it back, as a packet of the data network.
+                // A service function would send the packet back as one of the data network.
                 Some(_) if ctx.view.is_own(far.interfaces, dst) => return None,
                 Some(steering) => steering.towards(dst),
                 None => dst,
@@ -229,7 +230,7 @@ fn find_egress<'v>(
     }
 }
 
-/// Why a FAR has no egress to `dst`.
+/// Returns why a FAR has no egress to `dst`.
 #[cold]
 fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
     let is_routed = matched.far.outer_header_creation().is_none();
@@ -240,8 +241,8 @@ fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -
     }
 }
 
-/// The outer header that the FAR creates in front of a packet with the type of service or traffic
-/// class octet `tos`. Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56; RFC 6040 §4.1.
+/// Returns the outer header that the FAR creates in front of a packet whose type of service or
+/// traffic class octet is `tos`. Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56; RFC 6040 §4.1.
 #[inline]
 pub(crate) fn outer_header(
     matched: &Matched<'_>,
@@ -257,9 +258,9 @@ pub(crate) fn outer_header(
     Some(CreatedHeader { header, tos, container, service_class })
 }
 
-/// The DSCP that the first QER with a DL Flow Level Marking gives a packet with the type of service
-/// or traffic class `tos`; the QER that marks the QFI comes first, then the lowest identifier. The
-/// ECN field is not part of it. Spec: TS 29.244 §5.4.4, §8.2.66.
+/// Returns the DSCP that DL Flow Level Marking gives a packet whose type of service or traffic
+/// class octet is `tos`. The first QER of the PDR with a marking decides: the QER that marks the
+/// QFI goes first, then the one with the lowest identifier. Spec: TS 29.244 §5.4.4, §8.2.66.
 #[inline]
 fn flow_dscp(matched: &Matched<'_>, tos: u8) -> Option<u8> {
     if matched.direction == Direction::Uplink {
@@ -269,8 +270,8 @@ fn flow_dscp(matched: &Matched<'_>, tos: u8) -> Option<u8> {
     Some((tos & !mask | value & mask) >> 2)
 }
 
-/// The Service Class Indicator of the first QER with one, in tunnels towards the UE: for GERAN.
-/// Spec: TS 29.244 §5.4.11, §8.2.66; TS 29.281 §5.2.2.3.
+/// Returns the Service Class Indicator of the first QER that has one, for tunnels towards the UE;
+/// GERAN uses it. Spec: TS 29.244 §5.4.11, §8.2.66; TS 29.281 §5.2.2.3.
 #[inline]
 fn service_class(matched: &Matched<'_>) -> Option<ServiceClass> {
     let is_towards_ue = matched.direction == Direction::Downlink
@@ -281,14 +282,15 @@ fn service_class(matched: &Matched<'_>) -> Option<ServiceClass> {
     matched.rules.qers_of(matched.pdr).find_map(|qer| qer.service_class)
 }
 
-/// The PDU Session Container that a packet leaves with, of the type of its direction.
+/// Returns the PDU Session Container that a packet leaves with, of the type of its direction.
 ///
-/// Downlink, the content is from the first QER of the PDR with a QFI, else from the container that
-/// came with the packet, else, from the CP function, from the QERs of another PDR with the same
-/// FAR. Uplink, the container that came goes first, since the RAN classified the flow. So it does
-/// for packets that the RAN sends back to be forwarded to another part of the RAN. There are none
-/// towards the CP function. Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2;
-/// TS 29.281 §5.2.2.7; TS 23.502 §4.9.1.3.
+/// Downlink: the content is that of the first QER of the PDR with a QFI; else of the container that
+/// the packet arrived with; else, for packets from the CP function, of the QERs of another PDR with
+/// the same FAR. Uplink: the container that the packet arrived with goes first, because the RAN
+/// classified the packet. The same holds for packets that the RAN sends back to be forwarded to
+/// another part of the RAN. Packets to the CP function get no container.
+/// Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2; TS 29.281 §5.2.2.7;
+/// TS 23.502 §4.9.1.3.
 #[inline]
 fn container(
     matched: &Matched<'_>,
@@ -326,7 +328,7 @@ fn container(
     }
 }
 
-/// The container that the QERs of a PDR demand.
+/// Returns the container that the QERs of a PDR demand.
 #[inline]
 fn marking(rules: &PublishedRules, pdr: &PublishedPdr) -> Option<PduSessionContainer> {
     rules.qers_of(pdr).find_map(|qer| {
@@ -335,8 +337,8 @@ fn marking(rules: &PublishedRules, pdr: &PublishedPdr) -> Option<PduSessionConta
     })
 }
 
-/// The container of the packets that leave by the same FAR as the packet's: the RAN takes no packet
-/// without a QoS flow, and SMFs give PDRs of the CP function no QER.
+/// Returns the container of packets of another PDR with the same FAR. Needed because the RAN
+/// accepts no packet without a QoS flow, and SMFs give PDRs of the CP function no QER.
 #[cold]
 fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
     let Matched { rules, pdr, direction, .. } = *matched;
@@ -344,7 +346,8 @@ fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
     sharing.find_map(|other| marking(rules, other))
 }
 
-/// The MTU of a tunnel to `peer`: its link's, or a smaller one of the path. Unit: octets.
+/// Returns the MTU of a tunnel to `peer`: that of the link or of the path, whichever is smaller.
+/// Unit: octets.
 #[inline]
 fn tunnel_mtu(ctx: &StepContext<'_>, interface: &Interface, peer: IpAddr) -> u16 {
     let peers = ctx.view.gtpu_peers();
@@ -354,8 +357,11 @@ fn tunnel_mtu(ctx: &StepContext<'_>, interface: &Interface, peer: IpAddr) -> u16
     }
 }
 
-/// Compares the packet that leaves with the MTU. Returns the length of fragments if it is to be
-/// fragmented. If it must not be, its sender gets an ICMP error.
+/// Compares the packet with the MTU that it leaves by. `None` if it fits; the maximum length of its
+/// fragments if it has to be fragmented.
+///
+/// # Errors
+/// `PacketTooBig` with an ICMP error to the sender if the packet must not be fragmented.
 ///
 /// Spec: RFC 1191 §4; RFC 8201 §4.
 #[inline]
@@ -379,11 +385,11 @@ fn check_mtu(
     }
 }
 
-/// Cuts everything off that is not the user's IP packet: outer headers, link header, padding.
+/// Removes all octets that are not the user's IP packet: outer headers, link header, padding.
 #[inline]
 fn strip<B: PacketBuf>(buf: &mut B, ip_offset: u16, total_len: u16) -> Result<(), DropReason> {
     let offset = usize::from(ip_offset);
-    // Parsing found all these octets.
+    // Cannot fail: parsing has found all these octets.
     if buf.truncate(offset + usize::from(total_len)) && buf.trim_front(offset) {
         Ok(())
     } else {

@@ -1,9 +1,9 @@
-//! Packets of IPv4 that are longer than the MTU and may be fragmented.
+//! Fragments IPv4 packets that are longer than the MTU and may be fragmented.
 //!
-//! The user's packet is divided, before outer headers are put in front: each fragment leaves in a
-//! tunnel packet of its own, so that no node on the way has to put tunnel packets together. The
-//! packet becomes its first fragment; the others are packets of their own from here on, counted by
-//! `fragments_added_pkts`, and have outcomes of their own.
+//! The user's packet is divided before outer headers are put in front: each fragment leaves in a
+//! tunnel packet of its own, so that no node on the way has to reassemble tunnel packets. The
+//! packet becomes its first fragment. The other fragments are from then on packets with outcomes of
+//! their own, counted by `fragments_added_pkts`.
 //! Spec: RFC 791 §3.2; RFC 1812 §4.2.2.7.
 
 use adit_pktio::{Burst, PacketBuf};
@@ -20,15 +20,14 @@ use crate::stage::send::{WrittenFrame, send_or_queue};
 use crate::tally::StepTally;
 use crate::transmitter::Transmitter;
 
-/// Fragments that one packet is divided into at most.
+/// Maximum of fragments of one packet.
 const FRAGMENTS_MAX: usize = BURST_MAX;
 
 /// Sends the packet in `buf` as fragments of at most `course.divided_to` octets. Fragments of a
-/// copy are counted as copies.
+/// copy are counted as copies. Without buffers the packet is dropped as `FragmentNoBuffer`; if it
+/// cannot be divided, as `PacketTooBig`.
 ///
 /// Cost:   a copy of every fragment but the first into a buffer of the worker's pool.
-/// Errors: none; `FragmentNoBuffer` without buffers, `PacketTooBig` for packets that cannot be
-/// divided.
 #[cold]
 pub(super) fn send_fragments<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -75,10 +74,11 @@ fn refuse(tally: &mut StepTally, reason: DropReason, origin: Origin) {
     }
 }
 
-/// Divides the packet in `buf`, which becomes its first fragment; the others go into `fragments`.
+/// Divides the packet in `buf`, which becomes its first fragment; appends the others to
+/// `fragments`.
 ///
 /// # Errors
-/// `FragmentNoBuffer`, `PacketTooBig`; the packet and `fragments` are of no use then.
+/// `FragmentNoBuffer` or `PacketTooBig`; the packet and `fragments` must not be used then.
 fn divide<Io: Departures>(
     io: &mut Io,
     buf: &mut Io::Buf,

@@ -1,5 +1,5 @@
-//! DSCP and ECN of users' packets: the code point that they leave with, and the congestion marks of
-//! outer headers that are removed.
+//! Writes DSCP and ECN of users' packets: the code point that they leave with, and the congestion
+//! marks of outer headers that are removed.
 
 use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
@@ -7,16 +7,16 @@ use adit_wire::{IpPacket, checksum, ecn};
 
 use crate::columns::{BurstLane, LaneKind, PacketArrival, PacketVerdict};
 
-/// Writes `dscp` into the IP packet `packet`; its ECN field stays. Spec: RFC 2474 §3; RFC 3168 §5.
+/// Writes `dscp` into the IP packet `packet`; leaves its ECN field. Spec: RFC 2474 §3; RFC 3168 §5.
 pub(super) fn mark(packet: &mut [u8], dscp: u8) {
     write_tos(packet, dscp << 2, !ecn::MASK);
 }
 
-/// Moves the congestion marks of the outer headers that packets arrived with into the packets;
-/// drops those that cannot have theirs.
+/// Moves the congestion marks of outer headers into the users' packets; drops packets that are not
+/// ECN-capable although their outer header has a mark.
 ///
-/// Not part of `s3_classify`: a packet that a later worker parses again still needs the octets that
-/// the checksum of its outer header covers. Spec: RFC 6040 §4.2; RFC 9601 §3.
+/// Not part of `s3_classify`, because another worker may parse the packet again: then it needs the
+/// unchanged octets that the checksum of the outer header covers. Spec: RFC 6040 §4.2; RFC 9601 §3.
 #[inline]
 pub(crate) fn decapsulate_marks<B: PacketBuf, K: LaneKind>(lane: &mut BurstLane<'_, B, K>) {
     let BurstLane { bufs, arrivals, ips, verdicts, .. } = lane;
@@ -29,10 +29,10 @@ pub(crate) fn decapsulate_marks<B: PacketBuf, K: LaneKind>(lane: &mut BurstLane<
     }
 }
 
-/// [`decapsulate_marks`] for one packet.
+/// Does the work of [`decapsulate_marks`] for one packet.
 ///
 /// # Errors
-/// `InnerNotEct` for a mark that the packet cannot have.
+/// `InnerNotEct` if the outer header has a mark and the packet is not ECN-capable.
 #[inline]
 fn decapsulate_ecn<B: PacketBuf>(
     buf: &mut B,

@@ -1,4 +1,4 @@
-//! Usage: the counters of URRs, their thresholds and quotas.
+//! Measures usage: counters of URRs, and their thresholds and quotas.
 
 use adit_rules::{
     DropReason, FlowSelector, PublishedRules, PublishedUrr, UsageLimits, WorkerEvent,
@@ -11,7 +11,7 @@ use crate::columns::Matched;
 use crate::context::StepContext;
 use crate::stage::admit::admit_far;
 
-/// Counts one packet.
+/// Counts one packet in the URRs of its PDR.
 pub(crate) struct UsageMeter<'v> {
     usage: UsageView<'v>,
     now: Nanos,
@@ -20,18 +20,18 @@ pub(crate) struct UsageMeter<'v> {
 }
 
 impl<'v> UsageMeter<'v> {
-    /// A meter of a packet that `matched` belongs to.
+    /// Creates the meter for a packet that matched `matched`.
     #[inline]
     pub(crate) fn new(ctx: &StepContext<'v>, matched: &Matched<'_>) -> Self {
         let (session, pdr) = (matched.rules.up_seid, matched.pdr.id);
         Self { usage: ctx.view.usage(), now: ctx.now, session, pdr }
     }
 
-    /// Counts a packet that QERs and FAR let pass, unless a quota stops it. URRs whose quota is
-    /// used up do not count packets that their quota action forwards, only packets exempt from it.
+    /// Counts a packet that QERs and FAR let pass, unless a quota stops it. A URR whose quota is
+    /// used up does not count a packet that its quota action forwards, unless the packet is exempt.
     ///
     /// # Errors
-    /// `QuotaExhausted`, or why the FAR of the quota action drops.
+    /// `QuotaExhausted`, or why the FAR of the quota action drops the packet.
     #[inline]
     pub(crate) fn pass(
         &self,
@@ -56,7 +56,7 @@ impl<'v> UsageMeter<'v> {
                 None => Err(DropReason::QuotaExhausted),
             };
             if let Err(reason) = admitted {
-                // Buffered packets count when they are released.
+                // Buffered packets are counted when they are released.
                 if !matched.far.buffers() || reason != DropReason::FarDrop {
                     self.count_dropped(matched, bytes, books);
                 }
@@ -80,7 +80,7 @@ impl<'v> UsageMeter<'v> {
         self.count_dropped(matched, bytes, books);
     }
 
-    /// Counts a packet that rules dropped, towards the UE only. Spec: TS 29.244 §8.2.49.
+    /// Counts a packet that rules dropped; only packets to the UE. Spec: TS 29.244 §8.2.49.
     #[cold]
     pub(crate) fn count_dropped(&self, matched: &Matched<'_>, bytes: u64, books: &mut Books) {
         if matched.direction == Direction::Uplink {
@@ -95,7 +95,7 @@ impl<'v> UsageMeter<'v> {
         }
     }
 
-    /// The URR whose quota stops a packet of `urr`: the URR itself, or its credit pool.
+    /// Returns the URR whose quota stops a packet of `urr`: the URR itself, or its credit pool.
     #[inline]
     fn exhausted<'r>(
         &self,
@@ -141,7 +141,8 @@ impl<'v> UsageMeter<'v> {
         self.usage.update_unchecked(urr);
     }
 
-    /// Reports a used-up quota that a packet met. Only a quota of zero was not reported before.
+    /// Reports that a used-up quota stopped a packet. Other than a quota of zero, it is reported
+    /// already.
     #[cold]
     fn stop(&self, urr: &PublishedUrr, books: &mut Books) {
         if !urr.stopped {
@@ -149,7 +150,8 @@ impl<'v> UsageMeter<'v> {
         }
     }
 
-    /// Reports a mark once per generation; with a full ring, again with the next packet.
+    /// Reports a mark once per generation of the URR; if the ring is full, again at the next
+    /// packet.
     #[inline]
     fn report(&self, urr: &PublishedUrr, mark: UsageMark, books: &mut Books) {
         if !self.usage.is_unreported(urr, mark) {
@@ -169,7 +171,7 @@ impl<'v> UsageMeter<'v> {
     }
 }
 
-/// The URRs of a PDR.
+/// Returns the URRs of the packet's PDR.
 #[inline]
 fn urrs<'v>(
     rules: &'v PublishedRules,
@@ -178,13 +180,13 @@ fn urrs<'v>(
     matched.pdr.urrs.iter().filter_map(|at| rules.urrs.get(usize::from(*at)))
 }
 
-/// The credit pool of a URR.
+/// Returns the credit pool of a URR, if it has one.
 #[inline]
 fn pool<'r>(rules: &'r PublishedRules, urr: &PublishedUrr) -> Option<&'r PublishedUrr> {
     rules.urrs.get(usize::from(urr.pool?))
 }
 
-/// True for a packet that the quota action of `urr` spares. Spec: TS 29.244 §7.5.2.4 (QUASF).
+/// True if the quota action of `urr` exempts a packet. Spec: TS 29.244 §7.5.2.4 (QUASF).
 #[cold]
 fn is_exempt(urr: &PublishedUrr, direction: Direction, flow: &FlowSelector) -> bool {
     urr.exempt.iter().any(|filter| filter.matches(direction, flow))

@@ -1,4 +1,4 @@
-//! The stages of the pipeline, in the order in which a packet meets them.
+//! The stages of the packet path; each file `sN_…` is one of them, the others are parts of them.
 
 pub(crate) mod admit;
 pub(crate) mod divert;

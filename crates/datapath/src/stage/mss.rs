@@ -1,10 +1,10 @@
-//! Lowers the maximum segment size that TCP connections announce to the size that fits their
-//! packets' path.
+//! Lowers the maximum segment size that TCP connections announce, so that their packets fit the
+//! path.
 //!
-//! Servers send with "don't fragment", and if a filter drops the ICMP error about a packet that is
-//! too long, the connection hangs. An MSS that fits avoids that. A SYN passes in each direction and
-//! announces an MSS for the other direction; so both get the smaller of what fits the tunnel and
-//! what fits the link to the data network.
+//! Servers send with "don't fragment"; if a filter drops the ICMP error about a packet that is too
+//! long, the connection hangs. An MSS that fits avoids that. A SYN announces the MSS for packets of
+//! the other direction, and both directions pass both links; so every SYN gets the smaller MSS of
+//! the two that fit the tunnel and the link to the data network.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{HeaderCreation, HeaderRemoval};
@@ -22,11 +22,11 @@ use crate::context::StepContext;
 use crate::stage::forward_plan::ForwardPlan;
 use crate::tally::StepTally;
 
-/// Octets of GTP-U with the longest container that Adit creates, which has a PPI. Spec: TS 38.415
-/// §5.5.2.1.
+/// Maximum length of a GTP-U header with the container that Adit creates, which may have a PPI.
+/// Unit: octets. Spec: TS 38.415 §5.5.2.1.
 const GTPU_LEN_MAX: usize = 8 + 4 + 8;
 
-/// Lowers the MSS that a SYN in `buf` announces if the setting of its data network says so.
+/// Lowers the MSS that a SYN in `buf` announces, if its data network is configured to.
 ///
 /// Cost: two comparisons for other packets.
 #[inline]
@@ -47,7 +47,7 @@ pub(super) fn clamp_syn<B: PacketBuf>(
     }
 }
 
-/// [`clamp_syn`] for a SYN.
+/// Does the work of [`clamp_syn`] for a packet that is a SYN.
 #[cold]
 fn clamp<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -79,14 +79,14 @@ fn clamp<B: PacketBuf>(
     }
 }
 
-/// The longest packet of a user on the link of an interface behind outer headers of `outer_len`
-/// octets.
+/// Returns the maximum length of a user's packet on the link of an interface if it is behind outer
+/// headers of `outer_len` octets. Unit: octets.
 fn fits(interface: &Interface, outer_len: usize) -> u16 {
     let outer_len = u16::try_from(outer_len).unwrap_or(u16::MAX);
     interface.unfragmented_bytes.saturating_sub(outer_len)
 }
 
-/// Octets of an outer header that is created, with the longest container.
+/// Returns the length of an outer header that is created, with the longest container. Unit: octets.
 fn created_len(outer: &CreatedHeader, matched: &Matched<'_>) -> usize {
     match outer.header {
         HeaderCreation::Gtpu(tunnel) => tunnel_len(tunnel.addr.is_ipv4(), matched),
@@ -94,8 +94,8 @@ fn created_len(outer: &CreatedHeader, matched: &Matched<'_>) -> usize {
     }
 }
 
-/// Octets of the outer header that packets of the other direction leave with, by the one that was
-/// removed.
+/// Returns the length of the outer header that packets of the other direction leave with, which is
+/// of the kind that was removed from this packet. Unit: octets.
 fn removed_len(outer: OuterHeader, matched: &Matched<'_>) -> usize {
     match (outer, matched.pdr.outer_header_removal) {
         (OuterHeader::GtpuUdpIpv4, _) => tunnel_len(true, matched),
@@ -108,8 +108,8 @@ fn removed_len(outer: OuterHeader, matched: &Matched<'_>) -> usize {
     }
 }
 
-/// Octets of the longest headers of a tunnel. Any QER of the session may give the other direction a
-/// Service Class Indicator, which sessions of GERAN alone have.
+/// Returns the maximum length of the outer headers of a tunnel. Counts a Service Class Indicator if
+/// any QER of the session has one, as it may apply to the other direction. Unit: octets.
 fn tunnel_len(is_ipv4: bool, matched: &Matched<'_>) -> usize {
     let ip = if is_ipv4 { Ipv4Header::LEN } else { Ipv6Header::LEN };
     let has_class = matched.rules.qers().iter().any(|qer| qer.service_class.is_some());

@@ -1,7 +1,7 @@
-//! Observations of a packet on its way through the stages, for taps.
+//! Observes a packet on its way through the stages, for taps.
 //!
-//! The stages are compiled with an observer: [`NoObserver`] for all packets but those that a tap
-//! selected, which adds nothing, and [`TapRecord`] for these, which take the stages one at a time.
+//! The stages are compiled for each observer: [`NoObserver`] does nothing and serves all packets
+//! that no tap selected; [`TapRecord`] serves the selected ones, which take the stages alone.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
@@ -14,14 +14,14 @@ use crate::context::StepContext;
 use crate::stage::forward_plan::plan_forwarding;
 use crate::tap::TapRecord;
 
-/// Sees a lane between the stages.
+/// Is called with a lane after each stage.
 pub(crate) trait StageObserver {
-    /// Headers are parsed.
-    #[inline(always)] // PERF (adit-bench kinds): nothing for all packets without a tap.
+    /// Called after headers are parsed.
+    #[inline(always)] // PERF (adit-bench kinds): compiled away without a tap.
     fn parsed(&mut self) {}
 
-    /// Sessions are looked up.
-    #[inline(always)] // PERF (adit-bench kinds): as above.
+    /// Called after sessions are looked up.
+    #[inline(always)] // PERF (adit-bench kinds): compiled away without a tap.
     fn looked_up<B: PacketBuf, K: LaneKind>(
         &mut self,
         _ctx: &StepContext<'_>,
@@ -29,8 +29,9 @@ pub(crate) trait StageObserver {
     ) {
     }
 
-    /// The packet matches the PDR at `found`, or none; `mismatch` says why not another one.
-    #[inline(always)] // PERF (adit-bench kinds): as above.
+    /// Called after the packet was compared with PDRs: it matches the one at `found`, or none.
+    /// `mismatch` returns why it does not match a PDR.
+    #[inline(always)] // PERF (adit-bench kinds): compiled away without a tap.
     fn compared(
         &mut self,
         _pdrs: &[PublishedPdr],
@@ -39,8 +40,8 @@ pub(crate) trait StageObserver {
     ) {
     }
 
-    /// PDRs are found.
-    #[inline(always)] // PERF (adit-bench kinds): as above.
+    /// Called after PDRs are found.
+    #[inline(always)] // PERF (adit-bench kinds): compiled away without a tap.
     fn classified<B: PacketBuf, K: LaneKind>(
         &mut self,
         _ctx: &StepContext<'_>,
@@ -48,12 +49,12 @@ pub(crate) trait StageObserver {
     ) {
     }
 
-    /// Gates and rates are enforced.
-    #[inline(always)] // PERF (adit-bench kinds): as above.
+    /// Called after gates and rates are enforced.
+    #[inline(always)] // PERF (adit-bench kinds): compiled away without a tap.
     fn enforced(&mut self) {}
 
-    /// URRs have counted.
-    #[inline(always)] // PERF (adit-bench kinds): as above.
+    /// Called after URRs have counted.
+    #[inline(always)] // PERF (adit-bench kinds): compiled away without a tap.
     fn accounted<B: PacketBuf, K: LaneKind>(
         &mut self,
         _ctx: &StepContext<'_>,
@@ -61,12 +62,12 @@ pub(crate) trait StageObserver {
     ) {
     }
 
-    /// FARs are applied.
-    #[inline(always)] // PERF (adit-bench kinds): as above.
+    /// Called after FARs are applied.
+    #[inline(always)] // PERF (adit-bench kinds): compiled away without a tap.
     fn applied(&mut self) {}
 }
 
-/// Sees nothing.
+/// The observer that does nothing.
 pub(crate) struct NoObserver;
 
 impl StageObserver for NoObserver {}
@@ -129,7 +130,7 @@ impl StageObserver for TapRecord {
         for qer in rules.qers_of(pdr) {
             let has_room = limit_of(qer, matched).map(|(limit, bucket)| {
                 let meter = ctx.view.meter(*session, direction, bucket);
-                // A look, which forgives no debt.
+                // Only reads the meter: unlike the stages, forgives no debt.
                 let opens_at = meter.and_then(|meter| meter.opens_at(limit, ctx.now));
                 opens_at.is_some_and(|at| at <= ctx.now)
             });
@@ -199,7 +200,7 @@ impl StageObserver for TapRecord {
     }
 }
 
-/// The maximum bit rate of a QER in the packet's direction, and its bucket.
+/// Returns the maximum bit rate of a QER in the packet's direction, and its bucket.
 fn limit_of(qer: &QerEntry, matched: &Matched<'_>) -> Option<(RateLimit, u8)> {
     let meter = qer.meter?;
     let limit = meter.limit(matched.direction);

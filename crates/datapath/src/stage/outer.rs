@@ -1,10 +1,10 @@
-//! The outer header that a FAR creates: GTP-U over UDP over IPv4 or IPv6, with its link header.
-//! UDP and IP headers without GTP-U are `outer_ip`'s.
+//! Writes the outer header that a FAR creates: GTP-U over UDP over IPv4 or IPv6, with its link
+//! header. `outer_ip` writes UDP and IP headers without GTP-U.
 //!
-//! Choices that the standards leave to us: source UDP port 2152 (some firewalls between sites open
-//! this port both ways only, and entropy would cost the read of the inner ports), TTL 64,
+//! Choices that the standards leave open: source UDP port 2152 (some firewalls between sites open
+//! this port both ways only, and a port with entropy would cost a read of the inner ports); TTL 64;
 //! identification 0 with "don't fragment" (RFC 6864 §4.1) unless the interface lets routers
-//! fragment, no UDP checksum over IPv4 (RFC 768, TS 29.281 §4.4.2.3 allows it), a computed one over
+//! fragment; no UDP checksum over IPv4 (RFC 768, TS 29.281 §4.4.2.3 allows it), a computed one over
 //! IPv6 (RFC 8200 §8.1).
 
 use core::net::IpAddr;
@@ -25,12 +25,11 @@ use crate::stage::outer_ip;
 
 /// Puts the outer header and its link header in front of the IP packet in `buf`.
 ///
-/// Shape:   `buf` holds the inner packet and nothing else; afterwards a frame whose destination is
-///          `dst_mac`.
+/// Shape:   before, `buf` has only the inner packet; afterwards, a frame to `dst_mac`.
 /// Cost:    writes the new octets once; over IPv6 also reads the inner packet for the checksum.
 /// Spec:    TS 29.281 §4.4, §5.1, §5.2.2.7; TS 38.415 §5.5.2; TS 29.244 §8.2.56.
-/// Errors:  `HeadroomShort` without room; `RouteUnknown` when the interface has no address of the
-///          tunnel's family; `PacketTooBig` beyond what a length field holds.
+/// Errors:  `HeadroomShort` if the headroom is too short; `RouteUnknown` if the interface has no
+///          address of the tunnel's IP version; `PacketTooBig` if a length field is too small.
 #[inline]
 pub(crate) fn encapsulate<B: PacketBuf>(
     buf: &mut B,

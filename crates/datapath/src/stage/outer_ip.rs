@@ -1,8 +1,8 @@
-//! Outer headers without GTP-U: UDP over IP, and IP in IP, towards data networks.
+//! Writes outer headers without GTP-U, towards data networks: UDP over IP, and IP in IP.
 //!
-//! The UDP source port is the destination port: the standard names one port for both ends of an N6
-//! tunnel. The UDP checksum is computed. Spec: TS 29.244 §8.2.56; TS 23.501 §5.6.10.3; RFC 2003;
-//! RFC 2473.
+//! The UDP source port is the destination port, because the standard names one port for both ends
+//! of an N6 tunnel. The UDP checksum is computed. Spec: TS 29.244 §8.2.56; TS 23.501 §5.6.10.3;
+//! RFC 2003; RFC 2473.
 
 use core::net::IpAddr;
 
@@ -19,10 +19,10 @@ use crate::originate::ip::OwnIpHeader;
 
 /// Puts a UDP or IP header and its link header in front of the IP packet in `buf`.
 ///
-/// Shape:   as `outer::encapsulate`.
+/// Shape:   before, `buf` has only the inner packet; afterwards, a frame to `dst_mac`.
 /// Cost:    with UDP, reads the inner packet for the checksum.
-/// Errors:  `HeadroomShort` without room; `RouteUnknown` when the interface has no address of the
-///          family; `PacketTooBig` beyond what a length field holds.
+/// Errors:  `HeadroomShort` if the headroom is too short; `RouteUnknown` if the interface has no
+///          address of the header's IP version; `PacketTooBig` if a length field is too small.
 pub(super) fn encapsulate<B: PacketBuf>(
     buf: &mut B,
     header: HeaderCreation,

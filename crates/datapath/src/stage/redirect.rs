@@ -1,8 +1,8 @@
-//! FARs that redirect: packets get another far side, or are answered by the slow path.
+//! FARs that redirect: packets get another server address, or the slow path answers them.
 //!
-//! There is no state per connection. An address replaces the destination in uplink and the source
-//! in downlink: a connection works when the FAR of the answers names the address that the UE sent
-//! to.
+//! There is no state per connection. A redirect address replaces the destination of uplink packets
+//! and the source of downlink packets. So a connection works only if the FAR for the server's
+//! answers redirects to the address that the UE sent to.
 //! Spec: TS 29.244 §7.5.2.3, §8.2.20; RFC 1624.
 
 use core::net::IpAddr;
@@ -17,23 +17,23 @@ use crate::columns::{Matched, UserPacket};
 use crate::slow_queue::{Redirected, SlowQueue};
 use crate::tally::StepTally;
 
-/// The port that is answered for.
+/// The TCP port to which redirected UEs send HTTP requests.
 const HTTP: u16 = 80;
 
-/// The other addresses and port that a packet gets.
+/// The addresses and the port that a redirected packet gets.
 #[derive(Debug)]
 pub(super) struct RedirectTarget {
-    /// Its addresses.
+    /// The addresses that the packet gets.
     pub addrs: IpAddrs,
     port: Option<u16>,
     direction: Direction,
 }
 
 impl RedirectTarget {
-    /// The addresses that a packet in `direction` gets.
+    /// Computes the addresses and the port that a packet in `direction` gets.
     ///
     /// # Errors
-    /// `RedirectUnmatched` without an address of the packet's family.
+    /// `RedirectUnmatched` if the redirection has no address of the packet's IP version.
     #[cold]
     pub(super) fn new(
         redirect: &Redirect,
@@ -59,7 +59,7 @@ impl RedirectTarget {
         Ok(Self { addrs, port, direction })
     }
 
-    /// Writes them into `packet`, whose header was `ip`, and corrects the checksums.
+    /// Writes address and port into `packet`, whose header was `ip`, and corrects the checksums.
     #[cold]
     pub(super) fn write(&self, packet: &mut [u8], ip: &IpPacket) {
         let (addr, at_v4, at_v6) = match self.direction {
@@ -89,17 +89,17 @@ impl RedirectTarget {
     }
 }
 
-/// Words of a packet that change along with the checksums over them.
+/// Changes words of a packet along with the checksums over them.
 struct Changes<'a> {
     packet: &'a mut [u8],
-    /// Where the checksum of the upper layer is.
+    /// Where the checksum of the upper layer is; `None` if the packet has none.
     upper: Option<usize>,
-    /// Zero means that there is no checksum.
+    /// True for UDP, where a zero means that there is no checksum.
     is_udp: bool,
 }
 
 impl Changes<'_> {
-    /// Replaces the octets at `at`; the checksum at `header` covers them.
+    /// Replaces the octets at `at`; `header` is the position of the IPv4 header's checksum.
     fn words(&mut self, at: usize, octets: &[u8], header: Option<usize>) {
         for (at, new) in (at..).step_by(2).zip(octets.as_chunks::<2>().0) {
             let new = u16::from_be_bytes(*new);
@@ -142,14 +142,14 @@ impl Changes<'_> {
     }
 }
 
-/// True when packets are answered instead of forwarded.
+/// True if the FAR redirects to a URL: the slow path answers the packets.
 #[inline]
 pub(super) fn is_answered_by_http(matched: &Matched<'_>) -> bool {
     matches!(matched.far.redirect.as_deref(), Some(Redirect::Url(_)))
 }
 
-/// Passes a packet to the slow path if its FAR redirects it to a URL. Drops it as
-/// `RedirectUnmatched` unless it is a whole TCP segment from the UE to port 80.
+/// Passes a packet whose FAR redirects to a URL to the slow path. Drops it as `RedirectUnmatched`
+/// unless it is an unfragmented TCP segment from the UE to port 80.
 #[cold]
 pub(super) fn queue_http_answer<B: PacketBuf>(
     slow: &mut SlowQueue<B>,

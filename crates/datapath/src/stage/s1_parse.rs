@@ -1,8 +1,8 @@
-//! First stage: classifies a packet and selects its lane.
+//! First stage: parses a packet and selects its lane.
 //!
 //! G-PDUs to our addresses on GTP-U interfaces go to the tunneled lane, plain IP from a data
-//! network to a downlink lane, packets that need an answer to the slow queue. Others are dropped,
-//! each by its reason.
+//! network to a downlink lane, packets that need an answer to the slow queue. All others are
+//! dropped, each with its reason.
 
 use core::net::IpAddr;
 
@@ -26,11 +26,11 @@ use crate::slow_queue::{GtpuError, SlowTask};
 use crate::tally::StepTally;
 use crate::worker_queues::WorkerQueues;
 
-/// The kind of one packet.
+/// The result of parsing a packet.
 enum Parsed {
     /// A user packet in a tunnel. Its payload is parsed when the session is known.
     Tunneled(PacketArrival),
-    /// A user packet from the data network.
+    /// A user packet from a data network.
     Plain(PacketArrival, IpPacket),
     /// A packet for the slow path.
     Slow(LinkId, SlowTask),
@@ -40,9 +40,9 @@ enum Parsed {
     Punt(PuntReason),
     /// A packet to be dropped.
     Drop(DropReason),
-    /// A fragment of a tunnel packet, which is parsed when it is whole.
+    /// A fragment of a tunnel packet, which is parsed again when it is reassembled.
     Fragment(InterfaceSet, u8, IpPacket),
-    /// GTP-U with an extension header that must be understood; its sender is notified.
+    /// GTP-U with an unknown extension header that must be comprehended; its sender is notified.
     UnknownExtension,
 }
 
@@ -52,7 +52,7 @@ enum Parsed {
 ///          n ≤ BURST_MAX.
 /// Cost:    reads the headers of each packet once. No allocation, no clock.
 /// Spec:    RFC 1122 §3.2.1, §3.3; TS 29.281 §4.4, §5.1.
-/// Errors: none; a malformed field becomes a drop reason.
+/// Errors:  none; a malformed field becomes a drop reason.
 pub(crate) fn s1_parse<B: PacketBuf>(
     port: PortLinks<'_>,
     burst: &mut Burst<B>,
@@ -143,7 +143,7 @@ fn parse<B: PacketBuf>(
     }
 }
 
-/// Counts a frame without an address of ours on the first interface of its link.
+/// Counts a frame that is to none of our IP addresses on the first interface of its link.
 #[cold]
 fn count_unaddressed(link: &VlanLink, len: usize, tally: &mut StepTally) {
     if let Some(first) = link.first() {
@@ -151,7 +151,7 @@ fn count_unaddressed(link: &VlanLink, len: usize, tally: &mut StepTally) {
     }
 }
 
-/// Reads the IP header. The IPv4 header checksum is verified unless the port did.
+/// Parses the IP header. Verifies the checksum of an IPv4 header unless the port did.
 #[inline]
 fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacket, DropReason> {
     let is_ipv4 = frame.ether_type == EtherType::IPV4;
@@ -166,8 +166,9 @@ fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacke
     }
 }
 
-/// The reason if a frame is longer than its link's packets and ends before its packet does: a port
-/// with slots of fixed size has cut what a kernel on this host joined.
+/// Returns `FrameCut` if a frame is longer than the MTU of its link and still ends before its
+/// packet does: a port with slots of fixed size has cut a packet that the host's kernel had
+/// aggregated.
 #[cold]
 fn reason_of_cut(frame: &Frame, link: &VlanLink, bytes: &[u8]) -> Option<DropReason> {
     let l3 = bytes.get(usize::from(frame.l3_offset)..)?;
@@ -181,7 +182,7 @@ fn reason_of_cut(frame: &Frame, link: &VlanLink, bytes: &[u8]) -> Option<DropRea
     (l3.len() > mtu_bytes.into() && claimed > l3.len()).then_some(DropReason::FrameCut)
 }
 
-/// A frame to our hardware address or to a group, and the link that it arrived on.
+/// A frame to our MAC address or to a group, and the link that it arrived on.
 struct ArrivedFrame<'f> {
     frame: Frame,
     id: LinkId,
@@ -191,7 +192,7 @@ struct ArrivedFrame<'f> {
     twins: Option<&'f KernelTwins>,
 }
 
-/// An IP packet in a frame to our hardware address.
+/// Parses an IP packet in a frame to our MAC address.
 #[inline]
 fn parse_ip_packet(arrived: &ArrivedFrame<'_>, ip: IpPacket, tally: &mut StepTally) -> Parsed {
     let ArrivedFrame { frame, link, bytes, .. } = arrived;
@@ -222,13 +223,14 @@ fn parse_ip_packet(arrived: &ArrivedFrame<'_>, ip: IpPacket, tally: &mut StepTal
     Parsed::Plain(arrival, ip)
 }
 
-/// Plain IP that is not addressed to us is forwarded from data networks only.
+/// Returns why plain IP to a foreign address is dropped: only packets from data networks are
+/// forwarded.
 #[cold]
 fn reason_off_n6(ip: &IpPacket) -> DropReason {
     if is_forwardable(&ip.addrs) { DropReason::RouteUnknown } else { DropReason::IpAddressInvalid }
 }
 
-/// A packet to one of our own addresses.
+/// Parses a packet to one of our IP addresses.
 #[inline]
 fn parse_local(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
     if ip.is_fragment() {
@@ -289,11 +291,11 @@ fn parse_local_fragment(
     }
 }
 
-/// A UDP datagram to one of our addresses: GTP-U, or dropped.
+/// Parses a UDP datagram to one of our addresses; drops it unless it is GTP-U.
 ///
 /// Over IPv4 the UDP checksum is not verified: header checksum, length, version and inner checksums
-/// protect the same octets. Over IPv6 it is the only protection of the addresses, and is verified
-/// unless zero, which tunnels may send (RFC 6935 §5).
+/// protect the same octets. Over IPv6 it is the only protection of the addresses, so it is verified
+/// unless it is zero, which tunnels may send (RFC 6935 §5).
 #[inline]
 fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
     let ArrivedFrame { frame, id, bytes, .. } = *arrived;
@@ -341,7 +343,8 @@ fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -
     Parsed::Tunneled(arrival)
 }
 
-/// Error messages are not answered: two nodes would answer each other forever.
+/// Returns whether to notify the sender of an unknown extension header. Error messages are only
+/// dropped: two nodes would answer each other forever.
 #[cold]
 fn unknown_extension(message_type: GtpuMessageType) -> Parsed {
     match message_type {
@@ -353,7 +356,8 @@ fn unknown_extension(message_type: GtpuMessageType) -> Parsed {
     }
 }
 
-/// A frame whose destination is not our hardware address: group traffic that concerns us, or not.
+/// Parses a frame whose destination is not our MAC address: drops it unless it is group traffic
+/// that concerns us.
 #[cold]
 fn parse_group_frame(arrived: &ArrivedFrame<'_>) -> Parsed {
     let ArrivedFrame { frame, id, link, bytes, twins } = *arrived;
@@ -378,15 +382,14 @@ fn parse_group_frame(arrived: &ArrivedFrame<'_>) -> Parsed {
     }
 }
 
-/// Reserved addresses that bridges do not forward: LLDP, spanning tree, pause, LACP.
+/// True for the reserved addresses that bridges do not forward: LLDP, spanning tree, pause, LACP.
 /// Spec: IEEE 802.1Q §8.6.3.
 fn is_bridge_group(dst: MacAddr) -> bool {
     dst.0[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00]
 }
 
-/// IP in a broadcast or multicast frame: neighbor discovery and housekeeping.
-///
-/// Spec: RFC 1122 §3.3.6: a unicast packet in a group frame is discarded.
+/// Parses IP in a broadcast or multicast frame: neighbor discovery and group management. A unicast
+/// packet in such a frame is dropped. Spec: RFC 1122 §3.3.6.
 fn parse_group_ip(arrived: &ArrivedFrame<'_>, ip: &IpPacket) -> Parsed {
     const IGMP: u8 = 2;
     let ArrivedFrame { frame, id, link, twins, .. } = *arrived;

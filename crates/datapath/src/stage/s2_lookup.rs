@@ -1,4 +1,4 @@
-//! Second stage: whose packet is this?
+//! Second stage: finds the session of a packet.
 
 use adit_tables::TablesView;
 use adit_types::limits::BURST_MAX;
@@ -9,9 +9,9 @@ use crate::columns::{BurstLane, LaneKind};
 /// Finds the session of every packet in the lane.
 ///
 /// Shape:   reads `keys[0..n]`; writes `sessions[0..n]`, `SessionIndex::NONE` on a miss. n ≤
-///          BURST_MAX. Cost:    two passes in the key table, then two over the rules: it prefetches
-///          slots while the table answers the others, rules and the line of the counters while
-///          slots arrive. No allocation, no clock.
+///          BURST_MAX.
+/// Cost:    two passes over the key table, then two over the sessions, each of which prefetches
+///          what the next one reads. No allocation, no clock.
 /// Spec:    TS 29.281 §5.1 (TEID); TS 29.244 §5.2.1 (packet forwarding model).
 /// Errors:  none; a miss becomes a drop in `s3_classify`.
 pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstLane<'_, B, S>) {
@@ -32,8 +32,8 @@ pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstL
     lane.sessions.extend(found.iter().copied());
 }
 
-/// Looks up the sessions of packets of several routing domains: those that follow each other and
-/// arrived in one domain together.
+/// Looks up the sessions of packets of several routing domains; consecutive packets of one domain
+/// are looked up together.
 fn lookup_by_domain<B, S: LaneKind>(
     view: &TablesView<'_>,
     lane: &BurstLane<'_, B, S>,

@@ -1,4 +1,4 @@
-//! Third stage: which rules apply to the packet?
+//! Third stage: finds the rules that apply to a packet.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -17,13 +17,13 @@ use crate::first_fragments::FirstFragments;
 use crate::reason::{HeaderLayer, drop_reason, is_forwardable, is_usable_on_link, verify_udp};
 use crate::stage::observe::StageObserver;
 
-/// Finds PDR and FAR of every packet in the lane.
+/// Finds the PDR and FAR of every packet in the lane.
 ///
 /// Shape:   reads `sessions`, `arrivals`, `ips` and, for SDF filters, packet bytes; writes
 ///          `verdicts[0..n]`, and `arrivals` and `ips` of packets whose PDR removes a UDP or IP
 ///          header. n ≤ BURST_MAX.
-/// Cost:    The first PDR by precedence; of sessions with SDF filters by their compiled matcher,
-///          for which ports are read. No allocation, no clock.
+/// Cost:    a search for the first matching PDR by precedence; in sessions with SDF filters, a
+///          lookup in their compiled matcher, which reads the ports. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
 /// Errors:  none; misses are verdicts.
 pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
@@ -63,7 +63,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
     }
 }
 
-/// The header of a payload that is malformed, which nothing reads.
+/// Stands for the header of a malformed payload; nothing reads it.
 const NO_PAYLOAD: IpPacket = IpPacket {
     addrs: IpAddrs::V4 { src: Ipv4Addr::UNSPECIFIED, dst: Ipv4Addr::UNSPECIFIED },
     total_len: 0,
@@ -76,11 +76,10 @@ const NO_PAYLOAD: IpPacket = IpPacket {
     flow_label: 0,
 };
 
-/// Parses the payload of a tunnel: IPv4 or IPv6. The session is known here, so that the type of a
-/// session can choose another payload.
+/// Parses the payload of a tunnel packet, IPv4 or IPv6.
 ///
 /// # Errors
-/// `InnerMalformed` and the other reasons of its headers; `IpAddressInvalid`.
+/// `InnerMalformed` or another reason of a malformed header; `IpAddressInvalid`.
 #[inline]
 fn parse_payload(frame: &[u8], arrival: &mut PacketArrival) -> Result<IpPacket, DropReason> {
     let (start, len) = (usize::from(arrival.ip_offset), usize::from(arrival.payload_len));
@@ -112,7 +111,7 @@ fn classify<'v, S: LaneKind>(
         true => find_on_link(rules, &detected, observer)?,
     };
     let removal = matched.pdr.outer_header_removal;
-    // Dropped packets keep their outer header.
+    // A packet that will be dropped keeps its outer header, so any removal is accepted.
     if arrival.outer.fits(removal) || S::IS_TUNNELED && drops(matched.far) {
         return Ok(matched);
     }
@@ -124,15 +123,13 @@ fn classify<'v, S: LaneKind>(
     Ok(matched)
 }
 
-/// A packet as PDRs see it.
+/// A packet to compare with PDRs.
 pub(crate) struct DetectedPacket<'p> {
-    /// The packet in its frame.
+    /// The IP packet, from its header on.
     pub packet: &'p [u8],
-    /// How it arrived.
     pub arrival: &'p PacketArrival,
-    /// Its header.
     pub ip: &'p IpPacket,
-    /// Where it comes from.
+    /// The source of the packet.
     pub ingress: Ingress,
 }
 
@@ -141,9 +138,9 @@ fn drops(far: &PublishedFar) -> bool {
     far.action.contains(ApplyAction::DROP)
 }
 
-/// Anti-spoofing: a UE sends from its own addresses only, and packets of another UPF or of the CP
-/// function to a UE go to one of them. Packets that the RAN sends back to be forwarded are from or
-/// to the UE. Packets of the CP function to a network are its own.
+/// Checks packets from tunnels for spoofed addresses. Uplink: the source must be an address of the
+/// UE, except in packets of the CP function, which are not checked. Downlink: the destination must
+/// be one; in packets that the RAN sends back to be forwarded, the source may be one instead.
 #[inline]
 fn check_ue(rules: &PublishedRules, ingress: Ingress, ip: &IpPacket) -> Result<(), DropReason> {
     use SourceInterface::{Access, CpFunction};
@@ -159,12 +156,12 @@ fn check_ue(rules: &PublishedRules, ingress: Ingress, ip: &IpPacket) -> Result<(
     }
 }
 
-/// [`find_pdr`] for a packet with addresses that routers do not forward: it travels between UE and
-/// CP function, or is dropped. If its other address is forwardable, that is checked as in other
+/// Finds PDR and FAR of a packet with addresses that routers do not forward. Such a packet may only
+/// pass between UE and CP function. If the UE's address is forwardable, it is checked as in other
 /// packets.
 ///
 /// # Errors
-/// `IpAddressInvalid` unless PDR or FAR is about the CP function; `UeSourceSpoofed`; `UeUnknown`.
+/// `IpAddressInvalid` unless the PDR or FAR is for the CP function; `UeSourceSpoofed`; `UeUnknown`.
 /// Spec: TS 29.244 §5.3.
 #[cold]
 fn find_on_link<'v>(
@@ -182,7 +179,7 @@ fn find_on_link<'v>(
     Ok(matched)
 }
 
-/// The address on the UE's side.
+/// Returns the packet's address on the UE's side.
 #[inline]
 fn ue_addr(direction: Direction, ip: &IpPacket) -> IpAddr {
     match direction {
@@ -191,17 +188,17 @@ fn ue_addr(direction: Direction, ip: &IpPacket) -> IpAddr {
     }
 }
 
-/// The source of a packet, for PDRs.
+/// The source of a packet, to compare with PDRs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ingress {
-    /// A tunnel of such packets.
+    /// A tunnel, whose packets have this source interface and direction.
     Tunnel(TunnelSide),
     /// A data network, without a tunnel.
     DataNetwork,
 }
 
 impl Ingress {
-    /// The ingress of a packet of lane `S`.
+    /// Returns the ingress of a packet of lane `S`.
     #[inline]
     fn of<S: LaneKind>(rules: &PublishedRules, arrival: &PacketArrival) -> Self {
         match S::IS_TUNNELED {
@@ -218,7 +215,7 @@ impl Ingress {
         }
     }
 
-    /// True when a PDR with this source interface is about packets from here.
+    /// True if a PDR with this source interface applies to packets from here.
     #[inline]
     fn is_of(self, source: SourceInterface) -> bool {
         match self {
@@ -227,7 +224,7 @@ impl Ingress {
         }
     }
 
-    /// True when the matcher of its direction has the PDRs of packets from here.
+    /// True if the compiled matcher contains the PDRs for packets from here.
     #[inline]
     const fn is_usual(self) -> bool {
         match self {
@@ -237,10 +234,10 @@ impl Ingress {
     }
 }
 
-/// The first PDR that a packet matches, with its FAR.
+/// Finds the first PDR that a packet matches, and its FAR.
 ///
 /// # Errors
-/// `PdrUnmatched` without one.
+/// `PdrUnmatched` if the packet matches no PDR.
 #[inline]
 pub(crate) fn find_pdr<'v>(
     rules: &'v PublishedRules,
@@ -261,7 +258,7 @@ pub(crate) fn find_pdr<'v>(
             };
             matcher.view().find(&FlowKey::new(direction, &flow), is_match)
         }
-        // Without filters, with too many PDRs to compile them, and for packets that it leaves out.
+        // No matcher: the PDRs have no filters, are too many to compile, or are not in the matcher.
         None => pdrs.iter().position(|pdr| {
             let is_flow =
                 || pdr.sdf.is_empty() || pdr.sdf.matches(direction, &selector(packet, arrival, ip));
@@ -270,14 +267,15 @@ pub(crate) fn find_pdr<'v>(
     };
     observer.compared(pdrs, found, |pdr| header_mismatch(pdr).unwrap_or(PdrMismatch::Sdf));
     let pdr = found.and_then(|at| pdrs.get(at)).ok_or(DropReason::PdrUnmatched)?;
-    // A compiled PDR refers to a FAR of its own session.
+    // The index is valid: a compiled PDR refers to a FAR of its own session.
     let far = rules.fars.get(usize::from(pdr.far)).ok_or(DropReason::PdrUnmatched)?;
     Ok(Matched { rules, pdr, far, direction, must_queue: false, is_guaranteed: false })
 }
 
-/// The first condition of a PDR, other than its SDF filters, that the packet does not meet.
+/// Returns the first condition of a PDR, apart from its SDF filters, that the packet does not meet.
+/// If the PDR has QFIs, packets without a QFI do not match.
 ///
-/// Spec: TS 29.244 §5.2.1A, §8.2.89: with QFIs, packets without one do not match.
+/// Spec: TS 29.244 §5.2.1A, §8.2.89.
 #[inline]
 fn header_mismatch(
     rules: &PublishedRules,
@@ -302,12 +300,12 @@ fn header_mismatch(
     }
 }
 
-/// The packet behind the UDP or IP header that `removal` removes: its offset in `packet`, of
-/// which `ip` is the header, and its own header.
+/// Returns the packet behind the UDP or IP header that `removal` removes: its offset in `packet`,
+/// and its header. `ip` is the header of `packet`.
 ///
 /// # Errors
-/// `OuterHeaderMismatch` when the packet does not have this header; `OuterFragment`;
-/// `UdpMalformed`; `InnerMalformed` if no IP packet follows.
+/// `OuterHeaderMismatch` if the packet does not have this header; `OuterFragment`; `UdpMalformed`;
+/// `InnerMalformed` if no IP packet follows.
 /// Spec: TS 29.244 §8.2.64.
 #[cold]
 fn inner_packet(
@@ -353,7 +351,8 @@ fn inner_packet(
     Ok((ip.payload_offset.saturating_add(header), inner))
 }
 
-/// The fields of `packet` for SDF filters; ports of a later fragment are those of the first one.
+/// Returns the fields of `packet` for SDF filters; a later fragment gets the first fragment's
+/// ports.
 #[inline]
 pub(crate) fn selector(packet: &[u8], arrival: &PacketArrival, ip: &IpPacket) -> FlowSelector {
     let mut tuple = five_tuple(packet, ip);

@@ -1,4 +1,4 @@
-//! Fourth stage: may the packet pass, by gates, rates and FAR?
+//! Fourth stage: checks whether gates, rates and FAR let a packet pass.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, Excess, Guarantee};
@@ -20,7 +20,7 @@ use crate::stage::measure::UsageMeter;
 /// Cost:    reads the QERs of each PDR and a bucket for each of their rates; prefetches the
 ///          usage counters that `s5_account` writes. No allocation, no clock.
 /// Units:   rates count the octets of the inner IP packet, without outer headers and padding. A
-///          packet passes all buckets of its PDR's QERs or counts in none.
+///          packet is charged to all buckets of its PDR's QERs, or to none of them.
 /// Spec:    TS 29.244 §5.4.3 (gating), §5.4.4 (QoS control), §8.2.26 (Apply Action), §8.2.68
 ///          (measurement before QoS).
 /// Errors:  none.
@@ -61,21 +61,21 @@ pub(crate) fn s4_enforce<B: PacketBuf, S: LaneKind>(
     }
 }
 
-/// How its rates admit a packet.
+/// How the rates of a packet admit it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passage {
-    /// At once.
+    /// The packet may leave at once.
     Plain,
-    /// At once, and within the guaranteed bit rate of its flow.
+    /// The packet may leave at once, and is within the guaranteed bit rate of its flow.
     Guaranteed,
-    /// Later: it has to wait in a queue.
+    /// The packet has to wait in a queue.
     MustQueue,
 }
 
 /// Charges a packet of `bytes` octets to all buckets of its PDR's QERs, or to none.
 ///
 /// # Errors
-/// `RateExceeded`; `AggregateExceeded` for aggregates; `ShapingQueueFull` without room to wait.
+/// `RateExceeded`; `AggregateExceeded` for aggregates; `ShapingQueueFull` if no queue has room.
 #[inline]
 fn pass_rates<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -134,7 +134,7 @@ fn pass_rates<B: PacketBuf>(
     Err(DropReason::ShapingQueueFull)
 }
 
-/// Counts a packet that gates, rates or FAR stop. Buffered packets count when they are released.
+/// Counts a packet that gates, rates or FAR stop. Buffered packets are counted when released.
 #[cold]
 fn measure(
     ctx: &StepContext<'_>,

@@ -1,4 +1,4 @@
-//! Fifth stage: measure usage, and stop packets beyond packet rates and quotas.
+//! Fifth stage: measures usage, and stops packets beyond packet rates and quotas.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PacketRateMeter};
@@ -10,16 +10,16 @@ use crate::stage::admit::stop_verdict;
 use crate::stage::measure::UsageMeter;
 use crate::stage::s3_classify::selector;
 
-/// Adds the packets that pass to their session's and their URRs' counters and to the packet rates
-/// of their QERs. Packets beyond such a rate are dropped, and packets beyond a quota take the URR's
-/// quota action or are dropped.
+/// Counts the packets that pass, for their sessions and URRs and for the packet rates of their
+/// QERs. Packets beyond a packet rate are dropped; packets beyond a quota take the URR's quota
+/// action or are dropped.
 ///
-/// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
-///          `Divert`, or to another FAR. n ≤ BURST_MAX.
+/// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop` or
+///          `Divert`, or replace the FAR in them. n ≤ BURST_MAX.
 /// Cost:    one cache line per packet and URR, prefetched in `s2_lookup` and `s4_enforce`; a URR in
-///          a credit pool reads the lines of all its members. No allocation, no clock.
-/// Units:   octets of the inner IP packet, without outer headers and padding. Packets that
-///          later stages drop (TTL, MTU, neighbor) are counted.
+///          a credit pool reads the lines of all the pool's members. No allocation, no clock.
+/// Units:   octets of the inner IP packet, without outer headers and padding. Packets that later
+///          stages drop (TTL, MTU, neighbor) are counted, too.
 /// Spec:    TS 29.244 §8.2.63 (packet rate), §5.2.2.2 (volume is measured on the user's packet;
 ///          packets pass while the quota is not used up, so the last one may exceed it).
 /// Threads: the counters belong to this worker, which owns the session.
@@ -55,7 +55,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: LaneKind>(
     }
 }
 
-/// The packet rates of a PDR's QERs.
+/// Returns the packet rates of the QERs of the packet's PDR.
 #[inline]
 fn packet_rates<'v>(matched: &Matched<'v>) -> impl Iterator<Item = &'v PacketRateMeter> + use<'v> {
     let Matched { rules, pdr, .. } = *matched;

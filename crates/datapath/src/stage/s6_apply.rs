@@ -1,4 +1,4 @@
-//! Sixth stage: apply the FAR and consume the lane.
+//! Sixth stage: applies the FAR to each packet and consumes the lane.
 
 use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
@@ -25,11 +25,11 @@ use crate::tx_queues::{FrameSender, TxFrame};
 use crate::worker_queues::WorkerQueues;
 use crate::worker_state::WorkerState;
 
-/// Turns every packet that passes into the frame that leaves, and sends, queues or drops it.
+/// Turns every packet that passes into the frame that leaves, and sends, queues or drops the frame.
 ///
 /// Shape:   drains the lane's buffers; reads `verdicts`, `arrivals` and `ips[0..n]`. n ≤ BURST_MAX.
-/// Cost:    writes the new headers once; one next-hop line per packet, prefetched in a pass of its
-///          own. No allocation, no clock.
+/// Cost:    writes the new headers once; one next-hop line per packet, prefetched in a separate
+///          pass. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1, §8.2.56, §8.2.64; RFC 1812 §5.3.1; RFC 8200 §3.
 /// Errors:  none; every packet ends in a queue or in exactly one drop reason.
 pub(crate) fn s6_apply<Io: Departures, K: LaneKind>(
@@ -127,7 +127,7 @@ fn forward<Io: Departures>(
         }
         Err(NotForwarded { reason, error }) => {
             state.books.tally.drop(reason);
-            // Spec: RFC 4443 §2.4 (e), RFC 1812 §4.3.2.7: no errors about link-local packets.
+            // No errors about link-local packets. Spec: RFC 4443 §2.4 (e), RFC 1812 §4.3.2.7.
             if let Some(kind) = error.filter(|_| !matched.is_of_cp_function()) {
                 let ip_offset = arrival.ip_offset;
                 let (direction, network) = (matched.direction, network_side(matched));
@@ -138,7 +138,7 @@ fn forward<Io: Departures>(
     }
 }
 
-/// Gives a packet to the stage that writes it. Its mark has the flow.
+/// Passes a packet to the later stage that writes it. The packet's mark must have its flow.
 pub(crate) fn hand_on<Io: Departures>(
     sender: &mut FrameSender<'_, Io>,
     mut buf: Io::Buf,
@@ -154,7 +154,7 @@ pub(crate) fn hand_on<Io: Departures>(
     }
 }
 
-/// Drops and counts a packet. Fragments of tunnel packets are counted when the packet is whole.
+/// Drops and counts a packet; but keeps a fragment of a tunnel packet to reassemble it.
 #[inline]
 pub(crate) fn drop_packet<B: PacketBuf>(
     queues: &mut WorkerQueues<B>,
@@ -176,8 +176,8 @@ pub(crate) fn drop_packet<B: PacketBuf>(
     }
 }
 
-/// The interfaces towards the data network of a packet: an error about it goes there, or counts as
-/// coming from there.
+/// Returns the interfaces to the packet's data network. An error about the packet is sent through
+/// them, or is counted as if it came from there.
 fn network_side(matched: &Matched<'_>) -> InterfaceSet {
     match matched.direction {
         Direction::Uplink => matched.far.interfaces,

@@ -13,21 +13,18 @@ use crate::tally::StepTally;
 use crate::transmitter::Transmitter;
 use crate::worker_queues::WorkerQueues;
 
-/// A frame that is written.
+/// A frame that is complete, with the packet that it was made of.
 pub(super) struct WrittenFrame<'p, 'v, B> {
-    /// The frame.
     pub buf: B,
     /// Length of the user's packet. Unit: octets.
     pub len: u16,
-    /// The session of the packet.
     pub session: SessionIndex,
-    /// Its rules.
     pub matched: &'p Matched<'v>,
-    /// Where it leaves.
+    /// The egress that the frame leaves by.
     pub egress: &'p Egress<'v>,
 }
 
-/// Sends a frame, or queues it if it has to wait for its rates.
+/// Sends a frame, or queues it if the packet has to wait for its rates.
 #[inline]
 pub(super) fn send_or_queue<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -41,7 +38,8 @@ pub(super) fn send_or_queue<Io: Departures>(
     }
     let key = queue_key(session, matched);
     if egress.mac.is_none() {
-        // It waits for the neighbor, which looks at no rate: later packets pay for it.
+        // The packet waits for the neighbor instead, and no rate is checked when it leaves. So it
+        // is charged now, at the cost of later packets.
         if tx.queues.unresolved.has_room(egress) {
             tx.queues.shaping.charge_unchecked(ctx, key, len);
         }
@@ -54,7 +52,7 @@ pub(super) fn send_or_queue<Io: Departures>(
     tx.queues.shaping.enqueue(ctx, tally, key, held);
 }
 
-/// Switches a frame to another UE, or queues it first if it has to wait for its rates.
+/// Switches a frame to another UE, or queues it first if the packet has to wait for its rates.
 #[cold]
 pub(super) fn switch_or_queue<B: PacketBuf>(
     ctx: &StepContext<'_>,

@@ -1,4 +1,4 @@
-//! Attaches devices: maps a device to an ethdev number, and closes it.
+//! Attaches devices: finds the ethdev id of a device, creates virtual devices, and closes them.
 
 use std::ffi::CString;
 
@@ -12,12 +12,12 @@ use crate::port::{ffi, frame};
 
 /// An ethdev port that this value owns.
 ///
-/// Invariant: the only owner of this ethdev number. Drop closes the port, which must be stopped,
-/// and removes a virtual device.
+/// Invariant: the only owner of the ethdev id. Drop closes the port, which must be stopped, and
+/// removes a virtual device.
 #[derive(Debug)]
 pub(super) struct AttachedDevice {
     id: u16,
-    /// The name of a virtual device.
+    /// The name of a virtual device, which Drop removes; `None` for a PCI device.
     made: Option<CString>,
     is_memif: bool,
     _eal: Eal,
@@ -55,8 +55,8 @@ impl AttachedDevice {
 impl Drop for AttachedDevice {
     fn drop(&mut self) {
         if self.is_memif {
-            // The peer may have gone just now, which the interrupt thread handles: the driver does
-            // not close at the same time.
+            // The memif peer may have disconnected just now. The interrupt thread handles that, and
+            // must be done before this thread closes the port.
             settle_interrupts();
         }
         // SAFETY: the port is ours and stopped.
@@ -90,34 +90,35 @@ fn create_device(device: &Device, name: &CString, arguments: &str) -> Result<(),
     })
 }
 
-/// The number of a network device in the namespace of the process, whichever one `/sys` shows.
-/// `None` if there is none.
+/// Returns the kernel's index of a network device in the network namespace of the process, even if
+/// `/sys` shows another namespace. `None` if there is no such device.
 #[must_use]
 pub fn network_device(name: &str) -> Option<u32> {
-    // SAFETY: reads a C string.
+    // SAFETY: the argument is a C string that lives across the call.
     let number = unsafe { libc::if_nametoindex(c_string(name).as_ptr()) };
     (number != 0).then_some(number)
 }
 
-/// True for drivers whose `iface=` names an existing interface; `net_tap` creates its own.
+/// True for drivers whose `iface=` names an existing interface; `net_tap` creates its interface.
 fn needs_interface(device: &Device) -> bool {
     family(device).is_some()
 }
 
-/// The address family of the driver's sockets; `None` for drivers without sockets.
+/// Returns the address family of the driver's sockets; `None` for drivers without sockets.
 pub(super) fn family(device: &Device) -> Option<i32> {
     let families = [("net_af_packet", libc::AF_PACKET), ("net_af_xdp", libc::AF_XDP)];
     families.iter().find(|(driver, _)| device.is_driver(driver)).map(|(_, family)| *family)
 }
 
-/// Opens and closes a socket of the driver's kind to get the kernel's error, which drivers hide.
+/// Opens and closes a socket of the driver's address family to get the kernel's error, which
+/// drivers hide.
 fn try_socket(family: i32) -> Result<(), Errno> {
-    // SAFETY: takes three numbers.
+    // SAFETY: the call takes three numbers.
     let descriptor = unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if descriptor < 0 {
         return Err(Errno::last_os());
     }
-    // SAFETY: closes the descriptor that was just opened and given to nobody.
+    // SAFETY: the descriptor was just opened, and no other code has it.
     unsafe { libc::close(descriptor) };
     Ok(())
 }

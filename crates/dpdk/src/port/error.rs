@@ -1,9 +1,9 @@
-//! Why a port could not be opened.
+//! Errors of opening a port.
 
 use crate::errno::Errno;
 use crate::log::log_tail;
 
-/// Why a port could not be opened, and what to do.
+/// The reason why a port could not be opened; the text also has a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
     /// No such PCI device is bound to a DPDK driver.
@@ -15,10 +15,10 @@ pub enum PortError {
     UnknownDevice {
         /// The device.
         device: String,
-        /// The ports of DPDK.
+        /// Names of the ports that DPDK has.
         ports: Vec<String>,
     },
-    /// The kernel interface of `iface=` is not in this network namespace.
+    /// The kernel interface of `iface=` does not exist in this network namespace.
     #[error(
         "device {device}: network interface {iface} does not exist in this network namespace; see \
          `ip link`"
@@ -29,7 +29,7 @@ pub enum PortError {
         /// The interface.
         iface: String,
     },
-    /// The virtual device's name is taken in this process.
+    /// Another port of this process has the virtual device's name.
     #[error("device {device} is in use by this process already; give each device its own name")]
     InUse {
         /// The device.
@@ -68,12 +68,13 @@ pub enum PortError {
         device: String,
         /// Configured MTU. Unit: bytes.
         mtu_bytes: u16,
-        /// Minimum. Unit: bytes.
+        /// Minimum MTU. Unit: bytes.
         min: u16,
-        /// Maximum. Unit: bytes.
+        /// Maximum MTU. Unit: bytes.
         max: u16,
     },
-    /// An AF_XDP device would give the kernel only a part of the pool.
+    /// An AF_XDP driver would pass only a part of the pool to the kernel, since the pool is not in
+    /// one piece.
     #[error(
         "device {device} needs its packet buffers in one piece of memory; raise dpdk.memory_mib, or give DPDK an IOMMU, \
          so that it starts with --iova-mode=va"
@@ -102,7 +103,7 @@ pub enum PortError {
     Refused {
         /// The device.
         device: String,
-        /// The step.
+        /// The refused step.
         operation: &'static str,
         /// The driver's reason.
         errno: Errno,
@@ -112,7 +113,7 @@ pub enum PortError {
 }
 
 impl PortError {
-    /// Adds the driver's log lines of the failed operation.
+    /// Adds the driver's log of the failed operation.
     pub(super) fn with_log(mut self, text: &str) -> Self {
         if let Self::Attach { log, .. } | Self::Refused { log, .. } = &mut self {
             text.clone_into(log);

@@ -1,7 +1,7 @@
-//! The ethdev calls to open and describe a port, one function each.
+//! The ethdev calls that open and describe a port, one function each.
 //!
-//! Every function takes the number of a port that the caller owns. DPDK checks the number and
-//! returns an error if the port does not exist.
+//! Every function takes the id of a port that the caller owns. DPDK checks the id, and returns an
+//! error if the port does not exist.
 
 use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;
@@ -13,19 +13,19 @@ use super::{PortConfig, PortStats, frame};
 use crate::errno::Errno;
 use crate::mempool::Mempool;
 
-/// Size of a port name with its final NUL.
+/// Size of a port name, with its final NUL. Unit: octets.
 const NAME_SIZE: usize = sys::RTE_ETH_NAME_MAX_LEN as usize;
 
 fn check(code: i32) -> Result<(), Errno> {
     if code < 0 { Err(Errno::of_return(code)) } else { Ok(()) }
 }
 
-/// A plain C structure with every bit zero.
+/// Returns a plain C structure with every bit zero.
 ///
 /// # Safety
 /// Zero must be a valid value of every field.
 unsafe fn zeroed<T>() -> T {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller promises that zero is a valid value.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn port_by_name(name: &CStr) -> Option<u16> {
     (unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &raw mut id) } == 0).then_some(id)
 }
 
-/// The names of all ports of DPDK.
+/// Returns the names of all ports of DPDK.
 pub(super) fn port_names() -> Vec<String> {
     let mut names = Vec::new();
     let mut next = 0;
@@ -46,7 +46,7 @@ pub(super) fn port_names() -> Vec<String> {
             return names;
         }
         let mut name: [c_char; NAME_SIZE] = [0; NAME_SIZE];
-        // SAFETY: `name` has the room that DPDK demands for this call.
+        // SAFETY: `name` has the size that DPDK requires for this call.
         if unsafe { sys::rte_eth_dev_get_name_by_port(id, name.as_mut_ptr()) } == 0 {
             names.push(text(&name));
         }
@@ -54,7 +54,7 @@ pub(super) fn port_names() -> Vec<String> {
     }
 }
 
-/// The text of a C array up to its NUL.
+/// Converts a C array of characters up to its NUL.
 fn text(array: &[c_char]) -> String {
     let bytes: Vec<u8> =
         array.iter().take_while(|c| **c != 0).map(|c| c.to_ne_bytes()[0]).collect();
@@ -66,7 +66,7 @@ pub(super) fn add_virtual(name: &CStr, arguments: &CStr) -> Result<(), Errno> {
     check(unsafe { sys::rte_eal_hotplug_add(c"vdev".as_ptr(), name.as_ptr(), arguments.as_ptr()) })
 }
 
-/// Removes a virtual device. Ignores one that does not exist any more.
+/// Removes a virtual device. Does nothing if it no longer exists.
 pub(super) fn remove_virtual(name: &CStr) {
     // SAFETY: two C strings.
     unsafe { sys::rte_eal_hotplug_remove(c"vdev".as_ptr(), name.as_ptr()) };
@@ -88,8 +88,8 @@ pub(super) fn driver_name(info: &sys::rte_eth_dev_info) -> String {
     unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
 }
 
-/// Configures queues, MTU, the IPv4 checksum offload if the port has it, and RSS over several
-/// queues.
+/// Configures queues, MTU, the IPv4 checksum offload if the port has it, and RSS if there are
+/// several receive queues.
 pub(super) fn configure(
     id: u16,
     config: &PortConfig<'_>,
@@ -110,8 +110,8 @@ pub(super) fn configure(
     })
 }
 
-/// Fields that RSS hashes if the device supports them: addresses and ports of IP, UDP and TCP,
-/// TEIDs.
+/// Headers whose fields RSS hashes if the device supports it, with their names for operators:
+/// addresses and ports of IP, UDP and TCP, and TEIDs.
 const RSS_TYPES: [(u32, &str); 7] = [
     (sys::RTE_ETH_RSS_IPV4, "ipv4"),
     (sys::RTE_ETH_RSS_NONFRAG_IPV4_UDP, "ipv4-udp"),
@@ -126,7 +126,7 @@ fn rss_fields() -> u64 {
     RSS_TYPES.iter().fold(0, |all, (bits, _)| all | u64::from(*bits))
 }
 
-/// Configuration of a port.
+/// Reads the configuration of a port.
 fn configured(id: u16) -> Result<sys::rte_eth_conf, Errno> {
     // SAFETY: numbers and pointers only.
     let mut conf = unsafe { zeroed() };
@@ -135,7 +135,8 @@ fn configured(id: u16) -> Result<sys::rte_eth_conf, Errno> {
     Ok(conf)
 }
 
-/// Fields that RSS hashes, as the driver reports; the configured ones if it does not report any.
+/// Returns the names of the headers that RSS hashes, as the driver reports, or as configured if it
+/// does not report any.
 pub(super) fn rss(id: u16) -> Vec<&'static str> {
     // SAFETY: numbers and pointers only; no key is requested.
     let mut reported: sys::rte_eth_rss_conf = unsafe { zeroed() };
@@ -149,16 +150,16 @@ pub(super) fn rss(id: u16) -> Vec<&'static str> {
     types.map(|(_, name)| *name).collect()
 }
 
-/// The offloads in use, by DPDK's names.
+/// Returns the offloads in use, by DPDK's names.
 pub(super) fn offloads(id: u16) -> Result<Vec<String>, Errno> {
     let conf = configured(id)?;
     let bits = |flags: u64| (0..u64::BITS).map(|bit| 1 << bit).filter(move |bit| flags & bit != 0);
     let name = |name: *const c_char| {
-        // SAFETY: DPDK's own C string, never freed.
+        // SAFETY: `name` is DPDK's own C string, which is never freed.
         unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
     };
     let rx = bits(conf.rxmode.offloads).map(|bit| {
-        // SAFETY: takes any number, answers with a C string.
+        // SAFETY: valid for any number; returns a C string.
         format!("rx {}", name(unsafe { sys::rte_eth_dev_rx_offload_name(bit) }))
     });
     let tx = bits(conf.txmode.offloads).map(|bit| {
@@ -175,8 +176,8 @@ pub(super) fn adjust_descriptors(id: u16, rx: u16, tx: u16) -> Result<(u16, u16)
     Ok((rx, tx))
 }
 
-/// The NUMA node of the port, in the form that queue setup takes. A device without one, such as a
-/// virtual device, has its queues where its packets are.
+/// Returns the NUMA node for the memory of the port's queues. If the device has no node, as virtual
+/// devices have not, it is the node of the packet pool.
 fn socket(id: u16, pool: &Mempool) -> u32 {
     // SAFETY: takes any number.
     let of_device = unsafe { sys::rte_eth_dev_socket_id(id) };
@@ -215,7 +216,7 @@ pub(super) fn start(id: u16) -> Result<(), Errno> {
     check(unsafe { sys::rte_eth_dev_start(id) })
 }
 
-/// Enables promiscuous mode. A driver without such a mode receives everything anyway.
+/// Enables promiscuous mode. A driver that does not support the mode receives all frames anyway.
 pub(super) fn promiscuous(id: u16) -> Result<(), Errno> {
     // SAFETY: takes any number.
     match check(unsafe { sys::rte_eth_promiscuous_enable(id) }) {
@@ -231,7 +232,7 @@ pub(super) fn mac(id: u16) -> Result<MacAddr, Errno> {
     Ok(MacAddr(addr.addr_bytes))
 }
 
-/// Whether the link is up, and its speed in Mb/s when known.
+/// Returns whether the link is up, and its speed in Mb/s if known.
 pub(super) fn link(id: u16) -> Result<(bool, Option<u32>), Errno> {
     // SAFETY: numbers only.
     let mut link: sys::rte_eth_link = unsafe { zeroed() };
@@ -261,7 +262,7 @@ pub(super) fn stats(id: u16) -> Result<PortStats, Errno> {
 }
 
 pub(super) fn xstats(id: u16) -> Result<Vec<(String, u64)>, Errno> {
-    // SAFETY: a null array of length zero returns the count.
+    // SAFETY: for a null array of length zero the call only returns the count.
     let count = unsafe { sys::rte_eth_xstats_get(id, core::ptr::null_mut(), 0) };
     check(count)?;
     let Ok(len) = usize::try_from(count) else { return Ok(Vec::new()) };
@@ -273,8 +274,8 @@ pub(super) fn xstats(id: u16) -> Result<Vec<(String, u64)>, Errno> {
     check(got)?;
     // SAFETY: `names` has room for `count`.
     check(unsafe { sys::rte_eth_xstats_get_names(id, names.as_mut_ptr(), count.cast_unsigned()) })?;
-    // If the number of counters has grown meanwhile, the driver returns more than fits and writes
-    // nothing; the zeros are dropped.
+    // If the number of counters has grown meanwhile, the driver returns a larger number than fits
+    // and writes nothing; the zeros in `values` are dropped.
     let got = usize::try_from(got).unwrap_or(0);
     let valid = if got > len { 0 } else { got };
     Ok(values[..valid]

@@ -1,7 +1,8 @@
 //! Flow rules (`rte_flow`): the device steers matching frames to a receive queue.
 //!
-//! A rule is a pattern of headers and a queue. Drivers refuse rules that their device does not
-//! support; only trying shows which. Rules are created on a running port and end with it.
+//! A rule consists of a pattern of headers and a queue. Drivers refuse rules that their device does
+//! not support; only creating a rule shows whether it does. Rules are created on a running port,
+//! and removed when the port stops.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -18,58 +19,58 @@ use super::Port;
 use crate::errno::Errno;
 use crate::log;
 
-/// Frames that go to one receive queue.
+/// A rule that steers matching frames to one receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowRule {
-    /// The VLAN of the frames.
+    /// The VLAN that frames must have.
     pub vlan: VlanId,
-    /// The matching header field.
+    /// The header field that frames must have.
     pub key: FlowRuleKey,
-    /// The receive queue.
+    /// Index of the receive queue.
     pub queue: u16,
 }
 
-/// A header field, compared in the bits set in `mask`.
+/// A header field; only the bits set in `mask` are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowRuleKey {
     /// The TEID of G-PDUs over IPv4.
     TeidOverIpv4 {
-        /// Host order.
+        /// The TEID in host byte order.
         teid: u32,
-        /// Host order.
+        /// The bits to compare, in host byte order.
         mask: u32,
     },
     /// The TEID of G-PDUs over IPv6.
     TeidOverIpv6 {
-        /// Host order.
+        /// The TEID in host byte order.
         teid: u32,
-        /// Host order.
+        /// The bits to compare, in host byte order.
         mask: u32,
     },
     /// The destination of IPv4 packets.
     Ipv4Destination {
         /// The address.
         addr: Ipv4Addr,
-        /// Bits of the address to compare.
+        /// The bits of the address to compare.
         mask: Ipv4Addr,
     },
     /// The destination of IPv6 packets.
     Ipv6Destination {
         /// The address.
         addr: Ipv6Addr,
-        /// Bits of the address to compare.
+        /// The bits of the address to compare.
         mask: Ipv6Addr,
     },
 }
 
-/// Why a device refuses a rule.
+/// The reason why a device refuses a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowRefusal {
     /// DPDK's reason.
     pub errno: Errno,
     /// The driver's message; empty if there is none.
     pub message: String,
-    /// Number of rules that it accepted before the refusal; they have been removed.
+    /// How many rules the device accepted before the refusal. They have been removed.
     pub taken: usize,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for FlowRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = self.errno.to_string();
         f.write_str(&reason)?;
-        // If the driver has no message, DPDK repeats the text of the error number.
+        // If the driver has no message, DPDK sets it to the text of the error number.
         if !self.message.is_empty() && !reason.contains(&self.message) {
             write!(f, ": {}", self.message)?;
         }
@@ -89,7 +90,7 @@ impl Port {
     /// Installs `rules` on the device, all of them or none.
     ///
     /// # Errors
-    /// See [`FlowRefusal`]. Most virtual devices have no flow rules at all.
+    /// See [`FlowRefusal`]. Most virtual devices support no flow rules at all.
     pub fn create_flow_rules(&self, rules: &[FlowRule]) -> Result<(), FlowRefusal> {
         let (outcome, log) = log::capture(|| self.create_each(rules));
         outcome.map_err(|(taken, errno, message)| {
@@ -111,7 +112,7 @@ impl Port {
                 Err((errno, message)) => {
                     for flow in &created {
                         let mut error = no_error();
-                        // SAFETY: a rule of this port that exists; it is not used again.
+                        // SAFETY: the rule exists on this port, and is not used again.
                         unsafe { sys::rte_flow_destroy(id, *flow, &raw mut error) };
                     }
                     return Err((created.len(), errno, message));
@@ -126,7 +127,7 @@ impl Port {
 /// Removes all rules of a port.
 pub(super) fn flush(id: u16) {
     let mut error = no_error();
-    // SAFETY: takes any number, writes one structure; nobody holds a rule.
+    // SAFETY: valid for any port id; writes one structure. No code keeps a pointer to a rule.
     unsafe { sys::rte_flow_flush(id, &raw mut error) };
 }
 
@@ -134,7 +135,7 @@ fn validate(id: u16, rule: &FlowRule) -> Result<(), (Errno, String)> {
     let pattern = FlowPattern::of(rule);
     let (items, actions) = (pattern.items(), pattern.actions());
     let (attr, mut error) = (ingress(), no_error());
-    // SAFETY: both lists end with their END and point into `pattern`, which outlives the call.
+    // SAFETY: both lists end with END and point into `pattern`, which outlives the call.
     let code = unsafe {
         sys::rte_flow_validate(
             id,
@@ -151,7 +152,7 @@ fn create(id: u16, rule: &FlowRule) -> Result<*mut sys::rte_flow, (Errno, String
     let pattern = FlowPattern::of(rule);
     let (items, actions) = (pattern.items(), pattern.actions());
     let (attr, mut error) = (ingress(), no_error());
-    // SAFETY: as in `validate`; the driver copies the parts that it keeps.
+    // SAFETY: as in `validate`; the driver copies what it keeps.
     let flow = unsafe {
         sys::rte_flow_create(id, &raw const attr, items.as_ptr(), actions.as_ptr(), &raw mut error)
     };
@@ -178,7 +179,8 @@ pub(super) fn text(error: &sys::rte_flow_error) -> String {
     unsafe { CStr::from_ptr(error.message) }.to_string_lossy().into_owned()
 }
 
-/// A pattern item. All items used here start with the header as on the wire; the rest may be zero.
+/// The octets of a pattern item. Every item used here begins with the header as on the wire; the
+/// rest of DPDK's structure may be zero.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
 struct FlowItemOctets([u8; ITEM_SIZE_MAX]);
@@ -200,10 +202,10 @@ impl FlowItemOctets {
     }
 }
 
-/// A header with the octets and mask of a field; `None` matches any content.
+/// A header, and the value and mask of one of its fields; without them any content matches.
 type FlowPatternItem = (item_type::Type, Option<(FlowItemOctets, FlowItemOctets)>);
 
-/// The headers of a rule, and its queue.
+/// The headers of a rule, and the queue for matching frames.
 struct FlowPattern {
     headers: Vec<FlowPatternItem>,
     queue: sys::rte_flow_action_queue,
@@ -222,7 +224,7 @@ impl FlowPattern {
         }
         let gtpu = |teid: u32, mask: u32| {
             let (teid, mask) = (teid.to_be_bytes(), mask.to_be_bytes());
-            // The TEID is octets 5 to 8. Spec: TS 29.281 §5.1.
+            // The TEID is in octets 5 to 8 of the header. Spec: TS 29.281 §5.1.
             field(item_type::RTE_FLOW_ITEM_TYPE_GTPU, 4, &teid, &mask)
         };
         let udp = any(item_type::RTE_FLOW_ITEM_TYPE_UDP);
@@ -234,11 +236,11 @@ impl FlowPattern {
             FlowRuleKey::TeidOverIpv6 { teid, mask } => {
                 headers.extend([any(ipv6), udp, gtpu(teid, mask)]);
             }
-            // Spec: RFC 791 §3.1.
+            // The destination follows 16 octets of the header. Spec: RFC 791 §3.1.
             FlowRuleKey::Ipv4Destination { addr, mask } => {
                 headers.push(field(ipv4, 16, &addr.octets(), &mask.octets()));
             }
-            // Spec: RFC 8200 §3.
+            // The destination follows 24 octets of the header. Spec: RFC 8200 §3.
             FlowRuleKey::Ipv6Destination { addr, mask } => {
                 headers.push(field(ipv6, 24, &addr.octets(), &mask.octets()));
             }
@@ -246,7 +248,7 @@ impl FlowPattern {
         Self { headers, queue: sys::rte_flow_action_queue { index: rule.queue } }
     }
 
-    /// The items in DPDK's format, terminated by END. They point into `self`.
+    /// Returns the items in DPDK's format, terminated by END. They point into `self`.
     fn items(&self) -> Vec<sys::rte_flow_item> {
         let item = |(kind, field): &FlowPatternItem| {
             let (spec, mask) = match field {
@@ -259,7 +261,7 @@ impl FlowPattern {
         self.headers.iter().chain([&end]).map(item).collect()
     }
 
-    /// The actions in DPDK's format. They point into `self`.
+    /// Returns the actions in DPDK's format. They point into `self`.
     fn actions(&self) -> [sys::rte_flow_action; 2] {
         let conf = (&raw const self.queue).cast();
         let queue = action_type::RTE_FLOW_ACTION_TYPE_QUEUE;
@@ -295,7 +297,7 @@ mod tests {
             ]
         );
         let items = pattern.items();
-        // SAFETY: the item points to a header of this size within `pattern`.
+        // SAFETY: the item points to a header of this size in `pattern`.
         let gtp = unsafe { items[4].spec.cast::<[u8; 8]>().read() };
         assert_eq!(gtp, [0, 0, 0, 0, 1, 2, 3, 4]);
         // SAFETY: as above.
@@ -315,8 +317,8 @@ mod tests {
         };
         let v4 = pattern(0, key);
         let items = v4.items();
-        // SAFETY: the item points to more zeroed octets than the structure has, and it is all
-        // numbers.
+        // SAFETY: the item points to zeroed octets, at least as many as the structure has, and the
+        // structure consists of numbers.
         let ip = unsafe { items[1].spec.cast::<sys::rte_flow_item_ipv4>().read() };
         assert_eq!({ ip.hdr.dst_addr }, u32::from_ne_bytes([10, 45, 0, 6]));
         let key = FlowRuleKey::Ipv6Destination {
@@ -328,7 +330,7 @@ mod tests {
         // SAFETY: as above.
         let mask = unsafe { items[1].mask.cast::<[u8; 40]>().read() };
         assert_eq!((&mask[..24], &mask[24..]), (&[0; 24][..], &[0xff; 16][..]));
-        // SAFETY: points to the queue's number.
+        // SAFETY: the configuration points to the index of the queue.
         let queue = unsafe { v6.actions()[0].conf.cast::<u16>().read() };
         assert_eq!(queue, 3);
     }

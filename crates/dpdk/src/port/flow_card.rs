@@ -1,9 +1,9 @@
-//! Flows of sessions on ethdev ports: the calls of `rte_flow` behind
-//! [`adit_rules::flows::FlowCard`].
+//! Flow rules of sessions on ethdev ports: implements [`adit_rules::flows::FlowCard`] with
+//! `rte_flow`.
 //!
 //! A flow is a rule of the card's embedded switch (`transfer`): it matches frames from the link of
-//! a port, and sends them on the link of a port, or to our driver. Its counter is an indirect
-//! action, which outlives the rule.
+//! a port, and sends them to the link of a port or to adit. Its counter is an indirect action,
+//! which outlives the rule.
 
 use core::ffi::c_void;
 use core::mem::{MaybeUninit, size_of};
@@ -25,11 +25,11 @@ use super::{Port, StartedPort};
 use crate::errno::Errno;
 use crate::log;
 
-/// Room of an item's header. Items start with the header as on the wire; what follows it in DPDK
-/// may be zero.
+/// Size of the buffer for an item. Items begin with the header as on the wire; the fields that
+/// follow it in DPDK's structure may be zero. Unit: octets.
 const ITEM_SIZE: usize = 64;
 
-/// An item and its mask, aligned as the structures of DPDK.
+/// The value and mask of an item, aligned as DPDK's structures.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(8))]
 struct MaskedItem {
@@ -49,7 +49,7 @@ const _: () = assert!(
         && size_of::<sys::rte_flow_item_ethdev>() <= ITEM_SIZE
 );
 
-/// A rule of a port, and its counter if it has one.
+/// A rule on a port, and its counter if it has one.
 #[derive(Debug)]
 struct EthdevFlow {
     port: usize,
@@ -57,7 +57,7 @@ struct EthdevFlow {
     counter: *mut sys::rte_flow_action_handle,
 }
 
-/// The ports whose cards take flows. They run as long as this lives.
+/// The ports whose cards accept flows. The ports run as long as this value lives.
 #[derive(Debug)]
 pub struct EthdevFlows {
     ports: Vec<(PortId, Arc<StartedPort>)>,
@@ -65,12 +65,12 @@ pub struct EthdevFlows {
     last: u64,
 }
 
-// SAFETY: the handles belong to ports that this keeps running; DPDK lets one thread at a time use
-// them, and every use takes `&mut self`.
+// SAFETY: the handles belong to ports that this value keeps running; DPDK lets one thread at a time
+// use them, and every use takes `&mut self`.
 unsafe impl Send for EthdevFlows {}
 
 impl EthdevFlows {
-    /// A card of these ports, whose numbers flows name.
+    /// Makes one card of these ports; flows refer to them by their ids.
     #[must_use]
     pub fn new<'p>(ports: impl IntoIterator<Item = (PortId, &'p Port)>) -> Self {
         let ports = ports.into_iter().map(|(id, port)| (id, Arc::clone(&port.running)));
@@ -115,8 +115,8 @@ impl EthdevFlows {
         let lists = lists.map_err(|words| (Errno::none(), words.to_owned()))?;
         let (items, actions) = (lists.items(), lists.actions());
         let (attr, mut error) = (attributes(flow.priority), no_error());
-        // SAFETY: both lists end with their END and point into `lists`, which outlives the call;
-        // the driver copies the parts that it keeps. The counter belongs to the port.
+        // SAFETY: both lists end with END and point into `lists`, which outlives the call; the
+        // driver copies what it keeps. The counter belongs to the port.
         let rule = unsafe {
             sys::rte_flow_create(
                 id,
@@ -151,7 +151,7 @@ impl FlowCard for EthdevFlows {
             return Ok(());
         }
         let mut error = no_error();
-        // SAFETY: a rule of this port that exists; it is not used again once it is destroyed.
+        // SAFETY: the rule exists on this port, and is not used after it was destroyed.
         let code = unsafe { sys::rte_flow_destroy(id, known.rule, &raw mut error) };
         if code < 0 {
             return Err(words(Errno::of_return(code), &text(&error), ""));
@@ -168,7 +168,7 @@ impl FlowCard for EthdevFlows {
         // SAFETY: numbers only.
         let mut counts: sys::rte_flow_query_count = unsafe { MaybeUninit::zeroed().assume_init() };
         let mut error = no_error();
-        // SAFETY: a counter of this port that exists; the query of a counter writes this structure.
+        // SAFETY: the counter exists on this port; the query of a counter writes this structure.
         let code = unsafe {
             sys::rte_flow_action_handle_query(
                 self.ethdev(known.port),
@@ -201,7 +201,7 @@ impl Drop for EthdevFlows {
             let id = self.ethdev(known.port);
             let mut error = no_error();
             if !known.rule.is_null() {
-                // SAFETY: a rule of this port that exists; it is not used again.
+                // SAFETY: the rule exists on this port, and is not used again.
                 unsafe { sys::rte_flow_destroy(id, known.rule, &raw mut error) };
             }
             destroy_counter(id, known.counter);
@@ -209,14 +209,14 @@ impl Drop for EthdevFlows {
     }
 }
 
-/// The error number, and what the driver says about it.
+/// Joins the error number, the driver's message and the last log line into one error.
 fn words(errno: Errno, message: &str, logged: &str) -> FlowCardError {
     let mut parts: Vec<String> = Vec::new();
     if errno != Errno::none() {
         parts.push(errno.to_string());
     }
     for text in [message, logged.lines().last().unwrap_or_default()] {
-        // If the driver has no message, DPDK repeats the text of the error number.
+        // If the driver has no message, DPDK sets it to the text of the error number.
         if !text.is_empty() && !parts.iter().any(|part| part.contains(text)) {
             parts.push(text.to_owned());
         }
@@ -257,15 +257,15 @@ fn create_counter(id: u16) -> Result<*mut sys::rte_flow_action_handle, (Errno, S
 fn destroy_counter(id: u16, counter: *mut sys::rte_flow_action_handle) {
     if !counter.is_null() {
         let mut error = no_error();
-        // SAFETY: a counter of this port that no rule uses; it is not used again.
+        // SAFETY: the counter exists on this port, no rule uses it, and it is not used again.
         unsafe { sys::rte_flow_action_handle_destroy(id, counter, &raw mut error) };
     }
 }
 
-/// A pattern item: its kind, and its octets with their mask; `None` matches any content.
+/// The type of a pattern item, and its value with the mask; without them any content matches.
 type EthdevItem = (item_type::Type, Option<Box<MaskedItem>>);
 
-/// The target of an action's configuration pointer.
+/// An action, with the value that its configuration pointer points to.
 enum EthdevAction {
     None(action_type::Type),
     Counter(*mut sys::rte_flow_action_handle),
@@ -274,14 +274,14 @@ enum EthdevAction {
     Ethdev(action_type::Type, Box<sys::rte_flow_action_ethdev>),
 }
 
-/// The items and actions of a flow in DPDK's format, and the values to which they point.
+/// The items and actions of a flow in DPDK's format, and the values that they point to.
 struct FlowLists {
     items: Vec<EthdevItem>,
     actions: Vec<EthdevAction>,
 }
 
 impl FlowLists {
-    /// For a rule of ethdev `id`. `ethdev`: the ethdev of a port.
+    /// Makes the lists for a rule of ethdev `id`. `ethdev` returns the ethdev id of a port.
     fn of(
         flow: &Flow,
         id: u16,
@@ -329,7 +329,7 @@ impl FlowLists {
         Ok(Self { items, actions: flow.actions.iter().map(action).collect::<Result<_, _>>()? })
     }
 
-    /// The items, terminated by END. They point into `self`.
+    /// Returns the items, terminated by END. They point into `self`.
     fn items(&self) -> Vec<sys::rte_flow_item> {
         let item = |(kind, field): &EthdevItem| {
             let (spec, mask) = match field.as_deref() {
@@ -342,7 +342,7 @@ impl FlowLists {
         self.items.iter().chain([&end]).map(item).collect()
     }
 
-    /// The actions, terminated by END. They point into `self`.
+    /// Returns the actions, terminated by END. They point into `self`.
     fn actions(&self) -> Vec<sys::rte_flow_action> {
         let action = |action: &EthdevAction| {
             let (type_, conf) = match action {
@@ -386,12 +386,13 @@ fn item(item: &FlowItem) -> EthdevItem {
     (kind, (!item.spec.is_empty()).then(|| octets(&item.spec, &item.mask)))
 }
 
-/// The nth IPv4 header passed the checks of the hardware, that of its checksum among them.
+/// Makes an item that matches if the hardware found the IPv4 header at level `nth` correct,
+/// including its checksum.
 fn integrity(nth: u32) -> EthdevItem {
     // SAFETY: numbers only.
     let mut checks: sys::rte_flow_item_integrity = unsafe { MaybeUninit::zeroed().assume_init() };
     let bits = &mut checks.__bindgen_anon_1;
-    // SAFETY: the union is one number, of which these are bits.
+    // SAFETY: the union is one number, and these are bits of it.
     unsafe { bits.__bindgen_anon_1.set_l3_ok(1) };
     // SAFETY: as above.
     unsafe { bits.__bindgen_anon_1.set_ipv4_csum_ok(1) };
@@ -412,10 +413,10 @@ mod tests {
         Flow { port: PortId(0), priority: FlowPriority::Session, items, actions }
     }
 
-    /// The value to which an item or a configuration of `FlowLists` points.
+    /// Reads the value that an item or a configuration of `FlowLists` points to.
     fn read<T>(at: *const c_void) -> T {
-        // SAFETY: the callers name the structure that stands there, or that begins a longer item;
-        // it is all numbers and pointers.
+        // SAFETY: the callers name the type of the structure at `at`, or of the first part of a
+        // longer item there; it consists of numbers and pointers.
         unsafe { at.cast::<T>().read() }
     }
 
@@ -444,7 +445,7 @@ mod tests {
         let container: sys::rte_flow_item_gtp_psc = read(items[3].spec);
         let integrity: sys::rte_flow_item_integrity = read(items[4].spec);
         assert_eq!(port.port_id, 7);
-        // SAFETY: both members of the union are the header.
+        // SAFETY: both members of the union are this header.
         assert_eq!(unsafe { ethernet.__bindgen_anon_1.hdr.ether_type }, 0x0800_u16.to_be());
         assert_eq!((gtpu.v_pt_rsv_flags, { gtpu.teid }), (0x34, 0x0102_0304_u32.to_be()));
         assert_eq!((container.hdr.ext_hdr_len, container.hdr.type_()), (1, 1));

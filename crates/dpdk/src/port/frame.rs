@@ -1,44 +1,46 @@
-//! Frame sizes. Drivers of virtual devices accept other sizes than they declare.
+//! Frame sizes of ports. Drivers of virtual devices accept other sizes than they declare.
 
 use adit_dpdk_sys as sys;
 
 use super::PortConfig;
 use crate::device::{Device, DeviceKind};
 
-/// Overhead of a frame over the MTU as DPDK counts it: Ethernet header and FCS.
+/// Octets of a frame that DPDK does not count in the MTU: Ethernet header and FCS.
 const DPDK_OVERHEAD_BYTES: u32 = 14 + 4;
 
-/// Overhead of a frame over the MTU: Ethernet header, two VLAN tags, FCS.
+/// Octets of a frame beyond the MTU: Ethernet header, two VLAN tags, FCS.
 const FRAME_OVERHEAD_BYTES: u32 = 14 + 2 * 4 + 4;
 
-/// The kernel's headroom in an AF_XDP buffer (`XDP_PACKET_HEADROOM`).
+/// The kernel's headroom in an AF_XDP buffer (`XDP_PACKET_HEADROOM`). Unit: bytes.
 const XDP_HEADROOM_BYTES: u32 = 256;
 
 /// Octets before the IP packet in an AF_PACKET slot: aligned header and address of TPACKET_V2,
 /// Ethernet header, and a VLAN tag that the driver reinserts.
 const PACKET_SLOT_OVERHEAD_BYTES: u16 = 66 + 14 + 4;
 
-/// Octets that the driver subtracts from a slot of `net_af_packet` before it compares it with a
-/// packet buffer.
+/// How many octets the driver subtracts from the size of a `net_af_packet` slot before it compares
+/// the slot with a packet buffer.
 const PACKET_SLOT_HEADER_BYTES: u32 = 32;
 
-/// Slot of `net_af_packet` without `framesz=`.
+/// Size of a `net_af_packet` slot without `framesz=`. Unit: bytes.
 const SLOT_BYTES_DEFAULT: u16 = 2048;
 
-/// Slots in a block. With slots of whole KiB a block has whole pages, and its slots no gaps.
+/// Slots in a block. If slots are a multiple of 1 KiB, a block is a multiple of the page size, as
+/// the kernel requires, and has no gaps.
 const SLOTS_PER_BLOCK: u32 = 4;
 
-/// Largest packet buffer of `net_af_xdp`, headroom excluded. With its own headers (192) and its
-/// headroom a buffer has to fit a page. DPDK makes one of 64 cache lines longer, so that buffers
-/// begin on different channels of the memory.
+/// Maximum size of a `net_af_xdp` packet buffer, headroom excluded. With headroom and DPDK's own
+/// headers (192 bytes) a buffer must fit in a page. DPDK would lengthen a buffer of exactly 64
+/// cache lines, to spread buffers over memory channels. Unit: bytes.
 const AF_XDP_MBUF_BYTES_MAX: u16 = 63 * 64 - 192 - 128;
 
-/// `net_tap` sends no frame beyond the MTU that DPDK has of it, see [`nominal_mtu`].
+/// Maximum MTU of `net_tap`: it sends no frame beyond the MTU configured in DPDK, see
+/// [`nominal_mtu`].
 const TAP_MTU_MAX: u16 = 1500;
 
 impl Device {
-    /// Size of the smallest packet buffer for packets of `mtu_bytes`, headroom excluded. Unit:
-    /// bytes.
+    /// Returns the minimum size of a packet buffer for packets of `mtu_bytes`, headroom excluded.
+    /// Unit: bytes.
     #[must_use]
     pub fn mbuf_bytes(&self, mtu_bytes: u16) -> u32 {
         let frame = u32::from(mtu_bytes) + FRAME_OVERHEAD_BYTES;
@@ -52,19 +54,19 @@ impl Device {
         }
     }
 
-    /// Size of the largest packet buffer, headroom excluded. Unit: bytes.
+    /// Returns the maximum size of a packet buffer, headroom excluded. Unit: bytes.
     #[must_use]
     pub fn mbuf_bytes_max(&self) -> u16 {
         if self.is_driver("net_af_xdp") { AF_XDP_MBUF_BYTES_MAX } else { u16::MAX }
     }
 
-    /// The largest MTU, according to the driver and the device string. Unit: bytes.
+    /// Returns the maximum MTU of the driver with the arguments of the device string. Unit: bytes.
     #[must_use]
     pub fn mtu_max(&self) -> u16 {
         if self.is_driver("net_af_packet") {
             match slot_bytes(self, u16::MAX) {
                 Some(slot) => slot.saturating_sub(PACKET_SLOT_OVERHEAD_BYTES),
-                // Slots follow the MTU.
+                // Without `framesz=` slots are made large enough for any MTU.
                 None => u16::MAX,
             }
         } else if self.is_driver("net_af_xdp") {
@@ -78,8 +80,9 @@ impl Device {
     }
 }
 
-/// The slot of a `net_af_packet` device: that of its arguments, the driver's default, or a larger
-/// one that `mtu_bytes` needs. `None` for an argument that is no number.
+/// Returns the slot size of a `net_af_packet` device: the size in its arguments, or the driver's
+/// default, or the larger size that `mtu_bytes` requires. `None` if the argument is no number.
+/// Unit: bytes.
 fn slot_bytes(device: &Device, mtu_bytes: u16) -> Option<u16> {
     let needed = mtu_bytes.saturating_add(PACKET_SLOT_OVERHEAD_BYTES);
     match device.argument("framesz") {
@@ -91,7 +94,8 @@ fn slot_bytes(device: &Device, mtu_bytes: u16) -> Option<u16> {
     }
 }
 
-/// The device's arguments, with the slots of `net_af_packet` that packets of `mtu_bytes` need.
+/// Returns the device's arguments, with a slot size for `net_af_packet` if packets of `mtu_bytes`
+/// require one.
 pub(super) fn arguments(device: &Device, mtu_bytes: u16) -> String {
     let arguments = device.arguments();
     match slot_bytes(device, mtu_bytes) {
@@ -107,16 +111,17 @@ pub(super) fn arguments(device: &Device, mtu_bytes: u16) -> String {
     }
 }
 
-/// Size of the smallest buffer that holds a received frame in one segment. Unit: bytes, headroom
-/// included.
+/// Returns the minimum size of a buffer that holds a received frame in one segment. Unit: bytes,
+/// headroom included.
 pub(super) fn data_room(device: &Device, mtu_bytes: u16) -> u32 {
     device.mbuf_bytes(mtu_bytes) + sys::RTE_PKTMBUF_HEADROOM
 }
 
-/// The MTU to configure in DPDK.
+/// Returns the MTU to configure in DPDK.
 ///
 /// `net_af_packet`, `net_memif` and `net_tap` declare a maximum frame of 1518 bytes. DPDK checks
-/// only the configured MTU against it; longer frames pass the first two.
+/// only the configured MTU against it; `net_af_packet` and `net_memif` pass longer frames
+/// nevertheless.
 pub(super) fn nominal_mtu(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> u32 {
     let wanted = u32::from(config.mtu_bytes);
     match config.device.kind() {

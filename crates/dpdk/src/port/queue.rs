@@ -15,7 +15,7 @@ use crate::memif_gate::MemifGate;
 
 /// One receive queue of a running port.
 ///
-/// Invariant: the only handle on this queue; it may move between threads, and is used by one at a
+/// Invariant: the only handle on this queue, which may move between threads but is used by one at a
 /// time. The port runs as long as the handle lives.
 #[derive(Debug)]
 pub struct RxQueue {
@@ -24,8 +24,8 @@ pub struct RxQueue {
     queue: u16,
     socket: Option<OwnedFd>,
     gate: Option<MemifGate>,
-    /// The peer is a kernel, or somebody who passes on what a kernel sent: it may leave checksums
-    /// to a card.
+    /// True if packets may come from a kernel, directly or through another program: a kernel may
+    /// leave checksums for a card to complete, so this queue completes them.
     finishes_checksums: bool,
     not_sync: PhantomData<Cell<u8>>,
 }
@@ -43,7 +43,7 @@ pub struct TxQueue {
 }
 
 impl RxQueue {
-    /// The caller makes one handle for each queue number that was set up on `port`.
+    /// Makes a handle. The caller makes only one for each queue that was set up on `port`.
     pub(super) fn new(
         port: &Arc<StartedPort>,
         queue: u16,
@@ -55,18 +55,18 @@ impl RxQueue {
         Self { port, port_id, queue, socket, gate, finishes_checksums, not_sync: PhantomData }
     }
 
-    /// A descriptor that is readable while the queue has packets: the socket of drivers of kernel
-    /// interfaces (`net_af_packet`, `net_af_xdp`). Others have none.
+    /// Returns a descriptor that is readable while the queue has packets: the socket of drivers of
+    /// kernel interfaces (`net_af_packet`, `net_af_xdp`). `None` for other drivers.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// Appends at most `limit` received packets to `burst`. Returns their number.
+    /// Appends at most `limit` received packets to `burst`. Returns how many.
     ///
     /// Cost: one driver call, which writes the packets' pointers directly into `burst`, and two
-    /// prefetches for each packet; a look at the checksum of each one if the driver is of a virtual
-    /// link.
+    /// prefetches for each packet; with drivers of virtual links also a check of each packet's
+    /// checksum.
     #[inline]
     pub fn rx_burst(&mut self, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
         let inside = self.gate.as_ref().map(MemifGate::enter);
@@ -102,7 +102,7 @@ impl RxQueue {
         received
     }
 
-    /// The port's ethdev number.
+    /// Returns the port's ethdev id.
     #[must_use]
     pub fn ethdev_id(&self) -> u16 {
         self.port.id()
@@ -110,13 +110,13 @@ impl RxQueue {
 }
 
 impl TxQueue {
-    /// The caller makes one handle for each queue number that was set up on `port`.
+    /// Makes a handle. The caller makes only one for each queue that was set up on `port`.
     pub(super) fn new(port: &Arc<StartedPort>, queue: u16, gate: Option<MemifGate>) -> Self {
         Self { port: Arc::clone(port), port_id: port.id(), queue, gate, not_sync: PhantomData }
     }
 
-    /// Sends `burst`. Packets that the queue does not accept stay in `burst`, in order. Returns the
-    /// number of sent packets.
+    /// Sends `burst`. Packets that the queue does not accept stay in it, in order. Returns how many
+    /// packets were sent.
     ///
     /// Cost: one driver call on the packets' pointers in `burst`.
     #[inline]
@@ -154,7 +154,7 @@ impl TxQueue {
         sent
     }
 
-    /// The port's ethdev number.
+    /// Returns the port's ethdev id.
     #[must_use]
     pub fn ethdev_id(&self) -> u16 {
         self.port.id()

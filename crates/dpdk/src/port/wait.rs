@@ -1,7 +1,8 @@
-//! Descriptors on which a thread can wait for packets: the sockets of drivers of kernel interfaces.
+//! Finds the descriptors on which a thread can wait for packets: the sockets of drivers of kernel
+//! interfaces.
 //!
-//! DPDK does not report them. They are the new sockets of the driver's address family after the
-//! port has started. A socket is readable while its queue has packets.
+//! DPDK does not report these sockets. They are the sockets of the driver's address family that are
+//! new after the port has started. Such a socket is readable while its queue has packets.
 
 use core::mem::size_of;
 use std::collections::BTreeMap;
@@ -11,11 +12,11 @@ use std::os::unix::fs::MetadataExt;
 use super::attach::family;
 use crate::device::Device;
 
-/// The sockets of the process that belong to the family of a driver, by inode: a number of a
-/// descriptor may be given again as soon as another thread closes it.
+/// The process's sockets of a driver's address family, by inode: unlike a descriptor, an inode is
+/// not reused as soon as another thread closes the socket.
 pub(super) type DriverSockets = BTreeMap<u64, RawFd>;
 
-/// The sockets that are of the kind of `device`. Empty for drivers without sockets.
+/// Returns the sockets of the address family of `device`. Empty for drivers without sockets.
 pub(super) fn driver_sockets(device: &Device) -> DriverSockets {
     let Some(family) = family(device) else { return DriverSockets::new() };
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return DriverSockets::new() };
@@ -24,8 +25,9 @@ pub(super) fn driver_sockets(device: &Device) -> DriverSockets {
     of_family.filter_map(|fd| Some((inode(fd)?, fd))).collect()
 }
 
-/// Sockets of the receive queues of `device`, in the order of the queues. `before` are those from
-/// before it was attached. Empty if they cannot be identified for certain.
+/// Returns the sockets of the receive queues of `device`, in the order of the queues. `before` are
+/// the sockets that existed before it was attached. Empty if the queues' sockets cannot be
+/// identified for certain.
 pub(super) fn queue_sockets(device: &Device, before: &DriverSockets, queues: u16) -> Vec<OwnedFd> {
     let mut sockets = driver_sockets(device);
     sockets.retain(|inode, _| !before.contains_key(inode));
@@ -41,22 +43,22 @@ pub(super) fn queue_sockets(device: &Device, before: &DriverSockets, queues: u16
     if handles.len() == usize::from(queues) { handles } else { Vec::new() }
 }
 
-/// The inode of an open descriptor.
+/// Returns the inode of an open descriptor.
 fn inode(fd: RawFd) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/self/fd/{fd}")).ok()?.ino())
 }
 
 /// Duplicates a descriptor.
 fn duplicate(fd: RawFd) -> Option<OwnedFd> {
-    // SAFETY: the descriptor is open: the driver holds it as long as the port runs.
+    // SAFETY: the descriptor is open: the driver keeps it as long as the port runs.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().ok()
 }
 
-/// The address family of a socket; `None` for any other descriptor.
+/// Returns the address family of a socket; `None` for any other descriptor.
 fn domain(fd: RawFd) -> Option<i32> {
     let mut domain = 0_i32;
     let mut len = libc::socklen_t::try_from(size_of::<i32>()).ok()?;
-    // SAFETY: writes at most `len` octets to a number of that size; the call is valid for any
+    // SAFETY: the call writes at most `len` octets to a number of that size, and is valid for any
     // descriptor.
     let code = unsafe {
         libc::getsockopt(
@@ -70,7 +72,7 @@ fn domain(fd: RawFd) -> Option<i32> {
     (code == 0).then_some(domain)
 }
 
-/// The queue to which an AF_XDP socket is bound.
+/// Returns the queue that an AF_XDP socket is bound to.
 fn xdp_queue(fd: RawFd) -> Option<u32> {
     let mut address = libc::sockaddr_xdp {
         sxdp_family: 0,
@@ -80,8 +82,8 @@ fn xdp_queue(fd: RawFd) -> Option<u32> {
         sxdp_shared_umem_fd: 0,
     };
     let mut len = libc::socklen_t::try_from(size_of::<libc::sockaddr_xdp>()).ok()?;
-    // SAFETY: writes at most `len` octets to a structure of that size; the call is valid for any
-    // descriptor.
+    // SAFETY: the call writes at most `len` octets to a structure of that size, and is valid for
+    // any descriptor.
     let code = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut len) };
     (code == 0).then_some(address.sxdp_queue_id)
 }
@@ -98,7 +100,7 @@ mod tests {
             // SAFETY: takes three numbers.
             let fd =
                 unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-            // SAFETY: the descriptor is open and belongs to nobody else.
+            // SAFETY: the descriptor is open and no other code owns it.
             (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
         };
         let Some(first) = open() else {

@@ -15,7 +15,7 @@ use rustix::net::{
 
 /// The kernel's list of the Unix sockets of this network namespace.
 const SOCKETS: &str = "/proc/net/unix";
-/// Flag in this list of a socket that accepts connections.
+/// Flag in [`SOCKETS`] of a socket that accepts connections.
 const FLAG_ACCEPTS: u32 = 1 << 16;
 
 /// Address of a memif's socket. As text, `@` starts an abstract name.
@@ -71,7 +71,7 @@ impl MemifAddress {
         Ok(socket)
     }
 
-    /// True for a socket file that a process left behind.
+    /// True for a socket file that an ended process left behind.
     fn is_stale(&self, address: &SocketAddrUnix) -> Result<bool> {
         Ok(self.has_socket_file()
             && !self.is_listed()?
@@ -85,7 +85,7 @@ impl MemifAddress {
         fs::metadata(path).is_ok_and(|file| file.file_type().is_socket())
     }
 
-    /// True if the kernel lists a server, which a server in another network namespace is not.
+    /// True if the kernel lists a server here. Other network namespaces' servers are not listed.
     ///
     /// # Errors
     /// The list cannot be read.
@@ -94,8 +94,8 @@ impl MemifAddress {
         Ok(listening(&sockets).any(|name| self.is_name(name)))
     }
 
-    /// True for the name of this address in the kernel's list, which has the path as its owner
-    /// wrote it.
+    /// True if `name`, from the kernel's list, is this address. The list has a path in the form
+    /// that the server used, which may differ from ours.
     fn is_name(&self, name: &str) -> bool {
         match self {
             Self::Abstract(own) => name.strip_prefix('@') == Some(own),
@@ -116,10 +116,10 @@ impl MemifAddress {
     }
 }
 
-/// The names of the sockets that accept connections, from the kernel's list.
+/// Returns the names of the sockets that accept connections, from the kernel's list.
 fn listening(sockets: &str) -> impl Iterator<Item = &str> {
     sockets.lines().skip(1).filter_map(|line| {
-        // Number, references, protocol, flags, type, state, inode; then the name, if any.
+        // Fields: Num, RefCount, Protocol, Flags, Type, St, Inode; then the name, if there is one.
         let mut rest = line;
         let mut flags = 0;
         for field in 0..7 {

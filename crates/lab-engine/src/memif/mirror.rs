@@ -1,5 +1,5 @@
-//! A memif client in this process that returns each packet without touching it. It costs less than
-//! any other client, so it shows the ceiling of a tester on the same core.
+//! A memif client in this process that returns each packet without touching it. No client costs
+//! less, so it shows the highest rate that a tester on the same core can reach.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
@@ -11,12 +11,12 @@ use super::shared::{
 };
 use super::{Memif, RingPlace};
 
-/// The default ring size of DPDK's driver.
+/// Default ring size of DPDK's memif driver, as log2.
 const LOG2_RING_LEN: u8 = 10;
 const RING_LEN: u16 = 1 << LOG2_RING_LEN;
 const BUFFER_LEN: u32 = 2048;
 const RING_OCTETS: usize = DESCRIPTORS_AT + (DESCRIPTOR_LEN << LOG2_RING_LEN);
-/// Offsets of the rings: first the ring to the client, then the ring from it, then their buffers.
+/// Offsets of the ring to the client and of the ring from the client. The buffers of both follow.
 const RINGS: [usize; 2] = [0, RING_OCTETS];
 
 /// The client's end. It shares its memory with the server's end.
@@ -27,7 +27,7 @@ pub struct Mirror {
     taken: u16,
 }
 
-/// Both ends of a memif. Call [`Mirror::mirror_packets`] to return packets.
+/// Makes both ends of a memif. Call [`Mirror::mirror_packets`] to return packets.
 ///
 /// # Errors
 /// The memory cannot be shared.
@@ -57,7 +57,7 @@ pub fn mirrored() -> Result<(Memif, Mirror)> {
 }
 
 impl Mirror {
-    /// Returns sent packets while there is room.
+    /// Returns the packets that the server has sent, while the ring from the client has room.
     #[inline]
     pub fn mirror_packets(&mut self) {
         let [to, from] = RINGS;
@@ -83,7 +83,7 @@ impl Mirror {
         self.word(to + HEAD_AT).store(self.taken.wrapping_add(RING_LEN), Ordering::Release);
     }
 
-    /// Length and offset of a descriptor.
+    /// Returns length and offset of a descriptor.
     #[inline]
     fn descriptor(&self, ring: usize, slot: u16) -> [&AtomicU32; 2] {
         let at = ring + DESCRIPTORS_AT + usize::from(slot) * DESCRIPTOR_LEN;

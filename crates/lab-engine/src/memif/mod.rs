@@ -3,7 +3,8 @@
 //! target.
 //!
 //! Spec: memif protocol version 2.0; messages of 128 octets on a socket of type SEQPACKET. The
-//! server greets, acknowledges what the client announces (regions, rings), and confirms.
+//! server sends HELLO, acknowledges the regions and rings that the client announces, and confirms
+//! with CONNECTED.
 
 mod address;
 mod mirror;
@@ -30,10 +31,10 @@ use shared::{MemifRegion, MemifRing};
 const MESSAGE_LEN: usize = 128;
 const VERSION: u16 = 0x0200;
 const LOG2_RING_SIZE_MAX: u8 = 14;
-/// Receive timeout of the socket.
+/// Receive timeout of the listening and of the connected socket.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(20);
 const MTU_BYTES: u16 = 1600;
-/// Length of the longest packet that fits a [`MemBuf`].
+/// Length of the longest packet that fits a [`MemBuf`]. Unit: octets.
 pub const PACKET_LEN_MAX: usize = BUF_BYTES - HEADROOM_BYTES;
 /// Maximum number of packets per receive call.
 const BURST: u16 = 64;
@@ -61,7 +62,7 @@ struct RingPlace {
     log2_size: u8,
 }
 
-/// A listening socket for one client. Drop removes its file.
+/// A listening socket for one client. Dropping it removes the socket file.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -82,10 +83,10 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Waits for the client and runs the handshake.
+    /// Waits for the client and runs the handshake. Calls `watch` repeatedly while it waits.
     ///
     /// # Errors
-    /// Those of `watch`; no client within `timeout`; the client violates the protocol.
+    /// `watch` fails; no client connects within `timeout`; the client violates the protocol.
     pub fn accept(
         &self,
         timeout: Duration,
@@ -172,7 +173,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// The next message and its file descriptor, if any; `None` if no message has arrived.
+    /// Receives the next message and its file descriptor, if any; `None` if no message has arrived.
     fn receive_message(&self) -> Result<Option<([u8; MESSAGE_LEN], Option<OwnedFd>)>> {
         let mut message = [0; MESSAGE_LEN];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -231,20 +232,20 @@ pub struct Memif {
 }
 
 impl Memif {
-    /// Capacity of a ring. Unit: packets.
+    /// Returns the capacity of a ring. Unit: packets.
     #[must_use]
     pub fn ring_len(&self) -> u16 {
         self.to.len()
     }
 
-    /// Number of packets that the client can accept.
+    /// Returns how many packets the client can accept.
     #[inline]
     pub fn room(&self) -> u16 {
         self.to.offered(&self.regions)
     }
 
-    /// The buffer of the `index`-th packet to send, `index` below [`Self::room`]; `None` if it is
-    /// shorter than `len`.
+    /// Returns the buffer of the `index`-th packet to send, where `index` is below [`Self::room`];
+    /// `None` if the buffer is shorter than `len`.
     #[inline]
     pub fn fill(&mut self, index: u16, len: usize) -> Option<&mut [u8]> {
         self.to.fill(&mut self.regions, index, len)
@@ -256,13 +257,13 @@ impl Memif {
         self.to.pass(&self.regions, count);
     }
 
-    /// Number of received packets.
+    /// Returns the number of received packets that are not released yet.
     #[inline]
     pub fn waiting(&self) -> u16 {
         self.from.offered(&self.regions)
     }
 
-    /// The `index`-th received packet, `index` below [`Self::waiting`].
+    /// Returns the `index`-th received packet, where `index` is below [`Self::waiting`].
     #[inline]
     pub fn packet(&self, index: u16) -> Option<&[u8]> {
         self.from.packet(&self.regions, index)
@@ -274,7 +275,7 @@ impl Memif {
         self.from.prefetch(&self.regions, index);
     }
 
-    /// Length of the `index`-th received packet. Unit: octets.
+    /// Returns the length of the `index`-th received packet. Unit: octets.
     #[inline]
     pub fn packet_len(&self, index: u16) -> usize {
         self.from.packet_len(&self.regions, index)
@@ -287,26 +288,25 @@ impl Memif {
     }
 }
 
-/// Several memifs as ports. As [`TrafficIo`] they give access to the rings; as [`PacketIo`] they
-/// copy.
+/// Several memifs as ports. [`TrafficIo`] accesses frames in the rings; [`PacketIo`] copies them.
 #[derive(Debug)]
 pub struct Ports {
     /// The ports, by [`PortId`].
     pub memifs: Vec<Memif>,
     /// Their MAC addresses.
     pub macs: Vec<MacAddr>,
-    /// The clients in this process, by [`PortId`], if any.
+    /// Clients in this process, by [`PortId`]; empty if the clients are other processes.
     mirrors: Vec<Mirror>,
 }
 
 impl Ports {
-    /// Ports with these MAC addresses.
+    /// Makes ports with these MAC addresses.
     #[must_use]
     pub fn new(memifs: Vec<Memif>, macs: Vec<MacAddr>) -> Self {
         Self { memifs, macs, mirrors: Vec::new() }
     }
 
-    /// Ports that return every packet.
+    /// Makes ports that return every packet.
     ///
     /// # Errors
     /// The memory cannot be shared.
@@ -421,7 +421,7 @@ mod tests {
     }
 
     impl MemifTestClient {
-        /// Two rings of four descriptors with their buffers; the first one leads to the client.
+        /// Makes two rings of four descriptors with buffers; the first ring leads to the client.
         fn new(name: &str) -> Self {
             let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None);
             let socket = socket.unwrap();

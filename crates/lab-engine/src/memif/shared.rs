@@ -25,7 +25,7 @@ pub(super) const TAIL_AT: usize = 64;
 pub(super) const DESCRIPTORS_AT: usize = 128;
 pub(super) const DESCRIPTOR_LEN: usize = 16;
 const CACHE_LINE: usize = 64;
-/// The consumer polls and needs no interrupts.
+/// Flag of a ring whose consumer polls and needs no interrupts.
 const FLAG_MASK_INTERRUPT: u16 = 1;
 
 /// A mapped region of the client.
@@ -44,7 +44,7 @@ impl MemifRegion {
     /// Maps `len` octets of the client's file.
     ///
     /// # Errors
-    /// The file is shorter than that, or cannot be mapped.
+    /// The file is shorter than `len` octets, or cannot be mapped.
     pub(super) fn map(file: &OwnedFd, len: u64) -> Result<Self> {
         let size = rustix::fs::fstat(file).context("read the size of a memif region")?.st_size;
         if u64::try_from(size).unwrap_or(0) < len || len == 0 {
@@ -58,7 +58,7 @@ impl MemifRegion {
         Ok(Self { start: start.context("map a memif region")?, len })
     }
 
-    /// The address of `len` octets at `offset`; `None` outside of the region.
+    /// Returns the address of `len` octets at `offset`; `None` if they are not within the region.
     #[inline]
     fn at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         if offset.checked_add(len)? > self.len {
@@ -79,15 +79,15 @@ impl MemifRegion {
     #[inline]
     pub(super) fn atomic_u32(&self, offset: usize) -> Option<&AtomicU32> {
         let place = self.at(offset, 4).filter(|_| offset.is_multiple_of(4))?;
-        // SAFETY: as in `atomic_u16`.
+        // SAFETY: within the mapping and aligned, see `atomic_u16`.
         Some(unsafe { place.cast::<AtomicU32>().as_ref() })
     }
 }
 
 impl Drop for MemifRegion {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `MemifRegion::map`; nothing borrows from it any more. A failure
-        // leaves memory mapped, which is harmless.
+        // SAFETY: the mapping of `MemifRegion::map`; nothing borrows from it any more. If this
+        // fails, the memory stays mapped, which is harmless.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -98,15 +98,15 @@ impl Drop for MemifRegion {
 pub(super) struct MemifRing {
     place: RingPlace,
     mask: u16,
-    /// The server's next descriptor.
+    /// Index of the descriptor that the server uses next, modulo 2^16.
     next: u16,
 }
 
 impl MemifRing {
-    /// The ring at `place`.
+    /// Opens the ring at `place`.
     ///
     /// # Errors
-    /// It is not within its region, or its cookie is wrong.
+    /// The ring is not within its region, or its cookie is wrong.
     pub(super) fn open(regions: &[MemifRegion], place: RingPlace) -> Result<Self> {
         let Some(size) = 1_u16.checked_shl(place.log2_size.into()) else {
             bail!("the memif client announced a ring of 2^{} descriptors", place.log2_size);
@@ -125,7 +125,7 @@ impl MemifRing {
         Ok(ring)
     }
 
-    /// Number of descriptors.
+    /// Returns the number of descriptors.
     pub(super) fn len(&self) -> u16 {
         self.mask + 1
     }
@@ -139,7 +139,7 @@ impl MemifRing {
         word
     }
 
-    /// Number of descriptors that the client offers: free buffers, or packets.
+    /// Returns how many descriptors the client offers: free buffers, or packets.
     #[inline]
     pub(super) fn offered(&self, regions: &[MemifRegion]) -> u16 {
         self.word(regions, HEAD_AT).load(Ordering::Acquire).wrapping_sub(self.next)
@@ -152,14 +152,14 @@ impl MemifRing {
         self.word(regions, TAIL_AT).store(self.next, Ordering::Release);
     }
 
-    /// Offset of the `index`-th offered descriptor in its region.
+    /// Returns the offset of the `index`-th offered descriptor in the ring's region.
     #[inline]
     fn descriptor_at(&self, index: u16) -> usize {
         let slot = usize::from(self.next.wrapping_add(index) & self.mask);
         self.place.offset + DESCRIPTORS_AT + slot * DESCRIPTOR_LEN
     }
 
-    /// Region, length and offset of the buffer of the `index`-th offered descriptor.
+    /// Returns region, length and offset of the buffer of the `index`-th offered descriptor.
     #[inline]
     fn descriptor(&self, regions: &[MemifRegion], index: u16) -> Option<(usize, usize, usize)> {
         let at = self.descriptor_at(index);
@@ -170,18 +170,18 @@ impl MemifRing {
         Some((usize::from(number), usize::try_from(length).ok()?, usize::try_from(offset).ok()?))
     }
 
-    /// The packet of the `index`-th offered descriptor; `None` if the descriptor points out of its
-    /// region.
+    /// Returns the packet of the `index`-th offered descriptor; `None` if the descriptor points out
+    /// of its region.
     #[inline]
     pub(super) fn packet<'r>(&self, regions: &'r [MemifRegion], index: u16) -> Option<&'r [u8]> {
         let (region, length, offset) = self.descriptor(regions, index)?;
         let start = regions.get(region)?.at(offset, length)?;
-        // SAFETY: within the mapping; an offered buffer is this side's until it is passed, and
-        // `pass` needs `&mut MemifRing`, which ends this borrow's use of `index`.
+        // SAFETY: within the mapping. The server owns an offered buffer until `pass`, which callers
+        // reach only through `&mut Memif`, so that no slice of `Memif::packet` is alive then.
         Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), length) })
     }
 
-    /// Prefetches the first octets of that packet, which another core has written.
+    /// Prefetches the start of the `index`-th offered packet, which another core has written.
     #[inline]
     pub(super) fn prefetch(&self, regions: &[MemifRegion], index: u16) {
         let Some((region, length, offset)) = self.descriptor(regions, index) else { return };
@@ -191,14 +191,14 @@ impl MemifRing {
         }
     }
 
-    /// Length of the packet of the `index`-th offered descriptor. Unit: octets.
+    /// Returns the length of the packet of the `index`-th offered descriptor. Unit: octets.
     #[inline]
     pub(super) fn packet_len(&self, regions: &[MemifRegion], index: u16) -> usize {
         self.descriptor(regions, index).map_or(0, |(_, length, _)| length)
     }
 
-    /// The buffer of the `index`-th offered descriptor, to fill with a packet of `len` octets;
-    /// `None` if it is shorter.
+    /// Returns the buffer of the `index`-th offered descriptor, and sets its length to `len`
+    /// octets; `None` if the buffer is shorter.
     #[inline]
     pub(super) fn fill<'r>(
         &mut self,
@@ -214,8 +214,8 @@ impl MemifRing {
         let length = own.atomic_u32(self.descriptor_at(index) + 4)?;
         length.store(u32::try_from(len).ok()?, Ordering::Relaxed);
         let start = regions.get(region)?.at(offset, len)?;
-        // SAFETY: within the mapping; an offered buffer is this side's until it is passed, and
-        // `&mut` of the regions makes this the only slice into them.
+        // SAFETY: within the mapping. The server owns an offered buffer until `pass`, and `&mut` of
+        // the regions makes this the only slice into them.
         Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 }

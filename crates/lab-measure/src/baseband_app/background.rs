@@ -25,7 +25,7 @@ pub enum BackgroundKind {
 }
 
 impl BackgroundKind {
-    /// The unit of the program's product.
+    /// Returns the unit of the program's throughput.
     #[must_use]
     pub const fn product(self) -> &'static str {
         match self {
@@ -48,10 +48,10 @@ enum BackgroundProgram {
 }
 
 impl BackgroundLoad {
-    /// Starts `threads` threads on `cores`, or with no core on any.
+    /// Starts `threads` threads on `cores`, or on any core if `cores` is empty.
     ///
     /// # Errors
-    /// ffmpeg is not installed or does not start; the cores are not those of this process.
+    /// ffmpeg is not installed or does not start; this process may not run on the cores.
     pub fn start(kind: BackgroundKind, cores: &[u16], threads: u16, stop: &Stop) -> Result<Self> {
         let program = match kind {
             BackgroundKind::Primes => {
@@ -64,7 +64,7 @@ impl BackgroundLoad {
         Ok(Self { program })
     }
 
-    /// The number of products since its start.
+    /// Returns how many primes or frames the program has produced since its start.
     ///
     /// # Errors
     /// ffmpeg has ended.
@@ -76,7 +76,7 @@ impl BackgroundLoad {
     }
 }
 
-/// A counter of one thread. Counters of different threads are on different cache lines.
+/// A counter of one thread. Its alignment keeps counters of other threads off the cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct PrimeCounter(AtomicU64);
@@ -88,7 +88,7 @@ struct PrimeThreads {
     found: Vec<Arc<PrimeCounter>>,
 }
 
-/// The numbers that threads try, again and again: about one in seven of the odd ones is prime, and
+/// The numbers that threads test, again and again: about one in seven of the odd ones is prime, and
 /// the time for each is similar.
 const NUMBERS: std::ops::Range<u64> = 1_000_000..1_100_000;
 
@@ -103,7 +103,7 @@ impl PrimeThreads {
             all.found.push(Arc::clone(&counter));
             let (stop, cores) = (Arc::clone(&all.stop), cores.to_vec());
             let body = move || {
-                // Checked above; a core that goes offline meanwhile leaves the thread where it is.
+                // Checked by `on_cores`. If a core goes offline, the thread stays where it is.
                 let _ = if cores.is_empty() { Ok(()) } else { pin(&cores) };
                 look_for_primes(&stop, &counter.0);
             };
@@ -122,7 +122,7 @@ impl Drop for PrimeThreads {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic in it has no consequence.
+            // A panic of the thread has no consequence.
             let _ = thread.join();
         }
     }
@@ -141,7 +141,7 @@ fn look_for_primes(stop: &AtomicBool, found: &AtomicU64) {
     }
 }
 
-/// Trial division.
+/// Tests a number by trial division.
 fn is_prime(number: u64) -> bool {
     if number < 4 || number.is_multiple_of(2) {
         return (2..4).contains(&number);
@@ -156,7 +156,7 @@ fn is_prime(number: u64) -> bool {
     true
 }
 
-/// ffmpeg, which transcodes a short film of its own again and again.
+/// ffmpeg, which transcodes a short film again and again. It has made the film before.
 #[derive(Debug)]
 struct Transcoding {
     process: Process,
@@ -166,7 +166,7 @@ struct Transcoding {
 const FILM: &str = "film.mkv";
 const PROGRESS: &str = "progress";
 const ERRORS: &str = "errors";
-/// Longest time to make the film.
+/// Maximum time to make the film.
 const FILM_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Transcoding {
@@ -212,7 +212,7 @@ fn ffmpeg() -> Command {
     command
 }
 
-/// The last number of frames of `-progress`.
+/// Returns the last frame count in the output of `-progress`.
 fn frames(progress: &str) -> u64 {
     let number = |line: &str| line.strip_prefix("frame=")?.trim().parse().ok();
     progress.lines().rev().find_map(number).unwrap_or(0)

@@ -6,21 +6,21 @@ use crate::baseband_app::clock::now_ns;
 
 /// Iterations of one round of the calibration, about 100 µs to 300 µs.
 const ROUND: u64 = 100_000;
-/// Rounds before the calibration, so that the core reaches its frequency.
+/// Rounds before the calibration, in which the core reaches its frequency.
 const WARM_UP: usize = 200;
 const ROUNDS: usize = 500;
 
-/// How fast a core does busy work when nothing disturbs it.
+/// How fast a core does busy work if nothing disturbs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calibration {
     /// Iterations per millisecond, in the fastest round.
     pub iterations_per_ms: u64,
-    /// How much longer the median round took. Unit: permille of the fastest one.
+    /// How much longer the median round took than the fastest. Unit: permille of the fastest.
     pub median_excess_permille: u64,
 }
 
 impl Calibration {
-    /// Measures on the calling thread.
+    /// Measures the speed on the calling thread.
     #[must_use]
     pub(crate) fn measure() -> Self {
         let round = |_| {
@@ -39,13 +39,13 @@ impl Calibration {
         }
     }
 
-    /// The calibration of an earlier run, to compare machines in different states by the same work.
+    /// Takes the speed of an earlier run, so that machines in different states do the same work.
     #[must_use]
     pub fn given(iterations_per_ms: u64) -> Self {
         Self { iterations_per_ms, median_excess_permille: 0 }
     }
 
-    /// Iterations that take `span_ns` on an undisturbed core.
+    /// Returns the iterations that take `span_ns` on an undisturbed core.
     #[must_use]
     pub(crate) fn iterations(&self, span_ns: u64) -> u64 {
         let iterations = u128::from(span_ns) * u128::from(self.iterations_per_ms) / 1_000_000;
@@ -53,8 +53,8 @@ impl Calibration {
     }
 }
 
-/// Works. Four independent multiplications keep the multiplier busy, so work on the sibling of the
-/// core slows it down.
+/// Does busy work. Four independent multiplications keep the multiplier busy, so that work on the
+/// sibling core slows it down.
 pub(crate) fn spin(iterations: u64) {
     let mut lanes = black_box([1u64, 3, 5, 7]);
     for _ in 0..iterations {
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn measured_speed_lets_work_take_about_its_time() {
         let calibration = Calibration::measure();
-        // The fastest of many tries: the machine may be busy.
+        // Takes the fastest of many tries, since the machine may be busy.
         let try_one = |_| {
             let start = now_ns();
             spin(calibration.iterations(200_000));

@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Now.
+/// Returns the time of the monotonic clock. Unit: ns.
 #[must_use]
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -10,7 +10,7 @@ pub(crate) fn now_ns() -> u64 {
     second * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Sleeps until the clock shows `at_ns`.
+/// Sleeps until the monotonic clock shows `at_ns`.
 pub(crate) fn sleep_until(at_ns: u64) {
     let at = Timespec {
         tv_sec: i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX),

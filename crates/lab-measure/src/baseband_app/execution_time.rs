@@ -6,12 +6,12 @@ use rand::{Rng, SeedableRng};
 /// Longest execution. Unit: percent of the stage's time.
 const LONGEST_PERCENT: f64 = 200.0;
 
-/// The distribution of execution times around a stage's time C, the one that it should not exceed.
+/// The distribution of execution times around C, the time that a stage should not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TimeDistribution {
-    /// C, always.
+    /// Each execution takes C.
     Fixed,
-    /// Gaussian, cut at zero and at 2 C. Unit: percent of C.
+    /// Gaussian, cut at zero and at twice C. Unit: percent of C.
     Gaussian {
         /// Mean.
         mean_percent: f64,
@@ -29,13 +29,13 @@ pub(crate) struct ExecutionTimes {
 }
 
 impl ExecutionTimes {
-    /// The times of a stage with mean time `time_ns`. Threads with different seeds have independent
-    /// times.
+    /// Returns the times of a stage whose time is `time_ns`. Threads with different seeds have
+    /// independent times.
     pub(crate) fn new(distribution: TimeDistribution, time_ns: u64, seed: u64) -> Self {
         Self { distribution, time_ns, random: SmallRng::seed_from_u64(seed) }
     }
 
-    /// The next one. Unit: ns.
+    /// Draws the next execution time. Unit: ns.
     pub(crate) fn next_ns(&mut self) -> u64 {
         let TimeDistribution::Gaussian { mean_percent, deviation_percent } = self.distribution
         else {
@@ -52,9 +52,9 @@ impl ExecutionTimes {
         time_ns
     }
 
-    /// Box and Muller's transformation.
+    /// Draws from the standard normal distribution, by the Box-Muller transform.
     fn standard_normal(&mut self) -> f64 {
-        // In (0, 1]: the logarithm of zero is infinite.
+        // 1 - random is in (0, 1]: the logarithm of zero is infinite.
         let radius = (-2.0 * (1.0 - self.random.random::<f64>()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.random.random::<f64>()).cos()
     }
@@ -83,7 +83,7 @@ mod tests {
             drawn.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / f64::from(COUNT);
         assert!((mean - 350_000.0).abs() < 1_000.0, "{mean}");
         assert!((variance.sqrt() - 50_000.0).abs() < 1_000.0, "{}", variance.sqrt());
-        // Beyond three deviations: 0.135 %.
+        // Beyond three deviations lie 0.135 %.
         let beyond = drawn.iter().filter(|time| **time > 500_000.0).count();
         assert!((80..200).contains(&beyond), "{beyond}");
         assert!(drawn.iter().all(|time| *time <= 1_000_000.0));

@@ -1,28 +1,28 @@
-//! The wait of the scheduler thread: for the uplink threads of a TTI, or its end.
+//! The wait of the scheduler thread for a TTI's uplink threads, at most until the TTI ends.
 
 use std::collections::VecDeque;
 
 /// When TTIs begin.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TtiGrid {
-    /// The first TTI begins. Unit: ns of the clock.
+    /// Start of the first TTI. Unit: ns of the clock.
     pub origin_ns: u64,
     /// Duration of a TTI. Unit: ns.
     pub tti_ns: u64,
 }
 
 impl TtiGrid {
-    /// A TTI begins. Unit: ns of the clock.
+    /// Returns the start of a TTI. Unit: ns of the clock.
     pub(crate) fn start_ns(&self, tti: u64) -> u64 {
         self.origin_ns + tti * self.tti_ns
     }
 
-    /// A TTI ends. Unit: ns of the clock.
+    /// Returns the end of a TTI. Unit: ns of the clock.
     pub(crate) fn end_ns(&self, tti: u64) -> u64 {
         self.start_ns(tti + 1)
     }
 
-    /// The TTI of a time; the first one for a time before it.
+    /// Returns the index of the TTI at a time; zero for a time before the first TTI.
     pub(crate) fn at(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.origin_ns) / self.tti_ns.max(1)
     }
@@ -33,37 +33,37 @@ impl TtiGrid {
 pub(crate) enum SchedulerStep {
     /// Runs for this TTI.
     Run {
-        /// The TTI.
+        /// Index of the TTI.
         tti: u64,
-        /// The end of the TTI activates the thread, not the last uplink thread.
+        /// True if the end of the TTI activates the thread, not the last uplink thread.
         timed_out: bool,
     },
-    /// Waits for an uplink thread, at most until the end of the TTI. Unit: ns of the clock.
+    /// Waits for an uplink thread, at most until this end of the TTI. Unit: ns of the clock.
     WaitUntil(u64),
 }
 
-/// Activations of the scheduler thread.
+/// Decides when the scheduler thread runs, and for which TTI.
 #[derive(Debug)]
 pub(crate) struct UplinkGathering {
     cells: usize,
     grid: TtiGrid,
-    /// The TTI that is next.
+    /// Index of the TTI that the thread runs for next.
     tti: u64,
-    /// Uplink threads that have ended, for the next TTI and those after it.
+    /// How many uplink threads have ended, for TTI `tti` and each TTI after it.
     ended: VecDeque<usize>,
 }
 
 impl UplinkGathering {
-    /// Before the first TTI.
+    /// Starts before the first TTI.
     pub(crate) fn new(cells: usize, grid: TtiGrid) -> Self {
         Self { cells, grid, tti: 0, ended: VecDeque::new() }
     }
 
-    /// An uplink thread has ended. One of a TTI that the scheduler thread left behind has no
-    /// effect.
+    /// Notes that an uplink thread has ended. No effect for a TTI that the scheduler thread has
+    /// left behind.
     pub(crate) fn on_uplink(&mut self, tti: u64) {
         let Some(ahead) = tti.checked_sub(self.tti) else { return };
-        // Activations come at most some TTIs ahead: a full channel drops them.
+        // At most some TTIs ahead: a full channel drops activations.
         let Ok(ahead) = usize::try_from(ahead) else { return };
         while self.ended.len() <= ahead {
             self.ended.push_back(0);
@@ -73,8 +73,7 @@ impl UplinkGathering {
         }
     }
 
-    /// The next step. A TTI is skipped if, before the thread runs for it, the one after it has to
-    /// run too.
+    /// Returns the next step. Skips a TTI if by now the TTI after it has to run as well.
     pub(crate) fn next_step(&mut self, now_ns: u64) -> SchedulerStep {
         while self.has_to_run(0, now_ns) && self.has_to_run(1, now_ns) {
             self.advance();
@@ -88,7 +87,7 @@ impl UplinkGathering {
         SchedulerStep::Run { tti, timed_out }
     }
 
-    /// The step after the last uplink thread has ended for ever, or none without activations.
+    /// Returns the next step after all uplink threads have exited; `None` if no activation is left.
     pub(crate) fn last_step(&mut self) -> Option<SchedulerStep> {
         while self.ended.front() == Some(&0) {
             self.advance();
@@ -142,7 +141,7 @@ mod tests {
         let mut gathering = gathering();
         gathering.on_uplink(0);
         assert_eq!(gathering.next_step(11_000), run(0, true));
-        // The late one has no effect on the next TTI.
+        // An uplink thread that ends late has no effect on the next TTI.
         gathering.on_uplink(0);
         gathering.on_uplink(1);
         assert_eq!(gathering.next_step(11_500), SchedulerStep::WaitUntil(12_000));

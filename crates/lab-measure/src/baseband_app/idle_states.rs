@@ -1,4 +1,4 @@
-//! Idle states: the kernel's promise to wake cores up in time.
+//! Idle states: a request to the kernel that limits how long cores take to wake up.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,16 +10,16 @@ use adit_lab_process::stop::environment;
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
 
-/// A request for a wake-up latency, in force for all cores until it is dropped.
+/// A limit of the wake-up latency of all cores, in force until it is dropped.
 #[derive(Debug)]
 pub struct LatencyRequest {
-    /// The kernel forgets the request when the file is closed.
+    /// The kernel drops the request when the file is closed.
     _device: File,
 }
 
 impl LatencyRequest {
-    /// Requests that no core enters an idle state with a longer wake-up latency; with 0, none at
-    /// all.
+    /// Requests that no core enters an idle state with a longer wake-up latency, or, with 0, any
+    /// idle state.
     ///
     /// # Errors
     /// The kernel has no such device, or this process may not write to it.

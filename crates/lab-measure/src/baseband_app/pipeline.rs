@@ -1,7 +1,6 @@
 //! The threads of the workload and their activations.
 //!
-//! A thread that is late begins with the newest of its activations; the TTIs before it are missed,
-//! and the pipeline goes on.
+//! A late thread runs for its newest activation and skips the others: their TTIs are missed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -20,18 +19,18 @@ use crate::baseband_app::scheduling::ThreadScheduling;
 use crate::baseband_app::timeline::{PipelineRecord, StageRun, WorkloadOutcome};
 use crate::baseband_app::workload::Workload;
 
-/// Activations that wait for a thread, at most. A thread that is later loses activations.
+/// Maximum number of activations that wait for a thread. Further ones are lost.
 const ACTIVATIONS_MAX: usize = 64;
-/// From the time that all threads are ready to the first TTI. Unit: ns.
+/// Time from the readiness of all threads to the first TTI. Unit: ns.
 const LEAD_NS: u64 = 5_000_000;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct PipelineProgress {
-    /// TTIs that began.
+    /// TTIs that have begun.
     pub ttis: u64,
-    /// TTIs of the run.
+    /// TTIs of the whole run.
     pub planned: u64,
 }
 
@@ -39,7 +38,7 @@ impl Workload {
     /// Measures the speed of busy work on the first core of the workload, with normal priority.
     ///
     /// # Errors
-    /// The core is not one of this process.
+    /// This process may not run on the core.
     pub fn calibrate(&self) -> Result<Calibration> {
         let measure = || {
             self.cores
@@ -54,8 +53,8 @@ impl Workload {
 /// Runs the workload once.
 ///
 /// # Errors
-/// A thread cannot be started, or the kernel refuses its scheduling. Not if `stop` was raised: the
-/// outcome is that until then.
+/// A thread cannot be started, or the kernel refuses its scheduling. If `stop` is raised, the run
+/// ends early without an error.
 pub fn run(
     workload: &Workload,
     calibration: Calibration,
@@ -92,7 +91,7 @@ pub fn run(
     })
 }
 
-/// The result of a thread.
+/// Returns the result of a thread, or continues its panic.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -107,8 +106,8 @@ struct PipelineThreads<'s> {
 }
 
 impl<'s> PipelineThreads<'s> {
-    /// Starts all threads, and then the first TTI. If a thread fails, the others end, since nobody
-    /// activates them.
+    /// Starts all threads, then the first TTI. If a thread fails, the others end, since their
+    /// channels close.
     fn start<'e>(
         scope: &'s Scope<'s, 'e>,
         workload: &'e Workload,
@@ -160,7 +159,7 @@ impl<'s> PipelineThreads<'s> {
     }
 }
 
-/// The parts from which all threads are made.
+/// The parts from which the threads are made.
 struct Starter<'s, 'e> {
     scope: &'s Scope<'s, 'e>,
     workload: &'e Workload,
@@ -194,7 +193,7 @@ impl<'s> Starter<'s, '_> {
     }
 }
 
-/// Room for one record per TTI, in memory that is mapped before the first TTI.
+/// Returns an empty list with room for one record per TTI, in memory that is already mapped.
 fn records(ttis: u64) -> Vec<StageRun> {
     let mut records = Vec::new();
     records.resize(usize::try_from(ttis).unwrap_or(0), StageRun::default());
@@ -202,14 +201,14 @@ fn records(ttis: u64) -> Vec<StageRun> {
     records
 }
 
-/// How a thread begins.
+/// The start of a thread: its scheduling, and the channel on which it reports that it is ready.
 struct ThreadSetup {
     scheduling: ThreadScheduling,
     ready: Sender<Result<()>>,
 }
 
 impl ThreadSetup {
-    /// Applies the scheduling and reports the result. Returns false if it failed.
+    /// Applies the scheduling and reports the result. False if it failed.
     fn enter(self) -> bool {
         let result = self.scheduling.apply();
         let is_ready = result.is_ok();
@@ -226,7 +225,7 @@ struct StageThread {
     cells: usize,
 }
 
-/// The part of it that is left after its setup.
+/// The rest of a [`StageThread`] after its setup.
 struct Stage {
     times: ExecutionTimes,
     calibration: Calibration,
@@ -236,7 +235,7 @@ struct Stage {
 }
 
 impl StageThread {
-    /// Becomes ready, or fails.
+    /// Applies the setup; `None` if it failed.
     fn enter(self) -> Option<Stage> {
         let Self { setup, times, calibration, runs, .. } = self;
         if !setup.enter() {
@@ -249,12 +248,12 @@ impl StageThread {
 }
 
 impl Stage {
-    /// Chooses the length of the next execution, outside of it.
+    /// Chooses the length of the next execution. Runs between executions, so it does not count.
     fn prepare(&mut self) {
         self.iterations = self.calibration.iterations(self.times.next_ns());
     }
 
-    /// Executes, and then activates others by `next`.
+    /// Executes the stage, then activates other threads with `next`.
     fn execute(&mut self, tti: u64, timed_out: bool, next: impl FnOnce()) {
         let start_ns = now_ns();
         spin(self.iterations);
@@ -265,7 +264,7 @@ impl Stage {
     }
 }
 
-/// The TTIs that the I/O thread releases.
+/// Which TTIs the I/O thread releases. To release a TTI is to activate its uplink threads.
 struct TtiReleases<'e> {
     planned: u64,
     /// TTIs that have begun.
@@ -273,7 +272,7 @@ struct TtiReleases<'e> {
     stop: &'e Stop,
 }
 
-/// Releases each TTI in time. After a delay of more than a TTI it goes on with the current one.
+/// Releases each TTI in time. After a delay of more than a TTI it continues with the current one.
 fn io_thread(
     setup: ThreadSetup,
     start: &Receiver<TtiGrid>,
@@ -296,7 +295,7 @@ fn io_thread(
         }
         let due_ns = grid.start_ns(tti);
         for uplink in uplinks {
-            // A thread with so many activations left is late anyway.
+            // A thread whose channel is full is late anyway.
             let _ = uplink.try_send(tti);
         }
         released.push(StageRun { tti, start_ns, end_ns: due_ns, timed_out: false });
@@ -306,7 +305,7 @@ fn io_thread(
     released
 }
 
-/// An uplink or a downlink thread.
+/// Runs an uplink or a downlink thread.
 fn cell_thread(
     stage: StageThread,
     activations: &Receiver<u64>,
@@ -318,7 +317,7 @@ fn cell_thread(
             tti = newer;
         }
         stage.execute(tti, false, || {
-            // Losing the activation of a scheduler that is TTIs behind changes nothing.
+            // A lost activation changes nothing: the scheduler thread is many TTIs behind.
             let _ = next.map(|next| next.try_send(tti));
         });
     }

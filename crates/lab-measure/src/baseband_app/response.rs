@@ -15,14 +15,14 @@ pub struct CdfPoint {
 /// The response times of all TTIs of one or more runs.
 #[derive(Debug, Clone, Default)]
 pub struct ResponseTimes {
-    /// In ascending order. Unit: ns.
+    /// Response times in ascending order. Unit: ns.
     responses_ns: Vec<u64>,
-    /// TTIs, also those without response.
+    /// Number of TTIs, also those without response.
     ttis: usize,
 }
 
 impl ResponseTimes {
-    /// The statistics of these TTIs.
+    /// Collects the response times of these TTIs.
     #[must_use]
     pub fn of<'o>(outcomes: impl IntoIterator<Item = &'o TtiOutcome>) -> Self {
         let (mut responses_ns, mut ttis) = (Vec::new(), 0);
@@ -34,25 +34,25 @@ impl ResponseTimes {
         Self { responses_ns, ttis }
     }
 
-    /// A percentile of all TTIs; none if it is among those without response. Unit: ns.
+    /// Returns a percentile of all TTIs; `None` if it falls among TTIs without response. Unit: ns.
     #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> Option<u64> {
         percentile_of(&self.responses_ns, self.ttis, percent)
     }
 
-    /// The shortest one. Unit: ns.
+    /// Returns the shortest response time. Unit: ns.
     #[must_use]
     pub fn min_ns(&self) -> Option<u64> {
         self.responses_ns.first().copied()
     }
 
-    /// The longest one, of TTIs that have one. Unit: ns.
+    /// Returns the longest response time of TTIs with a response. Unit: ns.
     #[must_use]
     pub fn max_ns(&self) -> Option<u64> {
         self.responses_ns.last().copied()
     }
 
-    /// The mean of TTIs that have one. Unit: ns.
+    /// Returns the mean response time of TTIs with a response. Unit: ns.
     #[must_use]
     pub fn mean_ns(&self) -> Option<u64> {
         let sum: u128 = self.responses_ns.iter().map(|one| u128::from(*one)).sum();
@@ -60,7 +60,7 @@ impl ResponseTimes {
         u64::try_from(sum / count).ok()
     }
 
-    /// The distribution, in steps of half a percent and finer ones at the end.
+    /// Returns the distribution, in steps of half a percent and finer ones at the end.
     #[must_use]
     pub fn cdf(&self) -> Vec<CdfPoint> {
         let steps = (0..=198u32).map(|step| f64::from(step) / 2.0);

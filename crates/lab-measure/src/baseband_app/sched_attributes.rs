@@ -1,9 +1,9 @@
-//! The system call that gives a thread its scheduling policy.
+//! The system call that sets a thread's scheduling policy.
 #![allow(unsafe_code, reason = "no crate of the workspace has sched_setattr(2)")]
 
 use rustix::io::Errno;
 
-/// Policy and parameters of a thread, as sched_setattr(2) has them.
+/// Policy and parameters of a thread, as sched_setattr(2) takes them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SchedAttributes {
     /// `SCHED_FIFO` or `SCHED_DEADLINE`.
@@ -16,10 +16,10 @@ pub(crate) struct SchedAttributes {
     pub period_ns: u64,
 }
 
-/// Sets them for the calling thread.
+/// Sets policy and parameters of the calling thread.
 ///
 /// # Errors
-/// The kernel's reason.
+/// The kernel refuses.
 pub(crate) fn set(attributes: SchedAttributes) -> Result<(), Errno> {
     let attributes = libc::sched_attr {
         size: u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0),

@@ -1,4 +1,4 @@
-//! Policy, core and cookie of a thread.
+//! Scheduling policy, core and core-scheduling cookie of a thread.
 
 use std::fmt;
 
@@ -40,23 +40,23 @@ impl fmt::Display for SchedulingPolicy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThreadScheduling {
     pub policy: SchedulingPolicy,
-    /// With SCHED_FIFO.
+    /// Priority with SCHED_FIFO.
     pub priority: u8,
     /// With SCHED_DEADLINE: CPU time in each TTI. Unit: ns.
     pub runtime_ns: u64,
-    /// Unit: ns.
+    /// Duration of a TTI. Unit: ns.
     pub tti_ns: u64,
-    /// Its only core; none for any.
+    /// The only core of the thread; `None` for any.
     pub core: Option<u16>,
-    /// The thread shares a physical core with no other thread.
+    /// True to share a physical core with no other thread.
     pub core_scheduling: bool,
 }
 
 impl ThreadScheduling {
-    /// Applies it to the calling thread.
+    /// Applies the scheduling to the calling thread.
     ///
     /// # Errors
-    /// The kernel refuses; the message names the missing permission or setting.
+    /// The kernel refuses; the error names the missing permission or setting.
     pub(crate) fn apply(&self) -> Result<()> {
         if let Some(core) = self.core {
             pin(&[core])?;
@@ -95,7 +95,7 @@ impl ThreadScheduling {
     }
 }
 
-/// The permission or setting that a refused policy needs.
+/// Returns the permission or setting that a refused policy needs.
 fn refusal(policy: SchedulingPolicy, errno: Errno) -> &'static str {
     match (policy, errno) {
         (SchedulingPolicy::Deadline, Errno::BUSY) => {
@@ -114,7 +114,7 @@ fn refusal(policy: SchedulingPolicy, errno: Errno) -> &'static str {
 /// Restricts the calling thread to `cores`.
 ///
 /// # Errors
-/// None of them is a core of this process.
+/// This process may run on none of them.
 pub(crate) fn pin(cores: &[u16]) -> Result<()> {
     let mut set = CpuSet::new();
     for core in cores.iter().filter(|core| usize::from(**core) < CpuSet::MAX_CPU) {
@@ -125,11 +125,11 @@ pub(crate) fn pin(cores: &[u16]) -> Result<()> {
     })
 }
 
-/// Runs `body` on `cores`, and then gives the calling thread its cores back. Child processes keep
-/// them.
+/// Runs `body` on `cores`, and then restores the cores of the calling thread. Child processes that
+/// `body` starts stay on `cores`.
 ///
 /// # Errors
-/// As [`pin`], and those of `body`.
+/// See [`pin`]; `body` fails.
 pub(crate) fn on_cores<T>(cores: &[u16], body: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = sched_getaffinity(None)
         .map_err(|errno| environment(format!("read the cores of this thread: {errno}")))?;
@@ -140,7 +140,7 @@ pub(crate) fn on_cores<T>(cores: &[u16], body: impl FnOnce() -> Result<T>) -> Re
     result
 }
 
-/// The cores of this process in ascending order.
+/// Returns the cores that this process may run on, in ascending order.
 pub(crate) fn allowed_cores() -> Vec<u16> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     let cores = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));

@@ -1,17 +1,17 @@
-//! From what each thread recorded to the outcome of each TTI.
+//! Turns the records of the threads into the outcome of each TTI.
 
 use crate::baseband_app::percentile::percentile_of;
 
 /// One execution of a stage by a thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StageRun {
-    /// The number of its TTI.
+    /// Index of the TTI.
     pub tti: u64,
     /// Begin of the execution. Unit: ns of the clock.
     pub start_ns: u64,
     /// End of the execution. Unit: ns of the clock.
     pub end_ns: u64,
-    /// The end of the TTI activated it; only of the scheduler.
+    /// True if the end of the TTI activated the stage; only for the scheduler.
     pub timed_out: bool,
 }
 
@@ -20,41 +20,42 @@ pub(crate) struct StageRun {
 pub(crate) struct PipelineRecord {
     /// TTIs that began.
     pub ttis: u64,
-    /// TTIs that the I/O thread released, at `start_ns`; `end_ns` is when they should have begun.
+    /// Releases of TTIs by the I/O thread: `start_ns` is the time of the release, `end_ns` is when
+    /// the TTI should have begun.
     pub released: Vec<StageRun>,
-    /// By cell.
+    /// Runs of the uplink threads by cell.
     pub uplinks: Vec<Vec<StageRun>>,
     /// The runs of the scheduler thread.
     pub scheduler: Vec<StageRun>,
-    /// By cell.
+    /// Runs of the downlink threads by cell.
     pub downlinks: Vec<Vec<StageRun>>,
 }
 
 /// The outcome of a TTI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TtiOutcome {
-    /// From the activation of the first uplink thread to the end of the last downlink thread; none
-    /// if a stage was skipped. Unit: ns.
+    /// Time from the activation of the first uplink thread to the end of the last downlink thread;
+    /// `None` if a stage was skipped. Unit: ns.
     pub response_ns: Option<u64>,
-    /// The scheduler thread did not wait for all uplink threads.
+    /// True if the scheduler thread did not wait for all uplink threads.
     pub timed_out: bool,
 }
 
 impl TtiOutcome {
-    /// True if the response came later than a TTI after the activation, without all uplink threads,
-    /// or never.
+    /// True if the response came without all uplink threads, later than a TTI after the activation,
+    /// or not at all.
     #[must_use]
     pub fn is_missed(&self, tti_ns: u64) -> bool {
         self.timed_out || self.response_ns.is_none_or(|response_ns| response_ns > tti_ns)
     }
 }
 
-/// How long a kind of thread executed, with what interrupted it. Unit: ns.
+/// Execution times of a kind of thread, interruptions included. Unit: ns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StageDurations {
     /// `uplink`, `scheduler`, `downlink`, or `release` for the delay of the I/O thread.
     pub stage: String,
-    /// Number.
+    /// Number of executions.
     pub count: u64,
     /// Median.
     pub p50_ns: u64,
@@ -69,14 +70,14 @@ pub struct StageDurations {
 pub struct WorkloadOutcome {
     /// The outcome of each TTI that began.
     pub ttis: Vec<TtiOutcome>,
-    /// By kind of thread.
+    /// Execution times by kind of thread.
     pub stages: Vec<StageDurations>,
     /// False if the run was interrupted.
     pub complete: bool,
 }
 
 impl PipelineRecord {
-    /// The outcome of each TTI.
+    /// Returns the outcome of each TTI.
     pub(crate) fn outcomes(&self) -> Vec<TtiOutcome> {
         let count = usize::try_from(self.ttis).unwrap_or(0);
         let mut progress = vec![TtiProgress::default(); count];
@@ -100,7 +101,7 @@ impl PipelineRecord {
         progress.iter().map(|tti| tti.outcome(self.downlinks.len())).collect()
     }
 
-    /// Durations by kind of thread.
+    /// Returns the execution times by kind of thread.
     pub(crate) fn stages(&self) -> Vec<StageDurations> {
         let late = |run: &StageRun| run.start_ns.saturating_sub(run.end_ns);
         let took = |run: &StageRun| run.end_ns.saturating_sub(run.start_ns);
@@ -124,7 +125,7 @@ struct TtiProgress {
 impl TtiProgress {
     fn outcome(&self, cells: usize) -> TtiOutcome {
         let released_ns = self.released_ns.filter(|_| self.downlinks == cells);
-        // The end of a TTI activates the scheduler thread even before a late release.
+        // If the release is late, the scheduler thread may run before it, at the end of the TTI.
         let response_ns = released_ns.and_then(|at_ns| self.last_end_ns.checked_sub(at_ns));
         TtiOutcome { response_ns, timed_out: self.timed_out }
     }
@@ -190,7 +191,7 @@ mod tests {
         let outcomes = record().outcomes();
         assert_eq!(outcomes[2].response_ns, None);
         assert_eq!(outcomes[3].response_ns, None);
-        // Released after it was over.
+        // TTI 4 was released after its end.
         assert_eq!(outcomes[4].response_ns, None);
         let missed: Vec<bool> = outcomes.iter().map(|one| one.is_missed(1000)).collect();
         assert_eq!(missed, [false, true, true, true, true]);

@@ -7,7 +7,7 @@ use adit_lab_process::stop::environment;
 use crate::baseband_app::execution_time::TimeDistribution;
 use crate::baseband_app::scheduling::{SchedulingPolicy, ThreadScheduling, allowed_cores};
 
-/// Executions that a run may record, 32 octets each.
+/// Maximum number of executions that a run may record, 32 octets each.
 const RECORDS_MAX: u64 = 50_000_000;
 /// Share of a TTI that the I/O thread may use with SCHED_DEADLINE. Unit: percent.
 const IO_PERCENT: u64 = 5;
@@ -26,7 +26,7 @@ pub struct StageTimes {
 }
 
 impl StageTimes {
-    /// The longest path through the graph: the response time without any delay. Unit: ns.
+    /// Returns the longest path through the graph: the response time without any delay. Unit: ns.
     #[must_use]
     pub fn path_ns(&self) -> u64 {
         self.uplink_ns + self.scheduler_ns + self.downlink_ns
@@ -44,17 +44,17 @@ pub struct Workload {
     pub ttis: u64,
     /// Times of the stages.
     pub times: StageTimes,
-    /// Their distribution.
+    /// Distribution of the execution times.
     pub distribution: TimeDistribution,
     /// Policy of all threads.
     pub policy: SchedulingPolicy,
     /// Real-time priority with SCHED_FIFO; the I/O thread has the next higher one.
     pub priority: u8,
-    /// Cores to pin threads to; without any the kernel chooses.
+    /// Cores to pin threads to; empty if the kernel chooses.
     pub cores: Vec<u16>,
-    /// The core of the I/O thread, if not the first one.
+    /// Core of the I/O thread; `None` for the first of `cores`.
     pub io_core: Option<u16>,
-    /// Each thread has a core-scheduling cookie of its own.
+    /// True if each thread has its own core-scheduling cookie.
     pub core_scheduling: bool,
     /// Seed of the execution times.
     pub seed: u64,
@@ -91,18 +91,18 @@ impl Workload {
         Ok(())
     }
 
-    /// The core of an uplink thread. With twice as many cores as cells, downlink threads have their
-    /// own ones.
+    /// Returns the core of an uplink thread. With twice as many cores as cells, downlink threads
+    /// have their own cores.
     pub(crate) fn uplink_core(&self, cell: usize) -> Option<u16> {
         self.cores.get(cell.checked_rem(self.cores.len())?).copied()
     }
 
-    /// The core of a downlink thread.
+    /// Returns the core of a downlink thread.
     pub(crate) fn downlink_core(&self, cell: usize) -> Option<u16> {
         self.uplink_core(usize::from(self.cells) + cell)
     }
 
-    /// The scheduling of a thread that executes for up to `time_ns` on `core`.
+    /// Returns the scheduling of a thread that executes for up to `time_ns` on `core`.
     pub(crate) fn scheduling(&self, core: Option<u16>, time_ns: u64) -> ThreadScheduling {
         ThreadScheduling {
             policy: self.policy,
@@ -114,8 +114,8 @@ impl Workload {
         }
     }
 
-    /// The scheduling of the I/O thread. It comes before the others, so that a late thread does not
-    /// delay a TTI.
+    /// Returns the scheduling of the I/O thread. It has priority over the others, so that a late
+    /// thread does not delay a TTI.
     pub(crate) fn io_scheduling(&self) -> ThreadScheduling {
         let core = self.io_core.or_else(|| self.cores.first().copied());
         let scheduling = self.scheduling(core, self.tti_ns * IO_PERCENT / 100);
@@ -123,10 +123,10 @@ impl Workload {
     }
 }
 
-/// Parses a time such as `500us`, `1ms` or `10s`. Returns ns.
+/// Parses a time such as `500us`, `1ms` or `10s`. Returns nanoseconds.
 ///
 /// # Errors
-/// Any other text, zero, or more than an hour.
+/// The text is no time, or is zero or more than an hour.
 pub fn time_ns(text: &str) -> Result<u64, String> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     let units = [("us", 1_000u64), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];

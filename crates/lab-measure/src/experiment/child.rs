@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use adit_lab_process::process::owned;
 use adit_lab_process::stop::{EnvironmentError, POLL, Stop};
 
-/// The exit status of a measurement that the machine or its options rule out.
+/// Exit status of a measurement that cannot run on this machine or with its options.
 const RULED_OUT: i32 = EnvironmentError::EXIT_STATUS as i32;
 
 /// How a measurement ended.
@@ -19,23 +19,23 @@ const RULED_OUT: i32 = EnvironmentError::EXIT_STATUS as i32;
 pub(super) enum ChildExit {
     /// The child measured.
     Measured,
-    /// The machine or its options rule it out, for this reason.
+    /// The measurement cannot run on this machine or with its options, for this reason.
     RuledOut(String),
     /// The child failed with this error.
     Failed(String),
 }
 
-/// Runs `adit-lab` with these arguments and `--out out`. When `stop` is raised, interrupts the
-/// child and waits for it, since it still writes its report.
+/// Runs `adit-lab` with the arguments `words` and `--out out`. When `stop` is raised, interrupts
+/// the child and waits for it, since the child still writes its report.
 ///
 /// # Errors
 /// The child cannot be started.
 pub(super) fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit> {
     let program = std::env::current_exe().context("find this program")?;
-    // SIGINT when this program dies: the measurement still writes its report.
+    // If this program dies, the child gets SIGINT, so that it still writes its report.
     let mut command = owned(program, "INT");
     command.args(words).arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped());
-    // Standard output is for this program's own JSON.
+    // Standard output is for the JSON of this program.
     command.stdout(std::io::stderr());
     let mut child = command.spawn().context("start a measurement")?;
     let mut stderr = child.stderr.take().context("standard error of a measurement")?;

@@ -42,7 +42,7 @@ use toml::{Spanned, Value};
 use crate::run_report::{Reference, Study, StudyValue};
 use adit_lab_process::stop::environment;
 
-/// Subcommands that measure. Common options are for those with a target.
+/// Subcommands that measure. The common options of a file apply to those with a target.
 const MEASUREMENTS: [&str; 11] = [
     "selftest",
     "throughput",
@@ -56,7 +56,7 @@ const MEASUREMENTS: [&str; 11] = [
     "ports",
     "baseband",
 ];
-/// Those of them that measure no target.
+/// Subcommands that measure no target.
 const ALONE: [&str; 5] = ["selftest", "cycles", "store", "ports", "baseband"];
 /// Options that `adit-lab run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
@@ -65,18 +65,18 @@ const PATHS: [&str; 2] = ["rule-profile", "groups"];
 /// Plots that a reference can name.
 const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "response-cdf"];
 
-/// Parses a command line and returns clap's error, if any.
+/// Checks a command line. Returns clap's error if it is wrong.
 pub(crate) type OptionCheck = fn(&[String]) -> Result<(), clap::Error>;
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Experiment {
-    /// Path of its file.
+    /// Path of the experiment's file.
     pub path: PathBuf,
     pub title: String,
-    /// The question that it answers.
+    /// The question that the experiment answers.
     pub about: String,
-    /// Its measurements in the order of the file.
+    /// Measurements in the order of the file.
     pub measures: Vec<MeasurementSpec>,
     /// Figures from other sources.
     pub references: Vec<Reference>,
@@ -104,7 +104,7 @@ struct Setting {
 }
 
 impl MeasurementSpec {
-    /// The subcommand and its options as command-line arguments.
+    /// Returns the subcommand and its options as arguments; `quick` selects the short form.
     #[must_use]
     pub(crate) fn command(&self, quick: bool) -> Vec<String> {
         let options = if quick { &self.quick } else { &self.full };
@@ -128,7 +128,7 @@ pub(crate) fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
             None => Err(environment(format!("--set {text}: write it as OPTION=VALUE"))),
         })
         .collect::<Result<Vec<_>>>()?;
-    // The kind of target decides which other options there are.
+    // `target` comes first, since it decides which other options exist.
     overrides.sort_by_key(|(name, _)| name != "target");
     Ok(overrides)
 }
@@ -170,7 +170,7 @@ struct StudySection {
     values: Vec<Spanned<StudyValue>>,
 }
 
-/// Reads a file and checks both forms of every measurement against its subcommand.
+/// Reads a file, and checks both forms of every measurement against its subcommand.
 ///
 /// # Errors
 /// The message names file, line and key.
@@ -198,7 +198,7 @@ impl ExperimentSource<'_> {
         environment(format!("{}, line {}{key}: {what}", self.path.display(), newlines + 1))
     }
 
-    /// A mistake that the reader of the format found.
+    /// Converts an error of the TOML reader to one that names file, line and key.
     fn refused(&self, error: &toml::de::Error) -> anyhow::Error {
         let message = error.message();
         let key = message.split('`').nth(1).unwrap_or_default();
@@ -279,7 +279,7 @@ impl ExperimentSource<'_> {
             for form in [&mut full, &mut quick] {
                 let mut with = form.clone();
                 with.insert(name.clone(), setting.clone());
-                // Skip measurements whose subcommand does not have the option.
+                // Skips measurements whose subcommand does not have the option.
                 if self.check(&run, &with, span).is_ok() || form.contains_key(name) {
                     *form = with;
                 }

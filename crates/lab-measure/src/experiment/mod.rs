@@ -1,8 +1,8 @@
 //! `adit-lab run FILE…`: runs the measurements of experiment files in sequence and writes one
 //! report.
 //!
-//! Each measurement is a subcommand of this program and runs in its own process: a process can
-//! start DPDK only once, and a failed measurement must not affect the next.
+//! Each measurement is a subcommand of this program and runs in its own process, since a process
+//! can start DPDK only once, and a failed measurement must not affect the next.
 
 mod child;
 pub(crate) mod file;
@@ -54,8 +54,8 @@ pub struct ReportArguments {
 /// its counts agree with the target's.
 ///
 /// # Errors
-/// A file is not an experiment; the report cannot be written; after it was written,
-/// [`Interrupted`], or this machine can run no measurement.
+/// A file is not an experiment; the report cannot be written. Only after the report was written:
+/// [`Interrupted`]; this machine can run no measurement.
 pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> Result<bool> {
     let overrides = file::overrides(&arguments.set)?;
     let read = |path: &PathBuf| file::read(path, &overrides, check);
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> 
             if let Some(last) = report.experiments.last_mut() {
                 last.measurements.push(result);
             }
-            // After each measurement, so that a crash of this program loses only one.
+            // Write after each measurement, so that a crash of this program loses only one.
             write(&report, &arguments.out)?;
         }
     }
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> 
     }
 }
 
-/// The report of an experiment before its first measurement.
+/// Returns the report of an experiment before its first measurement.
 fn empty_report(experiment: &Experiment) -> ExperimentReport {
     ExperimentReport {
         file: experiment.path.display().to_string(),
@@ -133,7 +133,7 @@ fn one(
     let command = measure.command(arguments.quick);
     let ended = child::run(&command, &out, stop)?;
     let text = std::fs::read_to_string(&out).ok();
-    // Its content is part of the common report.
+    // The content of the file is part of the common report.
     let _ = std::fs::remove_file(&out);
     let report = text.and_then(|text| serde_json::from_str(&text).ok());
     let (error, left_out) = match ended {

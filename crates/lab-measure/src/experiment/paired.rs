@@ -1,5 +1,5 @@
 //! `adit-lab compare --paired A.toml B.toml`: runs two experiments in turns, so that slow changes
-//! of the machine affect both alike. Each may have any target.
+//! of the machine affect both alike. The experiments may have different targets.
 
 use std::path::Path;
 
@@ -14,18 +14,18 @@ use crate::run_report::distinctions;
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::Stop;
 
-/// A figure of both sides. Ratios are in parts per thousand of A, of experiments one per round.
+/// A figure of both experiments, with the ratio B / A of each round in parts per thousand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Paired {
-    /// The figure.
+    /// Name of the figure.
     pub name: String,
-    /// Its unit.
+    /// Unit of `a` and `b`.
     pub unit: String,
-    /// The direction in which it is better.
+    /// The direction in which the figure is better.
     pub better: Better,
-    /// In A.
+    /// The figure in A.
     pub a: Figure,
-    /// In B.
+    /// The figure in B.
     pub b: Figure,
     /// B / A round by round.
     pub ratio_permille: Figure,
@@ -49,7 +49,7 @@ struct MeasuredFigure {
     figure: Figure,
 }
 
-/// The results of the rounds of one experiment.
+/// Results of all rounds of one experiment.
 #[derive(Debug, Default)]
 struct SideResults {
     rounds: Vec<Vec<MeasuredFigure>>,
@@ -61,7 +61,7 @@ struct SideResults {
 ///
 /// # Errors
 /// A file is not an experiment; a measurement failed; the experiments have no figure in common;
-/// interrupted.
+/// `stop` was raised.
 pub(crate) fn run(
     [a, b]: [PairedSide<'_>; 2],
     rounds: u32,
@@ -95,7 +95,7 @@ pub(crate) fn run(
     Ok(pairs)
 }
 
-/// The figures of all measurements of an experiment.
+/// Runs an experiment and returns the figures of all its measurements.
 fn figures(
     experiment: &Experiment,
     quick: bool,
@@ -108,7 +108,7 @@ fn figures(
     for (index, measure) in experiment.measures.iter().enumerate() {
         let ended = child::run(&measure.command(quick), &out, stop)?;
         let text = std::fs::read_to_string(&out).unwrap_or_default();
-        // If the next measurement writes no report, it must not find this one.
+        // A measurement that writes no report must not find the report of the previous one.
         let _ = std::fs::remove_file(&out);
         stop.check()?;
         if let ChildExit::RuledOut(why) | ChildExit::Failed(why) = ended {
@@ -122,9 +122,9 @@ fn figures(
     Ok(figures)
 }
 
-/// Pairs the figures of both experiments. If several measurements have figures with the same name
-/// and unit, the *k*-th of A belongs to the *k*-th of B, and its name has the options in which its
-/// measurement differs from the others of A.
+/// Pairs the figures of both experiments. If several measurements have a figure with the same name
+/// and unit, the *k*-th figure of A belongs to the *k*-th of B. Its name then has the options in
+/// which its measurement in A differs from the others.
 fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
     let [a, b] = results;
     let Some(first) = a.rounds.first() else { return Vec::new() };
@@ -172,7 +172,7 @@ fn pair(results: &[SideResults; 2], labels: &[Vec<String>]) -> Vec<Paired> {
 mod tests {
     use super::*;
 
-    /// Rounds of an experiment; each measurement has one figure `x`.
+    /// Makes the rounds of an experiment; each measurement has one figure `x`.
     fn side(rounds: &[&[u64]]) -> SideResults {
         let figure = |(measure, value): (usize, &u64)| MeasuredFigure {
             measure,

@@ -23,13 +23,13 @@ pub(super) struct Axis {
     /// Label: the quantity and its unit.
     pub label: String,
     scale: AxisScale,
-    /// The ends: values, exponents of ten, or for percentiles numbers of nines.
+    /// Ends of the axis in the measure of its scale: values, exponents of ten, or numbers of nines.
     min: f64,
     max: f64,
 }
 
 impl Axis {
-    /// The axis for these values.
+    /// Makes an axis that fits these values.
     #[must_use]
     pub(super) fn of(axis: &PlotAxis, values: impl Iterator<Item = f64>) -> Self {
         let label = axis.label.clone();
@@ -51,7 +51,7 @@ impl Axis {
         Self { label, scale: axis.scale, min, max }
     }
 
-    /// The position of a value, from 0 to 1. Values outside the axis lie on its edge.
+    /// Returns the position of a value, from 0 to 1. Values outside the axis lie on its edge.
     #[must_use]
     pub(super) fn at(&self, value: f64) -> f64 {
         let place = match self.scale {
@@ -63,7 +63,7 @@ impl Axis {
         ((place - self.min) / (self.max - self.min)).clamp(0.0, 1.0)
     }
 
-    /// The ticks in ascending order.
+    /// Returns the ticks in ascending order.
     #[must_use]
     pub(super) fn ticks(&self) -> Vec<Tick> {
         let values: Vec<f64> = match self.scale {
@@ -99,7 +99,7 @@ fn power(value: f64) -> String {
     found.map_or_else(|| number(value), |(_, exponent)| format!("10{exponent}"))
 }
 
-/// Exponents of the smallest and the largest positive value.
+/// Returns the exponents of the smallest and the largest positive value.
 fn logarithmic(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut min, mut max) = (f64::INFINITY, 0.0f64);
     for value in values.filter(|value| *value > 0.0) {

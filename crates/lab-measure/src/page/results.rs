@@ -16,7 +16,7 @@ use crate::tables::tables;
 /// An axis whose values differ by more than this factor is logarithmic.
 const LINEAR_RANGE_MAX: f64 = 100.0;
 
-/// Reports of one kind of measurement, each with the options that the others do not have.
+/// Reports of one kind of measurement, each labeled with the options that the others do not have.
 pub(super) type Compared<'r> = [(String, &'r Report)];
 
 /// Renders plots and tables.
@@ -42,7 +42,7 @@ pub(super) fn body(out: &mut String, reports: &Compared<'_>, references: &[Refer
             let points = reference.points.iter().map(|[x, y]| (*x, *y)).collect();
             plot.series.push(Series::reference(&reference.label, points));
         }
-        // Each of several measurements has the same limits.
+        // Several measurements may have the same limits: draw each limit once.
         let mut seen = Vec::new();
         plot.series.retain(|series| {
             let is_new = !seen.contains(series);
@@ -57,7 +57,7 @@ pub(super) fn body(out: &mut String, reports: &Compared<'_>, references: &[Refer
     }
 }
 
-/// The quantities that are plotted, by a figure of each.
+/// Returns a figure of each quantity that is plotted.
 fn plotted(reports: &Compared<'_>) -> Vec<Figure> {
     let mut quantities: Vec<Figure> = Vec::new();
     for figure in reports.iter().flat_map(|(_, report)| &report.figures) {
@@ -67,7 +67,7 @@ fn plotted(reports: &Compared<'_>) -> Vec<Figure> {
     quantities
 }
 
-/// The axes on which cases have different numbers.
+/// Returns the axes on which cases have different numbers.
 fn axes(reports: &Compared<'_>) -> Vec<String> {
     let cases = || reports.iter().flat_map(|(_, report)| &report.cases);
     let names: BTreeSet<&String> = cases().flat_map(|case| case.axes.keys()).collect();
@@ -79,8 +79,8 @@ fn axes(reports: &Compared<'_>) -> Vec<String> {
     names.iter().filter(varies).map(|name| (*name).clone()).collect()
 }
 
-/// The plot of a quantity along an axis: a line for each place on the other axes; `None` if no line
-/// has two points.
+/// Plots a quantity along an axis, with a line for each position on the other axes; `None` if no
+/// line has two points.
 fn along(reports: &Compared<'_>, quantity: &Figure, axis: &str) -> Option<Plot> {
     let mut series: Vec<Series> = Vec::new();
     for (label, report) in reports {
@@ -117,7 +117,7 @@ fn along(reports: &Compared<'_>, quantity: &Figure, axis: &str) -> Option<Plot> 
     Some(Plot { series, name, ..Plot::new(&title, x, y, LineStyle::Both) })
 }
 
-/// The name by which references are added to a plot.
+/// Returns the name by which experiment files add references to a plot; empty if none can be added.
 fn reference_name(unit: &str, axis: &str) -> &'static str {
     match (unit, axis) {
         ("pps", "active sessions") => "rate-by-sessions",
@@ -127,7 +127,7 @@ fn reference_name(unit: &str, axis: &str) -> &'static str {
     }
 }
 
-/// The options of a measurement but for those that an axis shows.
+/// Returns the options of a measurement except those that an axis shows.
 fn without(label: &str, axis: &str) -> String {
     let options: &[&str] = match axis {
         "active sessions" => &["sessions", "active"],
@@ -140,7 +140,7 @@ fn without(label: &str, axis: &str) -> String {
     label.split(", ").filter(shown).collect::<Vec<_>>().join(", ")
 }
 
-/// The places of a case on the other axes.
+/// Returns the positions of a case on the other axes.
 fn rest(case: &MeasuredCase, axis: &str) -> String {
     let text = |(name, place): (&String, &Value)| match place {
         Value::String(text) => Some(text.clone()),
@@ -151,7 +151,7 @@ fn rest(case: &MeasuredCase, axis: &str) -> String {
     others.filter_map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The parts that have text.
+/// Joins the parts that are not empty.
 fn joined(parts: [&str; 2]) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }

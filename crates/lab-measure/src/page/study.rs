@@ -33,8 +33,8 @@ fn row(study: &Study, value: &StudyValue, measurements: &[MeasurementReport]) ->
     ]
 }
 
-/// The measured figure in the unit of the study; `None` if it was not measured, or cannot be
-/// converted.
+/// Returns the measured figure in the unit of the study; `None` if it was not measured, or cannot
+/// be converted.
 fn own_value(unit: &str, value: &StudyValue, measurements: &[MeasurementReport]) -> Option<f64> {
     let report = measurements.get(value.measure?.checked_sub(1)?)?.report.as_ref()?;
     let name = value.figure.as_ref()?;

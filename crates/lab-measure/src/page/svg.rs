@@ -13,9 +13,9 @@ const LEFT: f64 = 80.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
-/// Colors in the style sheet; further series reuse them in order.
+/// Number of colors in the style sheet; further series reuse the colors in order.
 const COLORS: usize = 8;
-/// Colors in the style sheet for reference figures.
+/// Number of colors in the style sheet for reference figures.
 const REFERENCE_COLORS: usize = 3;
 
 /// Renders a plot as a `figure` element with heading, plot and legend; nothing without points.

@@ -39,7 +39,7 @@ fn measured(options: &str, report: Report) -> MeasurementReport {
 
 const LOSS_FREE: Quantity<'_> = higher("loss-free rate", "pps").plotted();
 
-/// Loss-free rates of two sizes.
+/// Makes a report with the loss-free rates of two sizes.
 fn throughput(active: u64) -> Report {
     let mut report = Report {
         measurement: "throughput".to_owned(),

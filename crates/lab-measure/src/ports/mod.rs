@@ -1,8 +1,8 @@
 //! `adit-lab ports`: what adit forwards through each kind of port of this host, per second of CPU
 //! time, in turns.
 //!
-//! This room has options, rounds and report. The network of a turn is that of `adit-lab demo`, so
-//! the room `lab` brings it up and counts.
+//! This room has the options, rounds and report. The network of a turn is that of `adit-lab demo`:
+//! the room `lab` brings it up and counts the packets.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ use adit_lab_process::stop::Stop;
 
 /// Rules of each session.
 const RULES: &str = "2 PDR, 2 FAR, 1 QER with a QFI, 1 URR with a volume threshold";
-/// Packets by CPU time of adit and of the threads that poll its devices.
+/// Packets per CPU time of adit and of the threads that poll its devices.
 const EFFICIENCY: Quantity<'_> = higher("packets per CPU-second", "pps").plotted();
 
-/// The UE's IP packet. Unit: octets.
+/// Length of the UE's IP packet. Unit: octets.
 pub const PACKET_BYTES: usize = 64;
 
 /// Runs `adit-lab ports` with these options.
@@ -97,7 +97,7 @@ pub enum PortDirection {
 }
 
 impl PortDirection {
-    /// In the order of measurement.
+    /// Both directions in the order of measurement.
     pub const ALL: [Self; 2] = [Self::Uplink, Self::Downlink];
 }
 
@@ -115,17 +115,17 @@ impl fmt::Display for PortDirection {
 pub struct TurnFigures {
     /// Direction.
     pub direction: PortDirection,
-    /// Packets that adit's device was sent. Unit: million per second.
+    /// Packets that were sent to adit's device. Unit: million per second.
     pub offered_mpps: f64,
     /// Packets that the other side received. Unit: million per second.
     pub mpps: f64,
-    /// CPU time of adit and of the threads that poll its devices.
+    /// CPU time of adit and of the threads that poll its devices. Unit: percent of a core.
     pub cpu_percent: f64,
-    /// CPU time of the sender.
+    /// CPU time of the sender. Unit: percent of a core.
     pub sender_percent: f64,
-    /// CPU time of the thread that receives what adit sends, on the sender's core.
+    /// CPU time of the thread that receives what adit sends, on the sender's core. Unit: percent.
     pub receiver_percent: f64,
-    /// Million packets by CPU time of adit and of the threads that poll its devices.
+    /// Million packets per second of CPU time of adit and of the threads that poll its devices.
     pub mpkts_per_cpu_s: f64,
 }
 
@@ -143,8 +143,8 @@ impl PortsArguments {
     /// port.
     ///
     /// # Errors
-    /// Those of `turn`; [`Interrupted`](adit_lab_process::stop::Interrupted). The report with the
-    /// turns until then is delivered before.
+    /// `turn` fails; [`Interrupted`](adit_lab_process::stop::Interrupted). The report with the
+    /// turns until then is delivered all the same.
     pub fn run(
         &self,
         cores: PortsCores,
@@ -155,7 +155,7 @@ impl PortsArguments {
     }
 }
 
-/// The measurement with the network of a turn.
+/// The measurement; `turn` brings up the network and measures.
 struct PortsTurns<'a, F> {
     arguments: &'a PortsArguments,
     cores: PortsCores,
@@ -208,7 +208,7 @@ impl<F: Fn(PortKind) -> Result<Vec<TurnFigures>>> LabMeasurement for PortsTurns<
 }
 
 impl TurnFigures {
-    /// Adds its figures, and prints them.
+    /// Adds the figures to the report, and prints them.
     fn add_to(&self, io: PortKind, report: &mut Report) {
         let case = format!("{io}, {}", self.direction);
         let figures = [

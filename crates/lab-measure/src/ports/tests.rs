@@ -27,7 +27,7 @@ fn seen(direction: PortDirection, mpkts_per_cpu_s: f64) -> TurnFigures {
     }
 }
 
-/// The report of turns, and their error if there is one.
+/// Measures with `turn`. Returns the report and the result.
 fn measured(
     words: &[&str],
     turn: impl Fn(PortKind) -> Result<Vec<TurnFigures>>,

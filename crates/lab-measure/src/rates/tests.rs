@@ -17,7 +17,7 @@ fn arguments(more: &[&str]) -> RatesArguments {
     }
 }
 
-/// A group of `sessions` with 8 Mb/s each: 100 000 octets per window.
+/// Makes a group of `sessions` sessions with 8 Mb/s each: 100 000 octets per window.
 fn group(sessions: u32, offered: &[u64], correlation_id: Option<u32>) -> SessionGroup {
     use adit_lab_smf::profile::Kbps;
     let mbr_kbps = Some(Kbps::Both(8000));
@@ -40,7 +40,7 @@ fn group(sessions: u32, offered: &[u64], correlation_id: Option<u32>) -> Session
     }
 }
 
-/// The outcome of a trial with these octets by window and session.
+/// Makes the outcome of a trial with these octets by window and session.
 fn outcome(offered: &[&[u32]], received: &[&[u32]]) -> TrialOutcome {
     let mut windows = Windows::new(0, WINDOW_NS, offered.len(), 0, offered[0].len());
     let times = |index: usize| u64::try_from(index).unwrap() * WINDOW_NS;

@@ -7,13 +7,13 @@ use adit_lab_smf::churn::{Churn, ChurnPlan};
 use adit_lab_smf::exchange::ProcedureReport;
 
 impl Rig {
-    /// Number of established sessions.
+    /// Returns the number of established sessions.
     #[must_use]
     pub(crate) fn session_count(&self) -> u32 {
         u32::try_from(self.sessions.uplink_teids.len()).unwrap_or(u32::MAX)
     }
 
-    /// Establishes sessions until there are `count`. Refusals are counted in the report.
+    /// Establishes sessions until there are `count`. The report counts refusals.
     ///
     /// # Errors
     /// The target does not support sessions or has ended; a request was not answered.
@@ -37,7 +37,7 @@ impl Rig {
     /// Deletes sessions until there are `count`.
     ///
     /// # Errors
-    /// As for [`Self::grow`]; a deletion was refused.
+    /// See [`Self::grow`]; the target refuses a deletion.
     pub(crate) fn shrink(&mut self, count: u32) -> Result<ProcedureReport> {
         let from = self.session_count();
         let smf = self.smf.as_mut().context(NO_SESSIONS)?;
@@ -74,7 +74,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Ends the changes and returns every session to its first state.
+    /// Ends the changes and restores the first state of every session. `None` if none were begun.
     ///
     /// # Errors
     /// The target has ended; a request was not answered.

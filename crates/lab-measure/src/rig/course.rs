@@ -12,7 +12,7 @@ use adit_lab_engine::plan::{PlanConfig, SessionOrder, draw_plan};
 use adit_lab_engine::trial::{TrialConfig, TrialOutcome};
 
 impl Rig {
-    /// Makes an uplink and a downlink stream for each group. The packets of its sessions alternate.
+    /// Makes an uplink and a downlink stream for each group, whose sessions send in turns.
     ///
     /// # Errors
     /// A size is impossible, or the groups have more sessions than the target.

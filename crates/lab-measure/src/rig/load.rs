@@ -8,8 +8,8 @@ use adit_lab_engine::pacer::OfferedRate;
 use adit_lab_process::stop::environment;
 
 impl Rig {
-    /// Runs the case at `pps` packets per second, whatever is lost, and reads the load of the
-    /// started adit meanwhile. At rate zero nothing is sent.
+    /// Runs the case at `pps` packets per second, even if packets are lost, and reads the load of
+    /// the started adit meanwhile. At rate zero nothing is sent.
     ///
     /// # Errors
     /// The target is no adit that the tester started, or has ended;

@@ -79,11 +79,11 @@ impl fmt::Display for StoreOperation {
 pub(crate) struct StoreCase {
     /// The operation of the clients.
     pub operation: StoreOperation,
-    /// Size of the value.
+    /// Size of the value. Unit: octets.
     pub value_bytes: usize,
-    /// Connections, all of one thread.
+    /// Number of connections, all of one thread.
     pub clients: usize,
-    /// Operations of all clients together.
+    /// Number of operations of all clients together.
     pub operations: u64,
     /// Operations per second of all clients together; `None` for a closed loop.
     pub rate: Option<u64>,

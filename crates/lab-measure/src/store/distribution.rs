@@ -7,15 +7,15 @@ use adit_lab_engine::histogram::CurvePoint;
 
 /// Longest latency that is distinguished from longer ones. Unit: ns.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
-/// Parts of a run whose slowest and fastest operations the timeline has.
+/// Number of parts of a run; the timeline has the slowest and the fastest operation of each part.
 const TIMELINE_PARTS: usize = 500;
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OperationTime {
-    /// Start, or intended start, since that of the run. Unit: ns.
+    /// Start, or intended start, relative to the start of the run. Unit: ns.
     pub start_ns: u64,
-    /// Until its reply. Unit: ns.
+    /// Time until the reply. Unit: ns.
     pub latency_ns: u64,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct OperationTimes {
 }
 
 impl OperationTimes {
-    /// Empty, with memory for `operations`.
+    /// Makes an empty list with memory for `operations` operations.
     pub(crate) fn new(operations: usize) -> Self {
         let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
             .unwrap_or_else(|_| unreachable!("bounds and digits are valid"));
@@ -40,17 +40,17 @@ impl OperationTimes {
         self.times.push(time);
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     pub(crate) fn count(&self) -> usize {
         self.times.len()
     }
 
-    /// All operations, in the order of their replies.
+    /// Returns all operations, in the order of their replies.
     pub(crate) fn all(&self) -> &[OperationTime] {
         &self.times
     }
 
-    /// The figures, in ns. Percentiles have three significant digits; the others are exact.
+    /// Returns the figures, in ns. Percentiles have three significant digits; the others are exact.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -78,7 +78,7 @@ impl OperationTimes {
         ]
     }
 
-    /// The distribution function for plots, with finer steps towards 100 %.
+    /// Returns the distribution function for plots, with finer steps towards 100 %.
     pub(crate) fn curve(&self) -> Vec<CurvePoint> {
         let points = self.histogram.iter_quantiles(4);
         points
@@ -89,7 +89,7 @@ impl OperationTimes {
             .collect()
     }
 
-    /// Start and latency of the slowest and the fastest operation of each part of the run.
+    /// Returns start and latency of the slowest and the fastest operation of each part of the run.
     pub(crate) fn timeline(&self) -> Vec<[u64; 2]> {
         let part = self.times.len().div_ceil(TIMELINE_PARTS).max(1);
         let mut points: Vec<[u64; 2]> = Vec::new();

@@ -1,4 +1,4 @@
-//! The namespaces and devices between client and server, and what addresses they have.
+//! The namespaces and devices between client and server, and their addresses.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ const SERVER_PREFIX: &str = "adit-store-server-";
 /// Names of the veth devices.
 const CLIENT_DEVICE: &str = "client";
 const SERVER_DEVICE: &str = "server";
-/// Port of the store, and of adit-lab's own server, which may run at the same time.
+/// TCP ports of the store, and of adit-lab's own server, which may run at the same time.
 pub(super) const STORE_PORT: u16 = 6379;
 const OWN_PORT: u16 = 6380;
 /// Addresses on the veth link: the kernels', then those in user space.
@@ -36,12 +36,13 @@ pub(super) const PREFIX_LEN: u8 = 24;
 pub(super) struct StoreNetwork {
     pub kind: StoreNetworkKind,
     driver: UserPortDriver,
-    /// `None` on one host.
+    /// Namespace of the client; `None` on one host, where both sides share `server`.
     client: Option<NetNamespace>,
     server: NetNamespace,
-    /// The devices compute checksums and cut segments.
+    /// True if the devices compute checksums and cut segments.
     offloads: bool,
-    /// Names of memif sockets so far: the driver leaves a socket open after its port has closed.
+    /// Number of memif sockets named so far. Each turn takes a new name, since the driver leaves a
+    /// socket open after its port has closed.
     memifs: Cell<u32>,
 }
 
@@ -120,22 +121,22 @@ impl StoreNetwork {
         Ok(())
     }
 
-    /// The namespace of the clients.
+    /// Returns the namespace of the clients.
     pub(super) fn client(&self) -> &NetNamespace {
         self.client.as_ref().unwrap_or(&self.server)
     }
 
-    /// The namespace of the server.
+    /// Returns the namespace of the server.
     pub(super) fn server(&self) -> &NetNamespace {
         &self.server
     }
 
-    /// The address at which the kernel's side of the server listens.
+    /// Returns the address at which the kernel's side of the server listens.
     pub(super) fn server_address(&self) -> IpAddr {
         if self.client.is_some() { SERVER.into() } else { Ipv4Addr::LOCALHOST.into() }
     }
 
-    /// Where clients of a transport find the server.
+    /// Returns the address at which clients of a transport find the server.
     pub(super) fn peer(&self, transport: StoreTransport) -> SocketAddr {
         if transport.is_pair() {
             self.own_peer(transport)
@@ -144,19 +145,19 @@ impl StoreNetwork {
         }
     }
 
-    /// Where clients of a transport find adit-lab's own server.
+    /// Returns the address at which clients of a transport find adit-lab's own server.
     pub(super) fn own_peer(&self, transport: StoreTransport) -> SocketAddr {
         let address = if transport.is_user() { USER_SERVER.into() } else { self.server_address() };
         (address, OWN_PORT).into()
     }
 
-    /// The client's side in user space.
+    /// Returns the client's side in user space.
     pub(super) fn user_client(&self) -> UserSide {
         let device = self.device(CLIENT_DEVICE, 0, "client");
         UserSide { device, mac: USER_CLIENT_MAC, address: USER_CLIENT.into() }
     }
 
-    /// The server's side in user space. The client's has to be opened after it.
+    /// Returns the server's side in user space, on a new memif. Open it before the client's.
     pub(super) fn user_server(&self) -> UserSide {
         self.memifs.set(self.memifs.get() + 1);
         let device = self.device(SERVER_DEVICE, 1, "server");

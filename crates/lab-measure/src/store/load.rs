@@ -14,47 +14,48 @@ use adit_lab_process::stop::Stop;
 
 /// The key of all operations, as long as that of `redis-benchmark`.
 const KEY: &[u8] = b"key:000000000000";
-/// Operations before those that count: caches are warm and congestion windows open.
+/// Number of operations before the measured ones, which warm up caches and open congestion windows.
 const WARM_UP: u64 = 500;
 /// Longest wait for a connection or a reply.
 const SILENCE_MAX: Nanos = Nanos::from_secs(10);
 /// Longest sleep of a thread that waits for events, so that it sees Ctrl-C.
 const WAIT_MAX: Duration = Duration::from_millis(50);
-/// Commands of one client without reply, at a rate.
+/// Maximum number of commands of one client without a reply, at a rate.
 const IN_FLIGHT_MAX: usize = 65_536;
-/// Octets of one client that wait to be sent.
+/// Maximum number of octets of one client that wait to be sent.
 const OUTPUT_BYTES_MAX: usize = 64 << 20;
-/// Turns of the loop between two looks at the flag of Ctrl-C.
+/// Iterations of the loop between two checks for Ctrl-C.
 const TURNS_PER_CHECK: u64 = 4096;
 
-/// Real-time threads that poll have to sleep now and then: after 95 % of a second the kernel stops
-/// them for the rest. Clients stop between operations, so no latency contains it.
+/// Time between two rests of real-time threads that poll: the kernel stops a real-time thread after
+/// 95 % of a second for the rest of the second. Clients rest between operations, so no latency
+/// contains a rest.
 const RUN_NS: Nanos = Nanos::from_millis(12);
-/// Operations of each client after a rest that are left out: they find cold caches and halted
-/// cores.
+/// Number of operations of each client after a rest that do not count: they find cold caches and
+/// halted cores.
 const UNCOUNTED: u64 = 3;
-/// See [`RUN_NS`].
+/// Duration of a rest; see [`RUN_NS`].
 const REST: Duration = Duration::from_micros(900);
-/// How much longer clients rest than a server of their process, which so is back in time.
+/// How much longer clients rest than a server of this process, so that it is ready first.
 const HEAD_START: Duration = Duration::from_micros(300);
-/// How long a server sleeps between two looks at its clients.
+/// How long a resting server sleeps until it checks whether the clients still rest.
 const NAP: Duration = Duration::from_micros(50);
 
 /// State of a load that other threads read, and requests that they set.
 #[derive(Debug, Default)]
 pub(super) struct LoadControl {
-    /// Operations with reply.
+    /// Number of operations with a reply.
     pub done: AtomicU64,
-    /// The clients rest, and so may a server of the same process.
+    /// True while the clients rest; a server of the same process then rests as well.
     pub resting: AtomicBool,
-    /// Clients rest between operations.
+    /// True if clients rest between operations.
     pub rests: bool,
     /// Ends the run.
     pub stop: Stop,
 }
 
 impl LoadControl {
-    /// Sleeps. A server of the same process sleeps as well.
+    /// Lets the clients rest. A server of the same process rests as well.
     pub(super) fn rest(&self) {
         self.resting.store(true, Ordering::Relaxed);
         std::thread::sleep(REST);
@@ -88,7 +89,7 @@ impl RunClock {
 #[derive(Debug)]
 pub(super) struct LoadOutcome {
     pub times: OperationTimes,
-    /// From the first start to the last reply, without rests. Unit: ns.
+    /// Time from the first start to the last reply, without rests. Unit: ns.
     pub elapsed_ns: u64,
 }
 
@@ -112,7 +113,7 @@ pub(super) struct StoreLoad<'a, T> {
 }
 
 impl<'a, T: Transport> StoreLoad<'a, T> {
-    /// Connects the clients to `peer` and stores the value that they read.
+    /// Connects the clients to `peer`.
     ///
     /// # Errors
     /// The server does not accept, or does not answer.
@@ -139,9 +140,9 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
     ///
     /// # Errors
     /// The server ends a connection, violates the protocol, answers with another value or an error,
-    /// or not at all; interrupted.
+    /// or not at all; `stop` was raised.
     pub(super) fn run(mut self) -> Result<LoadOutcome> {
-        // One operation stores the value, whatever is measured.
+        // Stores the value that later operations read.
         self.closed(StoreOperation::Set, 1)?;
         self.closed(self.case.operation, WARM_UP)?;
         self.control.done.store(0, Ordering::Relaxed);
@@ -151,7 +152,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
         }
     }
 
-    /// Each client begins an operation when the reply of its last one arrives.
+    /// Runs a closed loop: each client begins an operation after the reply of its previous one.
     fn closed(&mut self, operation: StoreOperation, operations: u64) -> Result<LoadOutcome> {
         let mut times = OperationTimes::new(usize::try_from(operations).unwrap_or(0));
         let (mut left, begin) = (operations, self.clock.now());
@@ -197,7 +198,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
         Ok(LoadOutcome { times, elapsed_ns })
     }
 
-    /// Operations begin at times that the replies do not change. Latencies count from those times.
+    /// Runs an open loop: replies do not change when operations begin. Latencies count from then.
     fn open(
         &mut self,
         operation: StoreOperation,
@@ -228,8 +229,8 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
                 }
             }
             if is_idle && begun < operations {
-                // A thread that sleeps too long begins its next operation late, which is part of
-                // the latency.
+                // A thread that sleeps too long begins its next operation late, and the latency
+                // contains the delay.
                 let left = due(begun).since(self.clock.now());
                 self.transport.wait(left.to_duration().min(WAIT_MAX));
                 is_idle = false;
@@ -243,8 +244,8 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
         Ok(LoadOutcome { times, elapsed_ns })
     }
 
-    /// The end of a turn: waits if nothing happened, and looks after the rest of the world now and
-    /// then.
+    /// Ends an iteration: waits if nothing happened. Now and then publishes the progress, and
+    /// checks for Ctrl-C and for a server that does not reply.
     fn pass(&mut self, is_idle: bool, times: &OperationTimes) -> Result<()> {
         if is_idle && self.in_flight > 0 {
             self.transport.wait(WAIT_MAX);
@@ -261,7 +262,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
         Ok(())
     }
 
-    /// Sends a command whose latency counts from `start`; false if the client has too many already.
+    /// Sends a command whose latency counts from `start`. False if too many commands wait already.
     fn begin(&mut self, index: usize, operation: StoreOperation, start: Nanos) -> Result<bool> {
         let client = self.clients.get_mut(index).context("a client that does not exist")?;
         let refused = match operation {
@@ -277,7 +278,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
         Ok(true)
     }
 
-    /// The start of the operation whose reply is next; `None` if none has arrived.
+    /// Returns the start of the operation whose reply is next; `None` if no reply has arrived.
     fn next_reply(&mut self, index: usize, operation: StoreOperation) -> Result<Option<Nanos>> {
         let client = self.clients.get_mut(index).context("a client that does not exist")?;
         flush(self.transport, client)?;
@@ -303,7 +304,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
         }
     }
 
-    /// Sleeps, with the server if it is of this process. Returns for how long.
+    /// Rests, with a server of this process as well. Returns for how long.
     fn rest(&self) -> Nanos {
         let before = self.clock.now();
         self.control.rest();
@@ -325,7 +326,7 @@ fn flush<T: Transport>(transport: &mut T, client: &mut StoreClient) -> Result<()
 /// Opens a stream and waits until it is open.
 ///
 /// # Errors
-/// The peer refuses or does not answer; interrupted.
+/// The peer refuses or does not answer; `stop` was raised.
 pub(super) fn open_stream<T: Transport>(
     transport: &mut T,
     clock: RunClock,
@@ -354,7 +355,7 @@ pub(super) fn open_stream<T: Transport>(
     }
 }
 
-/// The time of operation `nth` at `rate` per second.
+/// Returns the due time of operation `nth` at `rate` per second. Unit: ns.
 fn ns_of_operation(nth: u64, rate: u64) -> u64 {
     u64::try_from(u128::from(nth) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX)
 }

@@ -33,15 +33,15 @@ use crate::traffic::span_ns;
 use adit_lab_process::stop::{Stop, environment};
 use adit_types::Nanos;
 
-/// Octets that arrive in one direction.
+/// Received bits per second in one direction.
 const ONE_WAY: Quantity<'_> = higher("one way", "Mb/s");
-/// Operations of a run with `--quick`, at most.
+/// Maximum number of operations of a run with `--quick`.
 const QUICK_OPERATIONS: u64 = 3000;
-/// Length of a run in one direction with `--quick`. Unit: ns.
+/// Duration of a run in one direction with `--quick`. Unit: ns.
 const QUICK_SPAN_NS: u64 = 300_000_000;
-/// Cases whose distributions and timelines are drawn; a grid has too many.
+/// Maximum number of cases of which distributions and timelines are drawn; a grid has too many.
 const DRAWN_MAX: usize = 4;
-/// Largest IP packet on the link.
+/// Length of the largest IP packet on the link. Unit: octets.
 const MTU_BYTES: u16 = 1500;
 
 /// Options of `adit-lab store`.
@@ -143,7 +143,7 @@ pub(crate) struct StoreRig {
 /// One run over one transport.
 pub(crate) struct StoreTurn {
     transport: StoreTransport,
-    /// `None` for throughput in one direction.
+    /// The case; `None` for throughput in one direction.
     case: Option<StoreCase>,
     /// The number of the case, from 1.
     number: usize,
@@ -242,7 +242,7 @@ impl LabMeasurement for StoreArguments {
 }
 
 impl StoreArguments {
-    /// All turns in their order.
+    /// Returns all turns in order.
     fn turns(&self, transports: &[StoreTransport]) -> Vec<StoreTurn> {
         let cases = match self.one_way {
             true => vec![None],
@@ -353,7 +353,7 @@ impl StoreArguments {
         if self.quick { 1 } else { self.rounds }
     }
 
-    /// The transports that work over the link. Warns about the others.
+    /// Returns the transports that work over the link. Warns about the others.
     fn transports(&self, report: &mut Report, elsewhere: bool) -> Result<Vec<StoreTransport>> {
         let mut transports = Vec::new();
         for transport in &self.transport {
@@ -387,7 +387,7 @@ impl StoreArguments {
         Ok(transports)
     }
 
-    /// All cases, in the order of the study: by operation, number of clients, size.
+    /// Returns all cases, in the order of the study: by operation, number of clients, size.
     fn cases(&self) -> Vec<StoreCase> {
         let operations =
             if self.quick { QUICK_OPERATIONS.min(self.operations) } else { self.operations };
@@ -427,7 +427,7 @@ fn resolve(server: &str) -> Result<SocketAddr> {
     found.ok_or_else(|| environment(format!("--server {server}: write it as HOST:PORT")))
 }
 
-/// A function that prints `line` once a second over the last one, if standard error is a terminal.
+/// Returns a function that shows `line` once a second, if standard error is a terminal.
 fn progress_line(line: impl Fn() -> String) -> impl FnMut() {
     let is_terminal = std::io::stderr().is_terminal();
     let mut last = Instant::now();

@@ -1,4 +1,4 @@
-//! Octets in one direction as fast as they go.
+//! Throughput of a stream in one direction.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,26 +10,26 @@ use anyhow::{Context, Result};
 
 use super::load::{LoadControl, RunClock, open_stream};
 
-/// Octets that a sender hands over at a time, as in the study.
+/// Octets that a sender writes at a time, as in the study.
 const WRITE_BYTES: usize = 8192;
-/// Octets that a receiver takes at a time.
+/// Octets that a receiver reads at a time.
 const READ_BYTES: usize = 65_536;
 /// Longest sleep of a thread that waits for events.
 const WAIT_MAX: Duration = Duration::from_millis(20);
-/// See the rests of [`super::load`].
+/// Time between two rests of the sender, as in [`super::load`].
 const RUN_NS: Nanos = Nanos::from_millis(12);
 
 /// A run in one direction.
 pub(super) struct OneWayRun<'a> {
     clock: RunClock,
-    /// The receiver.
+    /// Address of the receiver.
     peer: SocketAddr,
     /// How long the sender sends.
     span: Nanos,
     control: &'a LoadControl,
-    /// Arrived octets.
+    /// Number of octets that arrived.
     pub octets: AtomicU64,
-    /// From the first to the last octet. Unit: ns.
+    /// Time from the first to the last octet. Unit: ns.
     pub span_ns: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ impl<'a> OneWayRun<'a> {
     /// Receives from one peer until `done`.
     ///
     /// # Errors
-    /// The address cannot be listened at.
+    /// The transport cannot listen at the address.
     pub(super) fn receive<T: Transport>(&self, transport: &mut T, done: &AtomicBool) -> Result<()> {
         let Self { clock, peer, control, .. } = *self;
         transport.listen(peer).with_context(|| format!("listen at {peer}"))?;
@@ -77,7 +77,7 @@ impl<'a> OneWayRun<'a> {
     /// Sends to the receiver.
     ///
     /// # Errors
-    /// The peer does not accept, or ends the stream; interrupted.
+    /// The peer does not accept, or ends the stream; `stop` was raised.
     pub(super) fn send<T: Transport>(&self, transport: &mut T) -> Result<()> {
         let Self { clock, peer, span, control, .. } = *self;
         let stream = open_stream(transport, clock, peer, &control.stop)?;

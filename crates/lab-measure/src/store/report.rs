@@ -10,7 +10,7 @@ use crate::quantity::{Quantity, higher, lower};
 use crate::report::Report;
 
 const RATE: Quantity<'_> = higher("rate", "operations/s");
-/// Quantities whose ratio to those of the blocking client the report has.
+/// Names of ratios, and the quantities that the ratios compare with those of the blocking client.
 const COMPARED: [(&str, Quantity<'_>); 3] = [
     ("p50 to blocking", lower("p50", "ns")),
     ("p99 to blocking", lower("p99", "ns")),
@@ -51,7 +51,7 @@ pub(super) fn add_run(
     line + " µs"
 }
 
-/// Microseconds, exact below 2^53.
+/// Converts to microseconds, exact below 2^53.
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
@@ -72,7 +72,7 @@ fn draw(report: &mut Report, case: &StoreCase, transport: &str, outcome: &LoadOu
     report.plot(timeline);
 }
 
-/// Adds the ratios of latencies to those of the blocking client in the same round.
+/// Adds the ratios of latencies to the latencies of the blocking client in the same round.
 pub(super) fn add_ratios(report: &mut Report) {
     let blocking = StoreTransport::Blocking.to_string();
     for name in report.cases.iter().map(|case| case.name.clone()).collect::<Vec<_>>() {

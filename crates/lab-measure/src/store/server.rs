@@ -16,13 +16,13 @@ use adit_lab_process::process::{Process, is_installed};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
 
-/// Longest wait for `redis-server`.
+/// Maximum wait for the start of `redis-server`.
 const START_MAX: Duration = Duration::from_secs(10);
-/// Turns of the loop between two looks for new clients.
+/// Iterations of the loop between two checks for new clients.
 const TURNS_PER_ACCEPT: u32 = 64;
-/// Octets of replies to a client after which the own server reads no more requests of it.
+/// Octets of unsent replies to a client above which the own server reads no more of its requests.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// Octets that the own server stores at most.
+/// Maximum number of octets that the own server stores.
 const STORED_BYTES_MAX: usize = 256 << 20;
 
 /// A running `redis-server`. Fields drop in order.
@@ -30,7 +30,7 @@ const STORED_BYTES_MAX: usize = 256 << 20;
 pub(super) struct RedisServer {
     process: Process,
     scratch: Scratch,
-    /// Its version by its own report.
+    /// Version of the server, as it reports.
     pub version: String,
 }
 
@@ -39,7 +39,7 @@ impl RedisServer {
     /// `core`.
     ///
     /// # Errors
-    /// It is not installed, or does not start.
+    /// redis-server is not installed, or does not start.
     pub(super) fn start(network: &StoreNetwork, core: u16, stop: &Stop) -> Result<Self> {
         const PROGRAM: &str = "redis-server";
         if !is_installed(PROGRAM) {
@@ -71,7 +71,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Its process.
+    /// Returns the process identifier.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -110,7 +110,7 @@ pub(super) struct MapStore {
 }
 
 impl MapStore {
-    /// Carries out a command and hands its reply to `reply`.
+    /// Runs a command and passes its reply to `reply`.
     fn execute(&mut self, command: RespCommand<'_>, reply: &mut impl FnMut(&RespValue<'_>)) {
         let mut words = command.words();
         let name = words.next().unwrap_or_default();
@@ -156,7 +156,7 @@ impl MapStore {
 struct OwnClient {
     stream: StreamId,
     resp: RespServer,
-    /// The client violated the protocol: the connection ends after the last reply.
+    /// True if the client violated the protocol: the connection ends after the last reply.
     is_ending: bool,
 }
 
@@ -164,7 +164,7 @@ struct OwnClient {
 /// rest.
 ///
 /// # Errors
-/// The address cannot be listened at.
+/// The transport cannot listen at the address.
 pub(super) fn serve<T: Transport>(
     transport: &mut T,
     clock: RunClock,
@@ -197,7 +197,7 @@ pub(super) fn serve<T: Transport>(
     Ok(())
 }
 
-/// Reads commands that have arrived, runs them and sends replies; false once the connection is
+/// Reads commands that have arrived, runs them and sends replies. False once the connection is
 /// over.
 fn serve_client<T: Transport>(
     transport: &mut T,

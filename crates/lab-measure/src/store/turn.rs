@@ -23,7 +23,7 @@ use adit_lab_process::stop::{Stop, environment};
 const FIFO_PRIORITY: u8 = 40;
 /// Octets that a stream in user space buffers in each direction.
 const STREAM_BYTES: usize = 256 << 10;
-/// Streams of a stack in user space.
+/// Maximum number of streams of a stack in user space.
 const STREAMS_MAX: usize = 256;
 
 /// Time between two calls for progress.
@@ -32,15 +32,15 @@ const PROGRESS: Duration = Duration::from_millis(20);
 /// State that all turns share.
 #[derive(Debug)]
 pub(super) struct StoreTurns<'a> {
-    /// `None` for a server elsewhere.
+    /// Network between client and server; `None` for a server elsewhere.
     pub network: Option<&'a StoreNetwork>,
     /// DPDK, if a transport needs it.
     pub testbed: Option<&'a Testbed>,
-    /// The server elsewhere.
+    /// Address of a server elsewhere.
     pub server: Option<SocketAddr>,
     pub core: u16,
     pub server_core: u16,
-    /// The threads have real-time priority.
+    /// True if the threads have real-time priority.
     pub is_fifo: bool,
     /// Ends a turn early.
     pub stop: &'a Stop,
@@ -53,7 +53,7 @@ struct UserPort {
     side: UserSide,
 }
 
-/// Where one thread of a turn runs.
+/// Core, priority and namespace of one thread of a turn.
 struct Seat<'a> {
     core: u16,
     is_fifo: bool,
@@ -72,13 +72,13 @@ impl<'a> StoreTurns<'a> {
         Seat { core: self.server_core, is_fifo: self.is_fifo, namespace, testbed: self.testbed }
     }
 
-    /// Where clients of `transport` find the server.
+    /// Returns the address at which clients of `transport` find the server.
     fn peer(&self, transport: StoreTransport) -> Result<SocketAddr> {
         let peer = self.server.or_else(|| Some(self.network?.peer(transport)));
         peer.context("neither a network nor a server")
     }
 
-    /// Opens a port for each side that runs in user space; the server's first.
+    /// Opens a port for each side that runs in user space; the server's port first.
     fn ports(&self, transport: StoreTransport) -> Result<[Option<UserPort>; 2]> {
         let open = |namespace: &NetNamespace, side: UserSide| -> Result<Option<UserPort>> {
             let testbed = self.testbed.context("DPDK was not started")?;
@@ -96,7 +96,7 @@ impl<'a> StoreTurns<'a> {
     /// Measures a case.
     ///
     /// # Errors
-    /// The transport does not work here; the server does not answer as it should; interrupted.
+    /// The transport does not work here; the server fails to answer; `stop` was raised.
     pub(super) fn measure(
         &self,
         transport: StoreTransport,
@@ -125,7 +125,7 @@ impl<'a> StoreTurns<'a> {
     /// Sends in one direction for `span`, and returns the rate at the receiver. Unit: Mb/s.
     ///
     /// # Errors
-    /// As [`Self::measure`].
+    /// See [`Self::measure`].
     pub(super) fn one_way(
         &self,
         transport: StoreTransport,
@@ -154,8 +154,8 @@ impl<'a> StoreTurns<'a> {
         Ok(u64::try_from(bits * 1000 / ns).unwrap_or(u64::MAX))
     }
 
-    /// Runs the client, and adit-lab's own server if it is the one, each on a thread, until the
-    /// client ends. `progress` runs now and then on this thread.
+    /// Runs the client, and adit-lab's own server if `server` has one, each on a thread, until the
+    /// client ends. Calls `progress` now and then on this thread.
     fn both_sides<R: Send>(
         &self,
         transport: StoreTransport,
@@ -212,7 +212,7 @@ impl<'a> StoreTurns<'a> {
 }
 
 impl Seat<'_> {
-    /// Runs `work` on this thread at its place.
+    /// Runs `work` on this thread, with this core, priority and namespace.
     fn run<R>(self, work: impl FnOnce(Option<adit_dpdk::Mempool>) -> Result<R>) -> Result<R> {
         pin_current_thread(self.core).map_err(|error| environment(error.to_string()))?;
         if let Some(namespace) = self.namespace {
@@ -258,7 +258,7 @@ impl Stack {
     }
 }
 
-/// Differs between runs, so that streams do not meet remains of earlier ones.
+/// Returns a seed that differs between runs, so that their streams are not confused.
 fn seed(mac: MacAddr) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs() ^ (u64::from(now.subsec_nanos()) << 24));
@@ -268,7 +268,7 @@ fn seed(mac: MacAddr) -> u64 {
 /// Gives this thread real-time priority.
 ///
 /// # Errors
-/// There is no `chrt`, or the process may not.
+/// `chrt` is missing, or this process may not set the priority.
 pub(super) fn set_fifo() -> Result<()> {
     let thread = rustix::thread::gettid().as_raw_nonzero();
     chrt(&thread.to_string(), false)
@@ -277,7 +277,7 @@ pub(super) fn set_fifo() -> Result<()> {
 /// Gives all threads of a process real-time priority.
 ///
 /// # Errors
-/// As [`set_fifo`].
+/// See [`set_fifo`].
 pub(super) fn set_fifo_of(process: u32) -> Result<()> {
     chrt(&process.to_string(), true)
 }

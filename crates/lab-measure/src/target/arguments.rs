@@ -15,12 +15,12 @@ use adit_lab_process::adit_config::{ExcessAction, ExecutionModel};
 use adit_lab_smf::SessionProfile;
 use adit_lab_smf::instance::InstanceEncoding;
 
-/// Default PFCP address of the tester, and of the `adit` that the tester starts.
+/// Default PFCP address of the tester. [`ADIT_N4`] is that of the `adit` that the tester starts.
 const SMF: &str = "127.77.0.1:8805";
 const ADIT_N4: &str = "127.77.0.2:8805";
 
-/// Options of the target. A structure that has them has them last: their headings hold for all
-/// options that follow.
+/// Options of the target. They must come last in a structure of options, since their help headings
+/// hold for all options that follow.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct TargetArguments {
     #[command(flatten)]

@@ -9,13 +9,13 @@ use adit_lab_process::adit_config::{AditConfig, Qos, WorkerPoll};
 
 /// Where the threads of a started adit run.
 pub(super) struct TargetCores<'a> {
-    /// All threads but those of the packet path.
+    /// Core of all threads but those of the packet path.
     pub main: u16,
     pub workers: &'a [u16],
     pub receiver: u16,
 }
 
-/// adit's configuration.
+/// Returns the configuration of adit.
 pub(super) fn adit_configuration(
     arguments: &TargetArguments,
     cores: &TargetCores<'_>,

@@ -5,26 +5,26 @@ use std::fs;
 
 use crate::machine::StealTime;
 
-/// Accumulated waiting time of the threads on some cores.
+/// Accumulated time that threads on some cores waited to run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunQueueWait {
     cores: Vec<u16>,
-    /// While other threads ran on the core.
+    /// Time in which other threads ran on the core. Unit: ns.
     threads_ns: u64,
-    /// While the hypervisor ran something else on it.
+    /// Time in which the hypervisor ran something else on the core.
     steal: StealTime,
 }
 
 impl RunQueueWait {
-    /// Waiting time of a process's threads on `cores` until now; `None` if the kernel does not
-    /// report it.
+    /// Reads the waiting time of a process's threads on `cores` until now; `None` if the kernel
+    /// does not report it.
     #[must_use]
     pub(crate) fn of(pid: u32, cores: &[u16]) -> Option<Self> {
         let threads_ns = waiting_ns(pid, cores)?;
         Some(Self { cores: cores.to_vec(), threads_ns, steal: StealTime::now() })
     }
 
-    /// Waiting time from `self` to `now`. Unit: ns.
+    /// Returns the waiting time from `self` to `now`. Unit: ns.
     #[must_use]
     pub(crate) fn until(&self, now: &Self) -> u64 {
         let stolen_ms = self.steal.since_ms(&now.steal);
@@ -34,7 +34,7 @@ impl RunQueueWait {
     }
 }
 
-/// Total time that a process's threads on these cores were ready but did not run. Unit: ns.
+/// Returns how long a process's threads on these cores were ready but did not run. Unit: ns.
 fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
@@ -48,7 +48,7 @@ fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
     Some(sum)
 }
 
-/// CPU time of a process's threads by the core on which each ran last. Unit: 10 ms.
+/// Returns the CPU time of a process's threads by the core on which each ran last. Unit: 10 ms.
 pub(super) fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
     let mut cores = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -61,21 +61,21 @@ pub(super) fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
     cores
 }
 
-/// How the names of threads of adit's packet path begin.
+/// Prefixes of the names of threads of adit's packet path.
 const PATH_THREADS: [&str; 5] =
     ["adit-worker", "adit-receiver", "adit-signaling", "adit-rx-tx", "adit-scheduler"];
 
 /// CPU time of a process's threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ThreadTimes {
-    /// Of the packet path of adit. Unit: ns.
+    /// CPU time of the threads of adit's packet path. Unit: ns.
     pub path_ns: u64,
-    /// Of all. Unit: ns.
+    /// CPU time of all threads. Unit: ns.
     pub all_ns: u64,
 }
 
 impl ThreadTimes {
-    /// The time from `self` to `now`.
+    /// Returns the time from `self` to `now`.
     pub(super) fn until(self, now: &Self) -> Self {
         Self {
             path_ns: now.path_ns.saturating_sub(self.path_ns),
@@ -84,7 +84,7 @@ impl ThreadTimes {
     }
 }
 
-/// CPU time of a process's threads since they started.
+/// Returns the CPU time of a process's threads since they started.
 pub(super) fn thread_times(pid: u32) -> ThreadTimes {
     let mut times = ThreadTimes::default();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -100,7 +100,7 @@ pub(super) fn thread_times(pid: u32) -> ThreadTimes {
     times
 }
 
-/// The core on which a thread ran last and its CPU time in units of 10 ms, from its `stat`.
+/// Returns the last core of a thread, and its CPU time in units of 10 ms, from its `stat`.
 fn core_and_ticks(stat: &str) -> Option<(u16, u64)> {
     // The name is in parentheses and may contain blanks; the state follows it.
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -144,7 +144,7 @@ mod tests {
                 std::hint::spin_loop();
             }
         };
-        // Threads of other tests that end meanwhile take their time with them.
+        // Repeated, since threads of other tests that end in between lower the total.
         let is_seen = (0..50).any(|_| {
             let spent = time_of_a_worker_and_this_thread(busy);
             spent.path_ns > 0 && spent.all_ns > spent.path_ns

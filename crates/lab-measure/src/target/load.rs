@@ -14,12 +14,12 @@ use super::cpu::{ThreadTimes, thread_times};
 use crate::quantity::{lower, plain};
 use crate::report::Report;
 
-/// Time of the load before the first reading.
+/// Time between the start of the load and the first reading.
 const BEGIN: Duration = Duration::from_millis(300);
-/// Time between both readings. The busy share that adit shows is that of a whole second within
+/// Time between both readings. The busy share that adit shows is that of a whole second between
 /// them.
 const SPAN: Duration = Duration::from_millis(2200);
-/// Time that a trial needs beside a reading, which takes time itself. Unit: ns.
+/// Duration of a trial beside a reading, which takes time itself. Unit: ns.
 pub(crate) const LOAD_TRIAL_NS: u64 = 3_000_000_000;
 /// The kernel calls its polling loop an idle state.
 const POLL_STATE: &str = "POLL";
@@ -30,22 +30,23 @@ pub(crate) struct LoadReading {
     /// Mean share of time that the threads of the packet path spent with packets, as adit counts
     /// it. Unit: thousandths.
     pub busy_permille: u64,
-    /// The highest of them.
+    /// Highest busy share of a thread of the packet path. Unit: thousandths.
     pub busiest_permille: u64,
     /// CPU time of the threads of the packet path, in thousandths of one CPU.
     pub path_cpu_permille: u64,
-    /// CPU time of all threads of adit.
+    /// CPU time of all threads of adit, in thousandths of one CPU.
     pub process_cpu_permille: u64,
-    /// Mean frequency of the cores of the packet path; `None` where the machine does not show it.
+    /// Mean frequency of the cores of the packet path; `None` if the machine does not show it.
     pub frequency_mhz: Option<u64>,
-    /// Share of time of these cores in idle states; likewise. Unit: thousandths.
+    /// Share of time that the cores of the packet path spent in idle states; `None` if the machine
+    /// does not show it. Unit: thousandths.
     pub idle_permille: Option<u64>,
-    /// Power of all packages of the machine; likewise.
+    /// Power of all packages of the machine; `None` if the machine does not show it.
     pub power_mw: Option<u64>,
 }
 
 impl LoadReading {
-    /// Adds its figures in a case.
+    /// Adds the figures of a case to the report.
     pub(crate) fn add_to(&self, report: &mut Report, case: &str) {
         let figures = [
             (lower("busy share", "permille"), Some(self.busy_permille)),
@@ -70,7 +71,7 @@ pub(crate) struct LoadProbe {
     pub socket: PathBuf,
 }
 
-/// What is read of `adit show workers --json`.
+/// The fields of `adit show workers --json` that are read.
 #[derive(Debug, Clone, Default, Deserialize)]
 struct WorkersAnswer {
     workers: Vec<WorkerLoad>,
@@ -129,7 +130,7 @@ fn reading(
     spent: ThreadTimes,
     elapsed: Duration,
 ) -> LoadReading {
-    // A signaling worker has nothing to do in a measurement.
+    // A signaling worker is left out: it has nothing to do in a measurement.
     let threads: Vec<_> = last.workers.iter().filter(|of| of.role != "signaling").collect();
     let busy: Vec<_> = threads.iter().map(|of| permille(of.busy_percent / 100.0)).collect();
     let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -151,11 +152,11 @@ fn mean(values: &[u64]) -> Option<u64> {
     Some(values.iter().sum::<u64>() / count)
 }
 
-/// The mean over cores of the time in idle states.
+/// Returns the mean over cores of the share of time in idle states.
 fn idle_permille(first: &WorkersAnswer, last: &WorkersAnswer, elapsed: Duration) -> Option<u64> {
     let seconds = |answer: &WorkersAnswer| {
         let mut cores: BTreeMap<u16, f64> = BTreeMap::new();
-        // Threads may share a core, whose states each of them shows.
+        // Several threads may show the states of one core.
         let mut states: BTreeMap<(u16, &str), f64> = BTreeMap::new();
         for state in answer.idle_states.iter().filter(|of| of.state != POLL_STATE) {
             states.insert((state.core, &state.state), state.seconds);
@@ -174,7 +175,7 @@ fn idle_permille(first: &WorkersAnswer, last: &WorkersAnswer, elapsed: Duration)
     mean(&shares)
 }
 
-/// The power of all packages. `None` if a counter began again.
+/// Returns the power of all packages; `None` if a counter began again.
 fn power_mw(first: &WorkersAnswer, last: &WorkersAnswer, elapsed: Duration) -> Option<u64> {
     let joules = |answer: &WorkersAnswer| -> Option<f64> {
         let packages = answer.energy.iter().filter(|zone| !zone.zone.contains('/'));
@@ -184,7 +185,7 @@ fn power_mw(first: &WorkersAnswer, last: &WorkersAnswer, elapsed: Duration) -> O
     (spent >= 0.0).then(|| permille(spent / elapsed.as_secs_f64()))
 }
 
-/// Thousandths; zero for what is below zero.
+/// Converts to thousandths; negative values become zero.
 fn permille(value: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

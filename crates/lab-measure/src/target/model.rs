@@ -9,7 +9,7 @@ impl TargetArguments {
     /// Checks that the model of a started adit fits its placement and its threads without packets.
     ///
     /// # Errors
-    /// It does not.
+    /// The model does not fit.
     pub(crate) fn check_model(&self) -> Result<()> {
         let is_eventdev = !matches!(
             self.adit.model,

@@ -14,17 +14,17 @@ use crate::testbed::{TestbedArguments, allowed_cores, set_affinity};
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::stop::environment;
 
-/// How the command line of `adit` ends that it does not understand.
+/// Exit status of an `adit` that does not understand its command line.
 const USAGE_STATUS: i32 = 2;
 
-/// Which plan.
+/// The rules that a placement plan follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PlacementChoice {
-    /// By all rules.
+    /// All rules.
     Numa,
-    /// Without those about nodes.
+    /// All rules but those about NUMA nodes.
     Uma,
-    /// A placement that breaks this rule.
+    /// All rules but this one, which the plan breaks.
     Breaking(String),
 }
 
@@ -40,7 +40,7 @@ impl PlacementChoice {
 impl FromStr for PlacementChoice {
     type Err = Infallible;
 
-    /// The names of rules are those of `adit host plan`, which refuses others.
+    /// Takes any other text as the name of a rule: `adit host plan` refuses unknown names.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text {
             "numa" => Self::Numa,
@@ -70,11 +70,11 @@ pub(crate) struct TargetPlacement {
     pub receiver: Option<u16>,
     /// CPUs that adit may use.
     pub allowed: Vec<u16>,
-    /// The rules that the plan breaks, each with what breaks it and what that cost in the studies.
+    /// The rules that the plan breaks, each with the cause and with the cost that studies found.
     pub breaks: Vec<String>,
 }
 
-/// A plan, or the sentence why this machine has none.
+/// A plan, or a sentence that says why this machine has none.
 pub(crate) enum PlacementOutcome {
     Placed(TargetPlacement),
     Refused(String),
@@ -105,7 +105,7 @@ impl TargetPlacement {
         })
     }
 
-    /// Its threads in words.
+    /// Describes the threads and their CPUs.
     #[must_use]
     pub(crate) fn threads(&self) -> String {
         let list = |cpus: &[u16]| {
@@ -123,8 +123,8 @@ impl TargetPlacement {
 }
 
 impl TargetArguments {
-    /// Takes the CPUs of `--placement`, if that is given. Returns the sentence of `adit host plan`
-    /// if this machine has no such placement.
+    /// Chooses the CPUs by `--placement`, if it is given. If this machine has no such placement,
+    /// returns the explanation of `adit host plan`.
     ///
     /// # Errors
     /// There is no adit, it does not know the placement, or the target is not started by the

@@ -26,7 +26,7 @@ pub(crate) enum TargetRules {
 }
 
 impl TargetRules {
-    /// The rules of a session with a QER of this QFI, except for `plain`.
+    /// Returns the rules of a session with a QER of this QFI, except for `plain`.
     pub(crate) fn profile(self, qfi: u8) -> SessionProfile {
         let qos = SessionProfile { qfi: Some(qfi), ..SessionProfile::default() };
         let usage = SessionProfile { urrs: 1, ..qos.clone() };
@@ -43,7 +43,7 @@ impl TargetRules {
     }
 }
 
-/// The name of an option's value, as on the command line.
+/// Returns the name of an option's value, as on the command line.
 #[must_use]
 pub(crate) fn possible_value(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()

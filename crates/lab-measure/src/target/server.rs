@@ -7,13 +7,12 @@ use adit_lab_process::stop::{POLL, environment};
 use anyhow::Result;
 
 /// Waits until a server listens at `address`. A server in another network namespace is not visible:
-/// if there is a socket file, the wait ends well after `timeout`.
+/// if there is a socket file, the wait ends after `timeout` without an error.
 ///
-/// It does not try to connect, because a connection that ends at once makes DPDK's memif server
-/// abort.
+/// Does not try to connect, because a connection that ends at once makes DPDK's memif server abort.
 ///
 /// # Errors
-/// Those of `watch`; no server within `timeout`; the kernel's list of sockets cannot be read.
+/// `watch` fails; no server within `timeout`; the kernel's list of sockets cannot be read.
 pub(super) fn wait_for_server(
     address: &MemifAddress,
     timeout: Duration,

@@ -9,11 +9,11 @@ use crate::testbed::Testbed;
 use adit_lab_process::process::{is_installed, owned};
 use adit_lab_process::stop::environment;
 
-/// The command that starts it on `core`. With `rates` it reports its rates each second. `memif`:
-/// the arguments of its device.
+/// Makes the command that starts testpmd on `core`. With `rates` testpmd reports its rates each
+/// second. `memif`: the arguments of its memif device.
 ///
 /// # Errors
-/// It is not installed.
+/// testpmd is not installed.
 pub(super) fn command(bench: &Testbed, core: u16, rates: bool, memif: &str) -> Result<Command> {
     let program = "dpdk-testpmd";
     if !is_installed(program) {

@@ -31,7 +31,7 @@ const DOWNLINK_PDR: PdrId = PdrId(2);
 /// Precedence of the PDRs for all traffic; PDRs with filters have lower values.
 const PRECEDENCE: u32 = 255;
 
-/// Establishes sessions.
+/// The procedure that establishes sessions.
 #[derive(Debug)]
 pub struct Establishment<'c> {
     /// The sessions.
@@ -43,7 +43,7 @@ pub struct Establishment<'c> {
 }
 
 impl<'c> Establishment<'c> {
-    /// Establishes up to `count` sessions in all.
+    /// Prepares to establish up to `count` sessions in all.
     pub fn new(
         config: &'c SessionsConfig,
         identity: &'c SmfIdentity,
@@ -109,7 +109,7 @@ impl ProfileRules {
 }
 
 impl SessionsConfig {
-    /// The rules of a session.
+    /// Returns the rules of a session.
     fn profile(&self, index: u32) -> &SessionProfile {
         let mut before = 0u32;
         let found = self.profiles.iter().find(|(count, _)| {
@@ -119,7 +119,7 @@ impl SessionsConfig {
         found.map_or(&self.profile, |(_, profile)| profile)
     }
 
-    /// gNB address of a session that has moved `moves` times.
+    /// Returns the gNB address of a session that has moved `moves` times.
     fn gnb(&self, index: u32, moves: u32) -> IpAddr {
         let gnbs = self.gnbs.len().max(1);
         let at = usize::try_from(index.wrapping_add(moves)).unwrap_or_default() % gnbs;
@@ -134,8 +134,8 @@ impl SessionsConfig {
         }
     }
 
-    /// The local F-TEID of a session's uplink PDRs. If there are several, all of them have the same
-    /// one.
+    /// Returns the local F-TEID of a session's uplink PDRs. Several PDRs of a session have the same
+    /// F-TEID, by a CHOOSE ID if the UPF allocates it.
     fn f_teid(&self, index: u32, has_several_pdrs: bool) -> FTeid {
         match self.teids {
             TeidAllocation::Given(first) => FTeid::Given {
@@ -261,7 +261,7 @@ impl Procedure for Establishment<'_> {
 /// Change of the downlink FAR of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FarModification {
-    /// Moves the tunnel; the number counts the UE's handovers.
+    /// Moves the tunnel; the number is how often the UE has moved so far.
     Move(u32),
     /// Buffers packets: the UE is idle.
     Idle,
@@ -270,7 +270,7 @@ pub enum FarModification {
 }
 
 impl FarModification {
-    /// The change of session `index`.
+    /// Returns the change of session `index`.
     pub fn far(self, config: &SessionsConfig, index: u32) -> UpdateFar<'static> {
         let far = UpdateFar::new(DOWNLINK_FAR);
         match self {
@@ -316,7 +316,7 @@ pub fn modified(index: u32, message: &Message<'_>) -> Result<()> {
         .with_context(|| format!("session {index}"))
 }
 
-/// Deletes sessions.
+/// The procedure that deletes sessions.
 #[derive(Debug)]
 pub struct Deletion<'s> {
     /// The UPF's SEIDs.

@@ -1,4 +1,4 @@
-//! Brings the network up: namespaces, UEs, gNB, SMF and adit.
+//! Creates the demo's network: namespaces, UEs, gNB, SMF and adit.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -27,10 +27,11 @@ use adit_lab_smf::{LabSmf, SmfOptions};
 
 /// The QoS flow of every PDU session.
 pub(crate) const QFI: u8 = 9;
-/// The directories of all runs are here, with this prefix before the process identifier.
+/// Parent directory of the directories of all runs; these are named by the prefix and the process
+/// id.
 pub(crate) const RUN_DIR: &str = "/run";
 pub(crate) const DIR_PREFIX: &str = "adit-lab-";
-/// Timeout for adit to start and answer the association, and again to answer an echo.
+/// Timeout for adit to start and answer the association request; then the timeout for an echo.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 const ECHO_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -42,7 +43,7 @@ impl RunDir {
     /// Creates the directory of the process `pid`.
     ///
     /// # Errors
-    /// It exists, or cannot be created.
+    /// The directory exists, or cannot be created.
     pub(crate) fn create(pid: u32) -> Result<Self> {
         let path = Path::new(RUN_DIR).join(format!("{DIR_PREFIX}{pid}"));
         fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
@@ -65,18 +66,19 @@ impl Drop for RunDir {
 /// Additions to the demo's network.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BringUpOptions<'a> {
-    /// TOML to append to adit's configuration.
+    /// TOML text to append to adit's configuration.
     pub sections: &'a str,
-    /// Adds the second data network; the network instances are then `internet` and `corp`.
+    /// True to add the second data network; the network instances are then `internet` and `corp`.
     pub corp: bool,
-    /// Each packet is captured singly: links carry no large ones, even where the kernel could.
+    /// True if packets are captured one by one: the kernel must then not join packets into large
+    /// ones.
     pub has_captures: bool,
-    /// MTU of adit's links; `None` for that of the topology. Unit: octets.
+    /// MTU of adit's links; `None` for the MTU of the topology. Unit: octets.
     pub mtu_bytes: Option<u16>,
 }
 
-/// Everything that runs. Fields drop in order: users of a namespace or of the directory come before
-/// it.
+/// Everything that runs. Fields are dropped in order, so users of a namespace or of the directory
+/// are before it.
 #[derive(Debug)]
 pub(crate) struct Network {
     /// The UPF under test.
@@ -91,20 +93,21 @@ pub(crate) struct Network {
     pub topology: Topology,
     /// The driver of adit's ports.
     pub device: PacketDevice,
-    /// Why AF_XDP failed, if it was tried.
+    /// The reason why AF_XDP failed, if it was tried.
     pub af_xdp_refused: Option<String>,
     /// Round-trip time of the GTP-U echo.
     pub echo: Duration,
-    /// The cores.
+    /// The CPU cores.
     pub affinity: Affinity,
     pub(super) dir: RunDir,
 }
 
 impl Network {
-    /// Creates the network and waits until adit has an association and answers a GTP-U echo.
+    /// Creates the network, and waits until adit has an association and answers a GTP-U echo.
     ///
     /// # Errors
-    /// [`EnvironmentError`] if the machine lacks something; adit does not become ready in time.
+    /// [`EnvironmentError`] if the machine lacks something; another error if adit is not ready in
+    /// time.
     pub(crate) fn bring_up(
         arguments: &DemoArguments,
         plan: BringUpOptions<'_>,
@@ -169,15 +172,17 @@ impl Network {
         Ok(Self { adit, smf, router, gnb, topology, device, af_xdp_refused, echo, affinity, dir })
     }
 
-    /// The directory of this run.
+    /// Returns the directory of this run.
     #[must_use]
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 }
 
+/// Checks that the network can be created.
+///
 /// # Errors
-/// [`EnvironmentError`] if options of the command line exclude each other, or the machine lacks
+/// [`EnvironmentError`] if options of the command line exclude each other, or if the machine lacks
 /// something.
 fn check_possible(arguments: &DemoArguments) -> Result<()> {
     let is_af_xdp = matches!(arguments.datapath, DatapathChoice::Xdp | DatapathChoice::AfXdp);
@@ -194,16 +199,16 @@ fn check_possible(arguments: &DemoArguments) -> Result<()> {
     programs::check_installed()
 }
 
-/// Why AF_XDP does not work here.
+/// Returns the reason why AF_XDP does not work here.
 ///
 /// # Errors
-/// The reason is not AF_XDP.
+/// The failure has nothing to do with AF_XDP.
 fn reason_of_af_xdp(error: anyhow::Error, live: &DemoView) -> Result<String> {
     if error.is::<Interrupted>() || error.is::<EnvironmentError>() {
         return Err(error);
     }
     live.print_line(&format!("AF_XDP does not work here: {error:#}"));
-    // The first line is the reason; the rest is adit's log.
+    // The first line is the reason; the other lines are adit's log.
     Ok(error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
@@ -215,15 +220,15 @@ fn get_ready(adit: &mut Adit, smf: &LabSmf, gnb: &Gnb, stop: &Stop) -> Result<Du
         if error.is::<Interrupted>() {
             return error;
         }
-        // This log is not accessible later: another adit starts, or the run ends.
+        // Later another adit is started, or the end of the run removes the log.
         anyhow!("{error:#}\nthe last lines of its log:\n{}", adit.log_tail())
     })
 }
 
-/// A UDP socket in the namespace of this thread.
+/// Binds a UDP socket in the namespace of this thread.
 ///
 /// # Errors
-/// The address is in use, or not of this namespace.
+/// The address is in use, or does not belong to this namespace.
 pub(crate) fn bind(addr: SocketAddr) -> Result<UdpSocket> {
     UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))
 }
@@ -256,8 +261,8 @@ impl Affinity {
         Ok(affinity)
     }
 
-    /// Allows this thread, and threads and processes that it starts from now on, every core of the
-    /// process.
+    /// Allows every core of the process to this thread, and to threads and processes that it starts
+    /// from now on.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -266,7 +271,7 @@ impl Affinity {
     }
 
     /// Keeps this thread, and threads and processes that it starts from now on, off the worker's
-    /// core: the worker polls.
+    /// core, because the worker polls.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -1,5 +1,4 @@
-//! The dashboard of the demo's adit, which listens inside a namespace: a relay makes it reachable
-//! from the host.
+//! Relays the dashboard of the demo's adit, which listens inside a namespace, to the host.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -16,13 +15,13 @@ use anyhow::{Context, Result};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Where adit listens, inside its namespace.
+/// Address that adit listens at inside its namespace.
 const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Connections of the relay.
+/// Maximum number of relayed connections.
 const CONNECTIONS_MAX: usize = 64;
 
-/// The HTTP interface of the demo's adit: a folder with its token.
+/// The HTTP interface of the demo's adit: the token, and the folder that contains it.
 #[derive(Debug)]
 pub(crate) struct DemoDashboard {
     scratch: Scratch,
@@ -30,7 +29,7 @@ pub(crate) struct DemoDashboard {
 }
 
 impl DemoDashboard {
-    /// A new token, which may act.
+    /// Creates a token that permits changes.
     ///
     /// # Errors
     /// The temporary folder cannot be written.
@@ -44,14 +43,14 @@ impl DemoDashboard {
         Ok(Self { scratch, token })
     }
 
-    /// The section of adit's configuration.
+    /// Returns the section for adit's configuration.
     pub(crate) fn section(&self) -> String {
         let tokens = self.scratch.path().join("api.tokens");
         format!("\n[api]\nlisten = \"{INSIDE}\"\ntokens_file = \"{}\"\n", tokens.display())
     }
 
-    /// Relays connections of the host into the namespace until `is_over`. Returns the address for a
-    /// browser, with the token behind the `#`, which browsers send nobody.
+    /// Relays connections from the host into the namespace until `is_over`. Returns the address for
+    /// a browser. The token follows a `#`, because browsers do not send that part.
     ///
     /// # Errors
     /// No port is free.
@@ -70,7 +69,7 @@ impl DemoDashboard {
             while !is_over() {
                 match listener.accept() {
                     Ok((client, _)) if open.load(Ordering::Relaxed) < CONNECTIONS_MAX => {
-                        // A connection that cannot be made is closed.
+                        // On failure the client's connection is closed.
                         let _ = connect(namespace, client, &open);
                     }
                     Ok(_) => {}
@@ -82,7 +81,7 @@ impl DemoDashboard {
     }
 }
 
-/// Relays one connection, with a thread for each direction that ends with it.
+/// Relays one connection, with a thread for each direction; both end with the connection.
 fn connect(namespace: &NetNamespace, client: TcpStream, open: &Arc<AtomicUsize>) -> Result<()> {
     client.set_nonblocking(false)?;
     let server = namespace.visit(|| Ok(TcpStream::connect(INSIDE)?))?;
@@ -91,7 +90,7 @@ fn connect(namespace: &NetNamespace, client: TcpStream, open: &Arc<AtomicUsize>)
         let open = Arc::clone(open);
         open.fetch_add(1, Ordering::Relaxed);
         std::thread::spawn(move || {
-            // The end of one side is the end of the other.
+            // When one side closes, the other side is closed too.
             let _ = io::copy(&mut from, &mut to);
             let _ = to.shutdown(Shutdown::Write);
             open.fetch_sub(1, Ordering::Relaxed);

@@ -1,5 +1,4 @@
-//! The live view: a table that is redrawn each second on a terminal, or a line per second
-//! elsewhere.
+//! The live view: a table that is redrawn each second on a terminal, or else a line per second.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,12 +41,12 @@ impl DemoOutput {
     }
 }
 
-/// The state that the view shows.
+/// The state that the live view shows.
 #[derive(Debug, Default)]
 struct DemoProgress {
     phase: String,
     sessions: usize,
-    /// Number of lines of the table on the screen.
+    /// Number of lines of the table that are on the screen.
     drawn_lines: usize,
 }
 
@@ -65,7 +64,7 @@ impl DemoViewState {
     }
 }
 
-/// The view. Drop ends its thread.
+/// The live view. Drop ends its thread.
 #[derive(Debug)]
 pub(crate) struct DemoView {
     shared: Arc<DemoViewState>,
@@ -73,7 +72,7 @@ pub(crate) struct DemoView {
 }
 
 impl DemoView {
-    /// An empty view.
+    /// Creates an empty view.
     #[must_use]
     pub(crate) fn new(output: DemoOutput) -> Self {
         let shared = DemoViewState {
@@ -85,7 +84,7 @@ impl DemoView {
         Self { shared: Arc::new(shared), thread: None }
     }
 
-    /// Starts to show adit's counters.
+    /// Starts a thread that shows adit's counters.
     pub(crate) fn watch(&mut self, admin: Admin) {
         let shared = Arc::clone(&self.shared);
         self.thread = Some(thread::spawn(move || run(&shared, &admin)));
@@ -105,7 +104,7 @@ impl DemoView {
         self.shared.state().sessions = count;
     }
 
-    /// Prints a line that stays, above the table.
+    /// Prints a line above the table, which stays.
     pub(crate) fn print_line(&self, text: &str) {
         let mut state = self.shared.state();
         let clear = clear(&state);
@@ -133,7 +132,7 @@ impl Drop for DemoView {
     }
 }
 
-/// Two samples of adit's counters.
+/// A sample of adit's counters.
 struct CounterSample {
     at: Instant,
     counters: AditCounters,
@@ -142,7 +141,7 @@ struct CounterSample {
 fn run(shared: &DemoViewState, admin: &Admin) {
     let mut before: Option<CounterSample> = None;
     while shared.stop.sleep(PERIOD).is_ok() {
-        // adit may be ending.
+        // Ignores errors: adit may be ending.
         let Ok(document) = admin.show("counters", &shared.stop) else { continue };
         let Ok(counters) = AditCounters::read(&document) else { continue };
         let now = CounterSample { at: Instant::now(), counters };

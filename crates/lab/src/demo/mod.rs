@@ -1,4 +1,4 @@
-//! `adit-lab demo`: brings up a small 5G network around adit, runs real programs through it, and
+//! `adit-lab demo`: creates a small 5G network around adit, runs real programs through it, and
 //! checks the results. [`run`] removes everything that it created.
 
 pub(crate) mod bring_up;
@@ -23,7 +23,7 @@ use crate::topology::{DN, LabUe};
 use adit_lab_process::adit_config::Qos;
 use adit_lab_process::stop::{Interrupted, Stop};
 
-/// Runs the demo and prints its summary. Returns true if every check passed.
+/// Runs the demo and prints its summary. True if every check passed.
 ///
 /// # Errors
 /// [`adit_lab_process::stop::EnvironmentError`] if the machine lacks something,
@@ -80,7 +80,7 @@ fn drive(
         let _iperf = start_iperf_server(&topology.dn, steps.network.dir(), stop)?;
         serve_until_signal(&steps, dashboard, stop)?;
     }
-    // With --keep, Ctrl-C starts the final steps and checks instead of skipping them.
+    // With --keep, Ctrl-C ends the waiting: the final steps and checks still run.
     let until_done = if arguments.keep { Stop::default() } else { stop.clone() };
     steps.detach(&until_done)?;
     Ok(steps.finish())

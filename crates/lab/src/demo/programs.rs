@@ -17,7 +17,7 @@ use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::process::{Process, Program, ProgramOutput, is_installed};
 use adit_lab_process::stop::{Stop, environment};
 
-/// Pings per UE.
+/// Number of pings per UE.
 pub(super) const PINGS: u32 = 5;
 /// Size of the downloaded file. Unit: octets.
 pub(super) const HTTP_BYTES: usize = 16 << 20;
@@ -39,6 +39,8 @@ const NEEDED: [(&str, &str); 7] = [
     ("curl", "curl"),
 ];
 
+/// Checks that all programs are installed.
+///
 /// # Errors
 /// Programs are missing; the message names the packages to install.
 pub(super) fn check_installed() -> Result<()> {
@@ -74,14 +76,14 @@ fn http_server_kind() -> Option<HttpServer> {
     is_installed("python3").then_some(HttpServer::Python)
 }
 
-/// Result of a ping run.
+/// The result of a run of ping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct PingResult {
     /// Echo requests sent.
     pub sent: u32,
     /// Echo replies received.
     pub received: u32,
-    /// Mean round-trip time.
+    /// Mean round-trip time; not a number if there was no reply.
     pub rtt_ms_mean: f64,
 }
 
@@ -93,7 +95,7 @@ impl PingResult {
     }
 }
 
-/// Runs programs of UEs in the namespaces of the demo. Their output is in files in `dir`.
+/// Runs programs of UEs in the namespaces of the demo. Their output goes to files in `dir`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UePrograms<'n> {
     pub topology: &'n Topology,
@@ -101,7 +103,7 @@ pub(super) struct UePrograms<'n> {
 }
 
 impl UePrograms<'_> {
-    /// Starts `count` pings from `ue` to `target`.
+    /// Starts ping from `ue` to `target`, with `count` echo requests.
     ///
     /// # Errors
     /// ping cannot be started.
@@ -146,7 +148,7 @@ impl UePrograms<'_> {
                 command.arg("--reverse");
             }
             Iperf::UdpUplink { rate_bps } => {
-                // Payload of an IPv4 packet with the UE's MTU.
+                // The largest UDP payload in an IPv4 packet that fits in the UE's MTU.
                 let payload = crate::topology::UE_MTU - 28;
                 command.args(["--udp", "--bitrate", &rate_bps.to_string()]);
                 command.args(["--length", &payload.to_string()]);
@@ -180,7 +182,7 @@ pub(super) fn ping_result(output: &ProgramOutput) -> Result<PingResult> {
     parse().with_context(|| format!("ping: {}", output.error_line))
 }
 
-/// The HTTP server in the data network. Drop ends it.
+/// The HTTP server in the data network. Drop ends the server.
 #[derive(Debug)]
 pub(super) struct DemoHttpServer {
     _http: Process,
@@ -188,7 +190,7 @@ pub(super) struct DemoHttpServer {
 }
 
 impl DemoHttpServer {
-    /// Starts an HTTP server with a file of random octets, and waits until it listens.
+    /// Starts an HTTP server with a file of random octets, and waits until it accepts connections.
     ///
     /// # Errors
     /// The server cannot be started, or does not listen in time.
@@ -206,8 +208,7 @@ impl DemoHttpServer {
         Ok(server)
     }
 
-    /// Downloads the file through `ue` and compares every octet. Returns the rate in bits per
-    /// second.
+    /// Downloads the file through `ue`, and compares every octet.
     ///
     /// # Errors
     /// curl fails, or the content differs.
@@ -238,8 +239,9 @@ impl DemoHttpServer {
     }
 }
 
-/// Starts `iperf3 -s` in the data network, and waits until it listens. Between two runs a server
-/// listens anew and resets clients that connect before, so each run has its own.
+/// Starts `iperf3 -s` in the data network, and waits until it accepts connections. Each run needs
+/// its own server: between two runs a server reopens its socket, and would reset clients that
+/// connect early.
 ///
 /// # Errors
 /// The server cannot be started, or does not listen in time.
@@ -252,7 +254,7 @@ pub(super) fn start_iperf_server(dn: &NetNamespace, dir: &Path, stop: &Stop) -> 
     Ok(server)
 }
 
-/// A verified download.
+/// The result of a verified download.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct HttpResult {
     /// Octets received and verified.
@@ -296,7 +298,7 @@ fn wait_until_listening(namespace: &NetNamespace, port: u16, stop: &Stop) -> Res
     }
 }
 
-/// True when `/proc/net/tcp` shows `port` in state LISTEN (0A).
+/// True if `/proc/net/tcp` shows `port` in state LISTEN (0A).
 fn is_listening(table: &str, port: u16) -> bool {
     let port = format!(":{port:04X}");
     table.lines().any(|line| {
@@ -305,7 +307,7 @@ fn is_listening(table: &str, port: u16) -> bool {
     })
 }
 
-/// Kind of an iperf3 run.
+/// The kind of an iperf3 run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Iperf {
     /// TCP from the UE to the data network.
@@ -314,21 +316,21 @@ pub(super) enum Iperf {
     TcpDownlink,
     /// UDP from the UE at a fixed rate.
     UdpUplink {
-        /// Offered rate.
+        /// Offered rate. Unit: b/s.
         rate_bps: u64,
     },
 }
 
-/// Result of an iperf3 run, at the receiver.
+/// The result of an iperf3 run, as its receiver measured it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct IperfResult {
     /// Payload octets received.
     pub bytes: u64,
-    /// Rate at the receiver.
+    /// Rate at the receiver. Unit: b/s.
     pub rate_bps: f64,
-    /// TCP segments retransmitted; `None` for UDP.
+    /// Number of retransmitted TCP segments; `None` for UDP.
     pub retransmits: Option<u64>,
-    /// UDP datagrams lost and sent; `None` for TCP.
+    /// Numbers of UDP datagrams lost and sent; `None` for TCP.
     pub lost_of_sent: Option<(u64, u64)>,
 }
 

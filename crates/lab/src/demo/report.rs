@@ -7,10 +7,10 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-/// One check.
+/// A check of the demo, with its result.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DemoCheck {
-    /// The subject of the check.
+    /// Name of the check.
     pub name: String,
     /// The result, with units.
     pub result: String,
@@ -21,17 +21,17 @@ pub(crate) struct DemoCheck {
 }
 
 impl DemoCheck {
-    /// A check and its verdict.
+    /// Makes a check with its verdict.
     pub(crate) fn new(name: impl Into<String>, ok: bool, result: impl Into<String>) -> Self {
         Self { name: name.into(), result: result.into(), ok, figures: Value::Null }
     }
 
-    /// A check that failed with an error.
+    /// Makes a check that failed with an error.
     pub(crate) fn failed(name: impl Into<String>, error: &anyhow::Error) -> Self {
         Self::new(name, false, format!("{error:#}"))
     }
 
-    /// Adds the figures behind the result.
+    /// Adds the figures from which the result follows.
     #[must_use]
     pub(crate) fn with(mut self, figures: &impl Serialize) -> Self {
         self.figures = serde_json::to_value(figures).unwrap_or_default();
@@ -44,13 +44,13 @@ impl DemoCheck {
 pub(crate) struct AditCounters {
     /// Packets received from ports.
     pub received_pkts: u64,
-    /// Transmitted packets among them.
+    /// Received packets that were transmitted.
     pub transmitted_pkts: u64,
-    /// Dropped packets among them: the sum of `drops`.
+    /// Received packets that were dropped: the sum of `drops`.
     pub dropped_pkts: u64,
-    /// Packets among them that were handed to the control thread: the sum of `punts`.
+    /// Received packets that were passed to the control thread: the sum of `punts`.
     pub punted_pkts: u64,
-    /// Packets among them that are buffered now.
+    /// Received packets that are buffered now.
     pub buffered_pkts: u64,
     /// Additional packets that fragmentation created.
     pub fragments_added_pkts: u64,
@@ -64,18 +64,18 @@ pub(crate) struct AditCounters {
     pub uplink_bytes: u64,
     /// User packets transmitted towards the gNB.
     pub downlink_pkts: u64,
-    /// Octets of the downlink packets on the wire.
+    /// Octets of the uplink packets on the wire.
     pub downlink_bytes: u64,
     /// Drops by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
     /// Punts by reason; only reasons that occurred.
     pub punts: BTreeMap<String, u64>,
-    /// adit's own check of the packet identity.
+    /// True if adit's own check of the packet identity passed.
     pub identity_holds: bool,
 }
 
 impl AditCounters {
-    /// Reads adit's JSON document.
+    /// Reads adit's counters from the JSON document.
     ///
     /// # Errors
     /// A counter is missing.
@@ -110,8 +110,8 @@ impl AditCounters {
         })
     }
 
-    /// Checks the packet identity independently of adit's own check:
-    /// received + fragments added = transmitted + Σ drops + Σ punts + buffered.
+    /// Checks the packet identity, independently of adit's own check: received + fragments added =
+    /// transmitted + Σ drops + Σ punts + buffered.
     #[must_use]
     pub(crate) fn identity(&self) -> DemoCheck {
         let outcomes =
@@ -142,13 +142,13 @@ impl AditCounters {
 pub(crate) struct DemoReport {
     /// True if every check passed.
     pub ok: bool,
-    /// The driver of adit's ports: "AF_XDP" or "AF_PACKET".
+    /// The kind of adit's ports, such as "AF_XDP" or "AF_PACKET".
     pub datapath: String,
-    /// Why AF_XDP failed, with `--datapath auto`.
+    /// The reason why AF_XDP failed, with `--datapath auto`.
     pub af_xdp_refused: Option<String>,
     /// Number of UEs.
     pub ues: u8,
-    /// Length of each iperf3 run.
+    /// Duration of each iperf3 run. Unit: s.
     pub iperf_s: u32,
     /// The checks in order.
     pub checks: Vec<DemoCheck>,
@@ -157,7 +157,7 @@ pub(crate) struct DemoReport {
 }
 
 impl DemoReport {
-    /// The summary for a terminal.
+    /// Formats the summary for a terminal.
     #[must_use]
     pub(crate) fn render(&self) -> String {
         let mut checks = new_table();
@@ -198,7 +198,7 @@ fn new_table() -> Table {
     table
 }
 
-/// Formats a rate with a unit that leaves one to four digits before the point.
+/// Formats a rate in Gb/s or, below 1 Gb/s, in Mb/s.
 #[must_use]
 pub(crate) fn rate(bps: f64) -> String {
     if bps >= 1e9 { format!("{:.2} Gb/s", bps / 1e9) } else { format!("{:.1} Mb/s", bps / 1e6) }

@@ -1,4 +1,4 @@
-//! The steps of the demo; each ends in a check.
+//! The steps of the demo. Each step ends with a check.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,19 +24,20 @@ use adit_lab_smf::single::{LabSession, PduSession};
 
 const UDP_RATE_BPS: u64 = 50_000_000;
 const PING_INTERVAL_S: f32 = 0.2;
-/// Pings during the path switch of a UE: two seconds.
+/// Number of pings during the path switch of a UE: two seconds.
 const SWITCH_PINGS: u32 = 40;
 const SWITCH_INTERVAL_S: f32 = 0.05;
-/// Pings during a restart of adit, and the duration of the TCP connection: twelve seconds.
+/// Number of pings during a restart of adit, and the duration of the TCP connection: twelve
+/// seconds.
 const RESTART_PINGS: u32 = 240;
 const RESTART_SECONDS: u32 = 12;
-/// Timeout of autoconfiguration. If a solicitation or its answer is lost, a UE solicits again after
-/// four seconds.
+/// Timeout of address autoconfiguration. If a solicitation or its answer is lost, a UE solicits
+/// again after four seconds.
 const SLAAC_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time for packets in flight to arrive before counters are compared.
+/// How long to wait for packets in flight before counters are compared.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// Packets of the gNB.
+/// How many packets the gNB has sent and received.
 #[derive(Debug, Clone, Copy, Default)]
 struct GnbPackets {
     uplink: u64,
@@ -50,26 +51,26 @@ impl GnbPackets {
     }
 }
 
-/// A run in progress.
+/// A demo in progress.
 #[derive(Debug)]
 pub(super) struct DemoSteps<'a> {
     arguments: &'a DemoArguments,
     /// The network.
     pub network: &'a mut Network,
-    /// The view.
+    /// The live view.
     pub live: &'a DemoView,
     stop: &'a Stop,
     sessions: Vec<LabSession>,
     checks: Vec<DemoCheck>,
     counters: Option<AditCounters>,
-    /// The counts of the gNB when the running adit started.
+    /// The gNB's counts when the running adit started, with its counters at zero.
     uncounted: GnbPackets,
     /// True once adit has ended: further steps are skipped.
     adit_ended: bool,
 }
 
 impl<'a> DemoSteps<'a> {
-    /// A run before its first step.
+    /// Starts the list of checks with the GTP-U echo, which has succeeded already.
     pub(super) fn new(
         arguments: &'a DemoArguments,
         network: &'a mut Network,
@@ -103,8 +104,8 @@ impl<'a> DemoSteps<'a> {
         self.network.topology.ipv6
     }
 
-    /// Runs `step` and records its check. Only an interruption ends the run. Skips the step if adit
-    /// has ended.
+    /// Runs `step` and records its check. An error of the step becomes a failed check; only an
+    /// interruption ends the demo. Skips the step if adit has ended.
     fn check(
         &mut self,
         name: &str,
@@ -166,7 +167,7 @@ impl<'a> DemoSteps<'a> {
         Ok(())
     }
 
-    /// Runs the programs.
+    /// Runs the programs of the UEs, and checks the results.
     ///
     /// # Errors
     /// Interrupted.
@@ -196,8 +197,8 @@ impl<'a> DemoSteps<'a> {
         Ok(())
     }
 
-    /// Every UE solicits a router. The SMF answers through adit with the prefix of the UE's PDU
-    /// session, and the UE's kernel configures its address.
+    /// Makes every UE solicit a router. The SMF answers through adit with the prefix of the UE's
+    /// PDU session, and the UE's kernel configures its address.
     fn autoconfigure(&mut self) -> Result<DemoCheck> {
         let network = &*self.network;
         for ue in self.ues() {
@@ -231,14 +232,14 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("IPv6 prefix by SLAAC", ok, text).with(&figures))
     }
 
-    /// TCP of UE 1 through a maximum bit rate of its QER. The limit counts IP packets, the goodput
-    /// their payloads.
+    /// Measures TCP of UE 1 while a QER limits its bit rate. The limit counts IP packets, the
+    /// goodput only their payloads.
     fn limited_tcp(&mut self, name: &str, kind: Iperf, mbr_bps: u64) -> Result<DemoCheck> {
         let session = self.sessions.first().context("ue1 has no session")?;
         let limit = BitRate::from_bps(mbr_bps);
         self.network.smf.limit_rate(session, limit, || self.stop.check())?;
         let result = self.run_iperf(kind)?;
-        // Exact below 2^53.
+        // The conversion to `f64` is exact below 2^53.
         let share = result.rate_bps / mbr_bps as f64 * 100.0;
         let retransmits = result.retransmits.unwrap_or_default();
         let text = format!(
@@ -260,8 +261,8 @@ impl<'a> DemoSteps<'a> {
         Ok(ping_check(name, &results))
     }
 
-    /// Moves UE 1 to another gNB tunnel while pings run. No ping may be lost, and after the answer
-    /// downlink packets must use only the new tunnel.
+    /// Moves UE 1 to another gNB tunnel while pings run. No ping may be lost, and after the SMF has
+    /// the answer, downlink packets may only use the new tunnel.
     fn switch_path(&mut self) -> Result<DemoCheck> {
         let programs = self.programs();
         let ping = programs.start_ping(LabUe(1), DN.into(), SWITCH_PINGS, SWITCH_INTERVAL_S)?;
@@ -270,7 +271,8 @@ impl<'a> DemoSteps<'a> {
         let new = teid(0, Leg::Second);
         let tunnel = OuterHeaderCreation::gtpu_ipv4(new, GNB);
         self.network.smf.switch_path(session, tunnel, || self.stop.check())?;
-        // After the answer the workers use the new rule; wait for packets already sent.
+        // After the answer workers use the new rule. This waits for packets that were sent before
+        // it.
         self.stop.sleep(Duration::from_millis(20))?;
         let (old_at_switch, _) = self.network.gnb.leg_pkts(0);
         let result = ping_result(&ping.wait(self.stop)?)?;
@@ -293,8 +295,8 @@ impl<'a> DemoSteps<'a> {
         self.check("restart after kill -9", Self::kill_and_restart)
     }
 
-    /// The ping goes on and the connection survives, although the SMF says nothing: adit has the
-    /// sessions.
+    /// Kills and restarts adit while a ping and a TCP connection run. Both must survive without any
+    /// message from the SMF, because adit has stored the sessions.
     fn kill_and_restart(&mut self) -> Result<DemoCheck> {
         let ue = LabUe(1);
         let stop = self.stop;
@@ -309,8 +311,8 @@ impl<'a> DemoSteps<'a> {
             let killed = stop.sleep(Duration::from_secs(2)).and_then(|()| {
                 affinity.allow_all()?;
                 let restarted = adit.kill_and_restart(topology, || {
-                    // All packets that adit had sent must have arrived first, because its counters
-                    // begin anew.
+                    // All packets that adit has sent must arrive first, because the counters of the
+                    // next adit start at zero.
                     stop.sleep(SETTLE)?;
                     before = GnbPackets::of(gnb);
                     Ok(())
@@ -371,7 +373,7 @@ impl<'a> DemoSteps<'a> {
     }
 
     fn http(&mut self, server: &DemoHttpServer) -> Result<DemoCheck> {
-        // The second UE, to use another session.
+        // Uses the second UE, if there is one, to test another session.
         let ue = LabUe(self.arguments.ues.min(2));
         let network = &*self.network;
         let result = server.download(&network.topology, network.dir(), ue, self.stop)?;
@@ -384,7 +386,7 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("HTTP download", true, text).with(&result))
     }
 
-    /// Compares counters, deletes the sessions and ends adit.
+    /// Compares counters, deletes the sessions, and ends adit.
     ///
     /// # Errors
     /// Interrupted.
@@ -458,8 +460,8 @@ impl<'a> DemoSteps<'a> {
         Ok(check)
     }
 
-    /// Checks that neither side received more packets than the other sent. Fewer is possible: full
-    /// kernel queues between them drop packets.
+    /// Checks that neither side received more packets than the other sent. Fewer are possible,
+    /// because full kernel queues between them drop packets.
     fn agreement(&self) -> DemoCheck {
         let name = "adit and gNB agree";
         let Some(counters) = &self.counters else {
@@ -484,7 +486,7 @@ impl<'a> DemoSteps<'a> {
         Ok(DemoCheck::new("end of adit", status.success(), format!("{status} after SIGTERM")))
     }
 
-    /// The report of the run.
+    /// Returns the report of the demo.
     #[must_use]
     pub(super) fn finish(self) -> DemoReport {
         DemoReport {
@@ -517,7 +519,7 @@ fn ping_check(name: &str, results: &[PingResult]) -> DemoCheck {
     DemoCheck::new(name, ok, text).with(&results)
 }
 
-/// The SMF's TEID for packets of a UE.
+/// Returns the SMF's TEID for packets of a UE.
 fn smf_teid(ue: LabUe) -> Teid {
     Teid(u32::from(ue.0))
 }

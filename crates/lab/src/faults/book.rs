@@ -1,4 +1,4 @@
-//! The book of the SMF: each session, each request, and its answer.
+//! The SMF's record of a run: each session, each request, and its answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -8,83 +8,83 @@ use serde::Serialize;
 
 use crate::faults::messages::SessionWish;
 
-/// The state of a session in the SMF's book.
+/// The state of a session, as the SMF knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BookedState {
-    /// The establishment is under way.
+    /// The establishment request is not answered yet.
     Establishing,
-    /// The session was acknowledged, and nothing is under way.
+    /// The session was acknowledged, and no request about it is open.
     Live,
-    /// A modification is under way.
+    /// A modification request is not answered yet.
     Modifying,
-    /// The deletion is under way.
+    /// The deletion request is not answered yet.
     Deleting,
     /// The deletion was acknowledged, or the SMF restarted.
     Deleted,
     /// The establishment was refused.
     Refused,
-    /// The establishment or the deletion was never answered: either outcome is right.
+    /// The establishment or deletion request was never answered: the session may exist or not.
     Unknown,
-    /// The UPF says that it has no such session.
+    /// The UPF replied that it has no such session.
     Lost,
 }
 
-/// A session.
+/// A session of the SMF.
 #[derive(Debug, Clone)]
 pub(crate) struct BookedSession {
     pub wish: SessionWish,
     pub state: BookedState,
-    /// The identifiers that the UPF chose.
+    /// The SEID that the UPF chose.
     pub up_seid: Seid,
     pub uplink_teid: Teid,
     pub ue: Ipv4Addr,
-    /// The gNB's TEID that was acknowledged last, and those of modifications that were never
-    /// answered.
+    /// The gNB's TEID in the last acknowledged request. `possible_teids` are those of modification
+    /// requests that were never answered.
     pub teid: Teid,
     pub possible_teids: Vec<Teid>,
-    /// Packets of it flow, and it is never deleted.
+    /// True if users send packets through it; it is not deleted before the end of the run.
     pub is_held: bool,
 }
 
-/// Something that must not be.
+/// A violation that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// Unit: ms since the start of the run.
+    /// Time of the violation. Unit: ms since the start of the run.
     pub at_ms: u64,
     pub kind: FindingKind,
     pub text: String,
 }
 
-/// Kinds of findings.
+/// Kinds of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FindingKind {
-    /// An acknowledged session is gone, or not as it was acknowledged.
+    /// An acknowledged session is missing, or differs from its acknowledged state.
     Lost,
-    /// A session that no acknowledged request explains.
+    /// A session exists that no acknowledged request explains.
     Ghost,
-    /// A SEID, TEID or UE address that two sessions have.
+    /// Two sessions have the same SEID, TEID or UE address.
     GivenTwice,
-    /// An adit acknowledged a change after its successor did.
+    /// An adit acknowledged a change after its successor had done so.
     TwoActive,
-    /// A request with two different answers.
+    /// A request got two different answers.
     TwoAnswers,
-    /// An address that two adits answered for too long.
+    /// Two adits answered for one address for too long.
     TwoAddresses,
-    /// Usage that was reported twice, or lost beyond the bound.
+    /// Usage was reported twice, or more was lost than is permitted.
     Usage,
-    /// Packets that no fault explains.
+    /// Packets were lost that no fault explains.
     Packets,
     /// Changes were not accepted again in time.
     Late,
-    /// Memory grew beyond the bound.
+    /// A process used more memory than is permitted.
     Memory,
-    /// An adit ended without a reason.
+    /// An adit ended without a fault as reason.
     Crash,
 }
 
 impl FindingKind {
-    /// All kinds, as the table of results lists them.
+    /// All kinds, in the order of the table of results.
     pub(crate) const ALL: [Self; 11] = [
         Self::Lost,
         Self::Ghost,
@@ -99,12 +99,12 @@ impl FindingKind {
         Self::Crash,
     ];
 
-    /// True if no store excuses it.
+    /// True if the violation is a defect in every store setting.
     pub(crate) fn is_of_process(self) -> bool {
         matches!(self, Self::Memory | Self::Crash)
     }
 
-    /// Its name in a table.
+    /// Returns the name in a table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -122,53 +122,54 @@ impl FindingKind {
     }
 }
 
-/// A usage report of a session's URR, known by session and UR-SEQN.
+/// A usage report of a session's URR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BookedUsage {
-    /// Unit: octets.
+    /// Reported volume. Unit: octets.
     pub octets: u64,
 }
 
-/// An answer to a request of the SMF.
+/// An answer to a request of the SMF about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct CountedAnswer {
-    /// Unit: ms since the start of the run.
+    /// Time of the answer. Unit: ms since the start of the run.
     pub at_ms: u64,
     pub is_accepted: bool,
 }
 
-/// The requests of the SMF, and the answers of adit.
+/// The requests of the SMF, and the UPF's answers.
 #[derive(Debug, Default)]
 pub(crate) struct SmfBook {
-    /// By the SMF's SEID, which is never used again.
+    /// Sessions by the SMF's SEID, which is never reused.
     pub sessions: BTreeMap<u64, BookedSession>,
-    /// The first answer to each request, by sequence number.
+    /// The first answer to each request, by the request's sequence number.
     pub answers: HashMap<u32, Vec<u8>>,
-    /// Answers to requests about sessions.
+    /// Answers to requests about sessions, in order.
     pub counted: Vec<CountedAnswer>,
-    /// Requests that were never answered.
+    /// Number of requests that were never answered.
     pub unanswered: u64,
-    /// Refusals by Cause.
+    /// Number of refusals by Cause.
     pub causes: BTreeMap<String, u64>,
-    /// Reports by the SMF's SEID and UR-SEQN.
+    /// Usage reports by the SMF's SEID and UR-SEQN.
     pub usage: BTreeMap<(u64, u32), BookedUsage>,
     pub findings: Vec<Finding>,
-    /// The UPF's Recovery Time Stamp, and how often it moved.
+    /// The UPF's Recovery Time Stamp. `recovery_moves` counts how often it changed.
     pub recovery_time_stamp: Option<u32>,
     pub recovery_moves: u64,
-    /// The UPF forgot the association so often.
+    /// How often the UPF lost the association.
     pub associations_lost: u64,
-    /// Requests under way.
+    /// Number of requests that are not answered yet.
     pub open_requests: usize,
 }
 
 impl SmfBook {
-    /// Adds a finding.
+    /// Adds a violation.
     pub(crate) fn find(&mut self, at_ms: u64, kind: FindingKind, text: String) {
         self.findings.push(Finding { at_ms, kind, text });
     }
 
-    /// Notes an answer to a request, octet for octet. False if there was one before.
+    /// Records an answer to a request. False if it repeats an earlier answer; a different answer is
+    /// a violation.
     pub(crate) fn note_answer(&mut self, at_ms: u64, sequence: u32, octets: &[u8]) -> bool {
         match self.answers.get(&sequence) {
             None => {
@@ -184,9 +185,11 @@ impl SmfBook {
         }
     }
 
-    /// Notes an established session, and whether another one has its identifiers.
+    /// Records an established session. It is a violation if another session has the same
+    /// identifiers.
     pub(crate) fn note_established(&mut self, at_ms: u64, session: &BookedSession) {
-        // Another session that is being deleted may be gone, and its identifiers free.
+        // Ignores sessions that are being deleted: the UPF may already have reused their
+        // identifiers.
         let is_other = |other: &&BookedSession| {
             other.wish.cp_seid != session.wish.cp_seid
                 && matches!(other.state, BookedState::Live | BookedState::Modifying)
@@ -210,7 +213,7 @@ impl SmfBook {
         }
     }
 
-    /// Notes a usage report; the same report may come again.
+    /// Records a usage report. The UPF may repeat it, but must not change it.
     pub(crate) fn note_usage(&mut self, at_ms: u64, cp_seid: u64, sequence: u32, octets: u64) {
         let usage = BookedUsage { octets };
         let before = self.usage.entry((cp_seid, sequence)).or_insert(usage);
@@ -223,7 +226,7 @@ impl SmfBook {
         }
     }
 
-    /// Octets that were reported of a session.
+    /// Returns the octets that were reported for a session.
     pub(crate) fn reported_octets(&self, cp_seid: u64) -> u64 {
         self.usage.range((cp_seid, 0)..=(cp_seid, u32::MAX)).map(|(_, usage)| usage.octets).sum()
     }

@@ -1,4 +1,4 @@
-//! Violations that a run must not show, found in its records after its end.
+//! Finds violations in the records of a run after its end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -16,27 +16,27 @@ use crate::faults::timeline::{Stall, stalled_ms};
 use crate::faults::upf::{LEASE_MS, USAGE_INTERVAL_MS};
 use crate::faults::users::{PACKET_LEN, PacketLog, SentPacket};
 
-/// Changes are accepted again so long after a fault at most. Unit: ms.
+/// Maximum time after a fault until changes are accepted again. Unit: ms.
 pub(crate) const ACCEPTED_AGAIN_MS: u64 = 2 * LEASE_MS + 1000;
-/// The SMF repeats a request after this time, so it may learn so much later that it is accepted.
-/// Unit: ms.
+/// Interval at which the SMF repeats a request: it may learn this much later that changes are
+/// accepted. Unit: ms.
 const REPEAT_MS: u64 = 500;
-/// An address may have two answers for so long. Unit: ms.
+/// Maximum time for which two adits may answer for one address. Unit: ms.
 const TWO_ADDRESSES_MS: u64 = 1000;
-/// Packets within this time around a fault are lost to it. Unit: ms.
+/// Packets that are lost within this time before or after a fault count as lost by it. Unit: ms.
 const MARGIN_MS: u64 = 500;
-/// After this time a station that did not answer gets another request for its link-layer address.
-/// Spec: RFC 4861 §10 (RETRANS_TIMER).
+/// Interval at which a host repeats a request for the link-layer address of a neighbor that did not
+/// answer. Spec: RFC 4861 §10 (RETRANS_TIMER).
 const NEIGHBOR_MS: u64 = 1000;
-/// Memory may grow by this share, and by this much. Units: percent, KiB.
+/// Permitted growth of memory: a share of it, plus an amount. Units: percent, KiB.
 const MEMORY_GROWTH_PERCENT: u64 = 10;
 const MEMORY_GROWTH_KIB: u64 = 16 * 1024;
-/// A process has its usual memory after this time. Unit: ms.
+/// Time after which a process uses its usual amount of memory. Unit: ms.
 const WARM_UP_MS: u64 = 5000;
-/// Above this share of stalls in a span nobody can judge it. Unit: percent.
+/// Maximum share of stalls in a span for which a verdict about time is possible. Unit: percent.
 const STALLED_PERCENT: u64 = 15;
 
-/// Compares the book with the sessions that the active adit shows.
+/// Compares the SMF's sessions with the sessions that the active adit shows.
 pub(crate) fn sessions(at_ms: u64, book: &SmfBook, shown: &Value) -> Vec<Finding> {
     let rows = shown.get("sessions").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |row: &Value, key: &str| {
@@ -72,7 +72,7 @@ pub(crate) fn sessions(at_ms: u64, book: &SmfBook, shown: &Value) -> Vec<Finding
     findings
 }
 
-/// The difference of a session from its acknowledged state.
+/// Describes how a session differs from its acknowledged state; `None` if it does not.
 fn difference(session: &BookedSession, row: &Value) -> Option<String> {
     let seid = session.wish.cp_seid;
     if row.get("up_seid").and_then(Value::as_str) != Some(&session.up_seid.to_string()) {
@@ -101,7 +101,7 @@ fn unquoted(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// An answer to a request about a session, as the switch saw it.
+/// An answer to a request about a session, as the switch recorded it.
 struct SeenAnswer {
     at_ms: u64,
     upf: usize,
@@ -133,8 +133,8 @@ fn seen_answers(frames: &[PfcpFrame]) -> Vec<SeenAnswer> {
     all
 }
 
-/// Finds requests with different answers, and changes that an adit acknowledged after its successor
-/// did.
+/// Finds requests that got different answers, and changes that an adit acknowledged after its
+/// successor had acknowledged one.
 pub(crate) fn answers(frames: &[PfcpFrame], roles: &[RoleSample]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut first = HashMap::<u32, SeenAnswer>::new();
@@ -172,10 +172,10 @@ pub(crate) fn answers(frames: &[PfcpFrame], roles: &[RoleSample]) -> Vec<Finding
     findings
 }
 
-/// True if an adit took the lease after the other one had acknowledged a change: it is active with
-/// a number that it did not have before. One that was stopped and goes on has its previous number.
+/// True if adit `upf` took the lease after the other adit had acknowledged a change: it is then
+/// active with a new epoch. An adit that was stopped and resumed still has its former epoch.
 fn became_active(roles: &[RoleSample], upf: usize, after_ms: u64, at_ms: u64) -> bool {
-    // The monitor is late by its interval, and by how long an adit takes to answer it.
+    // The monitor is late by its interval and by the time that an adit takes to answer.
     let until_ms = at_ms + 2000;
     let mut before = None;
     for sample in roles.iter().filter(|sample| sample.upf == upf) {
@@ -191,18 +191,18 @@ fn became_active(roles: &[RoleSample], upf: usize, after_ms: u64, at_ms: u64) ->
     false
 }
 
-/// For how long an address had answers of two adits. Unit: ms.
+/// A span in which two adits answered for one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct TwoAnswerSpan {
     pub address: Ipv4Addr,
-    /// Unit: ms since the start of the run.
+    /// Start of the span. Unit: ms since the start of the run.
     pub from_ms: u64,
     pub length_ms: u64,
 }
 
-/// The spans in which an address had answers of two adits.
+/// Returns the spans in which two adits answered for one address.
 pub(crate) fn two_addresses(answers: &[ArpAnswer]) -> Vec<TwoAnswerSpan> {
-    // Answers of two probes that follow each other.
+    // Answers to a probe and the next ones belong to one span.
     let window_ms = u64::try_from(PROBE_INTERVAL.as_millis()).unwrap_or(50) * 3;
     let mut spans: Vec<TwoAnswerSpan> = Vec::new();
     let mut last = HashMap::<(Ipv4Addr, usize), u64>::new();
@@ -226,7 +226,7 @@ pub(crate) fn two_addresses(answers: &[ArpAnswer]) -> Vec<TwoAnswerSpan> {
     spans
 }
 
-/// Findings of [`two_addresses`].
+/// Returns a finding for each span of [`two_addresses`] that is too long.
 pub(crate) fn long_spans(spans: &[TwoAnswerSpan], stalls: &[Stall]) -> Vec<Finding> {
     let is_long = |span: &&TwoAnswerSpan| {
         let stalled = stalled_ms(stalls, span.from_ms, span.from_ms + span.length_ms);
@@ -240,7 +240,7 @@ pub(crate) fn long_spans(spans: &[TwoAnswerSpan], stalls: &[Stall]) -> Vec<Findi
     spans.iter().filter(is_long).map(finding).collect()
 }
 
-/// Sets when changes were accepted again, and finds those that came too late.
+/// Records when changes were accepted again after each fault, and finds those that came too late.
 pub(crate) fn acceptance(
     faults: &mut [FaultRecord],
     book: &SmfBook,
@@ -270,24 +270,25 @@ pub(crate) fn acceptance(
     findings
 }
 
-/// Why packets were lost.
+/// Lost packets by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct PacketLosses {
     pub sent: u64,
     pub lost: u64,
     pub twice: u64,
-    /// Lost packets by the fault that explains them.
+    /// Lost packets by the kind of fault that explains them.
     pub by_fault: BTreeMap<String, u64>,
-    /// Lost with a session that the UPF lost.
+    /// Packets lost because the UPF had lost their session.
     pub by_lost_sessions: u64,
-    /// Lost while the machine stalled.
+    /// Packets lost while the machine stalled.
     pub by_stalls: u64,
     pub unexplained: u64,
-    /// When the first unexplained one was sent. Unit: ms since the start of the run.
+    /// When the first packet with an unexplained loss was sent. Unit: ms since the start of the
+    /// run.
     pub unexplained_ms: Option<u64>,
 }
 
-/// Attributes lost packets to faults.
+/// Attributes lost packets to sessions, faults and stalls.
 pub(crate) fn packets(
     book: &SmfBook,
     log: &PacketLog,
@@ -328,25 +329,25 @@ pub(crate) fn packets(
     losses
 }
 
-/// Findings about packets.
+/// Returns a finding if losses are unexplained.
 pub(crate) fn unexplained(losses: &PacketLosses) -> Option<Finding> {
     let at_ms = losses.unexplained_ms?;
     let text = format!("{} packets were lost without a fault", losses.unexplained);
     Some(Finding { at_ms, kind: FindingKind::Packets, text })
 }
 
-/// Usage of all held sessions together. Unit: octets.
+/// Usage of all held sessions. Unit: octets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct UsageTotals {
     pub sent: u64,
     pub arrived: u64,
     pub reported: u64,
-    /// The losses that crashes may cause.
+    /// The volume that may be unreported because of crashes.
     pub may_be_lost: u64,
 }
 
-/// Compares reported usage with packets, session by session. `crashes` are the ends of processes,
-/// and of leases, in the run.
+/// Compares reported usage with packets, for each session. `crashes` is how often a process or a
+/// lease ended in the run.
 pub(crate) fn usage(
     at_ms: u64,
     book: &SmfBook,
@@ -356,8 +357,8 @@ pub(crate) fn usage(
 ) -> (UsageTotals, Vec<Finding>) {
     let mut totals = UsageTotals::default();
     let mut findings = Vec::new();
-    // Usage that a crash may lose: that of an interval, and of a second until requests are answered
-    // again, in both directions. The held sessions share the packets.
+    // A crash may lose the usage since the last record, and until requests are answered again, in
+    // both directions. The held sessions share the packets equally.
     let per_crash_ms = USAGE_INTERVAL_MS + ACCEPTED_AGAIN_MS;
     let held = u64::try_from(crate::faults::smf::HELD).unwrap_or(1);
     let per_crash = 2 * per_crash_ms / packet_interval_ms / held * PACKET_LEN;
@@ -389,7 +390,7 @@ pub(crate) fn usage(
     (totals, findings)
 }
 
-/// Finds processes whose memory grew. Returns the largest growth as well. Unit: KiB.
+/// Finds processes whose memory grew too much. Also returns the largest growth. Unit: KiB.
 pub(crate) fn memory(samples: &[MemorySample]) -> (u64, Vec<Finding>) {
     let mut by_process = BTreeMap::<(usize, u32, bool), Vec<MemorySample>>::new();
     for sample in samples {

@@ -48,7 +48,7 @@ fn sessions_are_lost_or_ghosts_by_what_was_answered() {
     ] {
         book.sessions.insert(cp_seid, session(cp_seid, state));
     }
-    // A modification that was never answered may have happened.
+    // The UPF may have made a modification that was never answered.
     let shown = json!({ "sessions": [row(1, 8), row(2, 9), row(4, 7), row(5, 7), row(6, 7)] });
     let found = sessions(0, &book, &shown);
     let [lost, ghost] = [FindingKind::Lost, FindingKind::Ghost];
@@ -103,7 +103,7 @@ fn span_with_two_answers_is_as_long_as_both_go_on() {
     assert!((900..=1200).contains(&spans[0].length_ms), "{spans:?}");
     assert!(long_spans(&[TwoAnswerSpan { length_ms: 900, ..spans[0] }], &[]).is_empty());
     assert_eq!(long_spans(&[TwoAnswerSpan { length_ms: 1500, ..spans[0] }], &[]).len(), 1);
-    // Two adits that answer one after the other are no finding.
+    // Two adits that answer one after the other are no violation.
     let after = [arp(0, A), arp(50, A), arp(500, B), arp(550, B)];
     assert_eq!(two_addresses(&after), []);
 }

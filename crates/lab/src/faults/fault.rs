@@ -1,4 +1,4 @@
-//! Faults, and how they are drawn from a seed.
+//! The kinds of faults, and plans of faults that follow from a seed.
 
 use clap::ValueEnum;
 use rand::rngs::StdRng;
@@ -64,12 +64,12 @@ pub(crate) enum FaultKind {
 }
 
 impl FaultKind {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// True if the setting has what the fault needs.
+    /// True if the store setting has what the fault needs.
     pub(crate) fn fits(self, setting: StoreSetting) -> bool {
         use StoreSetting::{Journal, Pair, Replicated};
         match self {
@@ -85,7 +85,7 @@ impl FaultKind {
             | Self::SmfSetup
             | Self::ClockStep
             | Self::SlowSync => true,
-            // Both adits run the same version.
+            // The two adits of a pair must run the same version.
             Self::Update => setting != Pair,
             Self::KillStandby
             | Self::StopStandby
@@ -100,12 +100,12 @@ impl FaultKind {
         }
     }
 
-    /// True if it needs a library that is preloaded.
+    /// True if the fault needs the preloaded library.
     pub(crate) fn needs_shim(self) -> bool {
         matches!(self, Self::ClockStep | Self::SlowSync | Self::DiskFails)
     }
 
-    /// True if it ends the process of the active adit, or makes another adit take over from it.
+    /// True if the fault ends the process of the active adit, or makes another adit take over.
     pub(crate) fn ends_process(self) -> bool {
         !matches!(
             self,
@@ -124,13 +124,14 @@ impl FaultKind {
         )
     }
 
-    /// True if no setting promises anything through it. It is injected only where it is named.
+    /// True if no store setting keeps its promises during this fault. It is only injected if it is
+    /// named.
     pub(crate) fn is_beyond_promises(self) -> bool {
         // A server that evicts records evicts the lease as well.
         self == Self::EvictingServer
     }
 
-    /// How long it may last. Unit: ms.
+    /// Returns the minimum and maximum duration. Unit: ms.
     fn span_ms(self) -> [u64; 2] {
         match self {
             Self::KillActive | Self::KillStandby | Self::TerminateActive => [200, 4000],
@@ -143,19 +144,19 @@ impl FaultKind {
     }
 }
 
-/// A fault of a plan.
+/// A planned fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct PlannedFault {
     pub(crate) kind: FaultKind,
-    /// Quiet time before it. Unit: ms.
+    /// Time without a fault before it. Unit: ms.
     pub(crate) gap_ms: u64,
-    /// Unit: ms.
+    /// Duration. Unit: ms.
     pub(crate) hold_ms: u64,
-    /// Chooses among the networks, hosts and directions of the kind.
+    /// A random number that selects the network, host or direction.
     pub(crate) pick: u32,
 }
 
-/// The faults of a run, without end: they follow from the seed alone.
+/// The endless sequence of faults in a run, which follows from the seed alone.
 #[derive(Debug)]
 pub(crate) struct FaultPlan {
     kinds: Vec<FaultKind>,
@@ -163,7 +164,7 @@ pub(crate) struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// A plan of some kinds.
+    /// Creates a plan with these kinds of faults.
     pub(crate) fn new(kinds: Vec<FaultKind>, seed: u64) -> Self {
         Self { kinds, rng: StdRng::seed_from_u64(seed) }
     }
@@ -185,24 +186,25 @@ impl Iterator for FaultPlan {
     }
 }
 
-/// A fault that happened.
+/// A fault that was injected, and its consequences.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct FaultRecord {
     pub(crate) kind: FaultKind,
-    /// The action and its target.
+    /// Description of the fault and its target.
     pub(crate) text: String,
-    /// Unit: ms since the start of the run.
+    /// Start of the fault. Unit: ms since the start of the run.
     pub(crate) start_ms: u64,
     pub(crate) end_ms: u64,
-    /// When changes must be accepted again, at the latest `bound_ms` after it: its end, or the
-    /// moment from which another adit or server can do the work.
+    /// Changes must be accepted again within `bound_ms` after this time, which is the end of the
+    /// fault or, if earlier, when another adit or server could take over. Unit: ms since the start
+    /// of the run.
     pub(crate) due_from_ms: u64,
     pub(crate) bound_ms: u64,
-    /// When a change was accepted first after that.
+    /// When the first change was accepted after that; `None` if none was.
     pub(crate) accepted_ms: Option<u64>,
     /// When all processes were back in their roles.
     pub(crate) whole_ms: u64,
-    /// The machine was too busy to judge the time.
+    /// True if the machine was too busy for a verdict about the time.
     pub(crate) is_too_slow_to_judge: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The SMF's messages.
+//! The PFCP messages that the SMF sends.
 
 use std::net::Ipv4Addr;
 
@@ -18,13 +18,13 @@ use adit_types::{FarId, PdrId, QerId, Qfi, Seid, Teid, UrrId};
 use crate::faults::addresses::{GNB, SMF};
 
 pub(crate) const QFI: u8 = 9;
-/// The FAR towards the gNB.
+/// The FAR for packets to the gNB.
 pub(crate) const DOWNLINK_FAR: u16 = 2;
-/// Volume after which a URR reports. Unit: octets.
+/// Volume threshold of the URR. Unit: octets.
 const THRESHOLD: u64 = 4096;
 const MESSAGE_LEN_MAX: usize = 2048;
 
-/// A message as a datagram; empty if it does not fit, which no message of this room does.
+/// Encodes a message as a datagram; empty if it does not fit, which cannot happen here.
 pub(crate) fn datagram<'a, M: MessageBody<'a>>(
     seid: Option<Seid>,
     sequence: u32,
@@ -36,22 +36,23 @@ pub(crate) fn datagram<'a, M: MessageBody<'a>>(
     octets
 }
 
-/// The SMF.
+/// Returns the identity of the SMF.
 pub(crate) fn identity() -> SmfIdentity {
     SmfIdentity { address: SMF.into(), name: None }
 }
 
-/// The parameters of a session that the SMF chooses.
+/// The parameters of a session that the SMF determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SessionWish {
     pub cp_seid: Seid,
-    /// `None` if the UPF shall choose the UE's address.
+    /// The UE's address; `None` if the UPF should choose it.
     pub ue: Option<Ipv4Addr>,
     /// The gNB's TEID.
     pub teid: Teid,
 }
 
-/// A Session Establishment Request: both directions, a QER and a URR that reports volume.
+/// Encodes a Session Establishment Request with both directions, a QER, and a URR that reports
+/// volume.
 pub(crate) fn establishment(sequence: u32, wish: &SessionWish) -> Vec<u8> {
     let downlink = FarId(DOWNLINK_FAR.into());
     let to_gnb = ForwardingParameters {
@@ -87,7 +88,8 @@ pub(crate) fn establishment(sequence: u32, wish: &SessionWish) -> Vec<u8> {
     rules.with_request(&identity(), |request| datagram(Some(Seid(0)), sequence, request))
 }
 
-/// A Session Modification Request that moves the downlink to another tunnel, as a handover does.
+/// Encodes a Session Modification Request that moves the downlink to another tunnel, as in a
+/// handover.
 pub(crate) fn handover(sequence: u32, up_seid: Seid, teid: Teid) -> Vec<u8> {
     let fars = [UpdateFar {
         update_forwarding_parameters: Some(UpdateForwardingParameters {

@@ -1,6 +1,6 @@
-//! `adit-lab faults`: real processes on a bad day, as a Jepsen test has them. A generator (the SMF
-//! and its users), a nemesis (faults drawn from a seed), and a checker that compares the
-//! acknowledged state with the actual one.
+//! `adit-lab faults`: runs real processes under injected faults, in the manner of a Jepsen test. A
+//! generator (the SMF and its users) makes load, a nemesis injects faults that are drawn from a
+//! seed, and a checker compares the acknowledged state with the actual one.
 
 mod addresses;
 mod book;
@@ -42,7 +42,7 @@ use crate::faults::run::RunOptions;
 pub(crate) use crate::faults::setting::StoreSetting;
 use crate::faults::shim::COMPILER;
 
-/// So that a busy machine does not look like a fault.
+/// Niceness of the lab and its processes, so that a busy machine does not look like a fault.
 const NICENESS: i32 = -10;
 
 /// Options of `adit-lab faults`.
@@ -77,13 +77,14 @@ pub(crate) struct FaultsArguments {
     adit: Option<PathBuf>,
 }
 
-/// Makes the runs. Returns false if one of them found that a promise was broken.
+/// Makes all runs. False if a run found that a promise was broken.
 ///
 /// # Errors
-/// The machine cannot have the runs, or `stop` was raised.
+/// The machine does not allow the runs, or `stop` was raised.
 pub(crate) fn run(arguments: &FaultsArguments, stop: &Stop) -> Result<bool> {
     check_machine(arguments)?;
-    // Best effort: without the right to it, more faults are too slow to judge.
+    // Best effort: without the privilege, more faults cannot be judged because the machine is too
+    // slow.
     let _ = rustix::process::nice(NICENESS);
     let adit = find_binary(arguments.adit.as_deref())?;
     let former = match &arguments.former {
@@ -158,7 +159,7 @@ fn all_runs(
     Ok(())
 }
 
-/// Prints what a run found, and how to repeat it.
+/// Prints what a run found, and how to repeat the run.
 fn say(arguments: &FaultsArguments, run: &RunReport) {
     let mut lines = vec![run.summary()];
     for finding in &run.findings {
@@ -185,7 +186,7 @@ fn say(arguments: &FaultsArguments, run: &RunReport) {
     }
 }
 
-/// The faults of a run.
+/// Returns the kinds of faults in a run.
 fn kinds(arguments: &FaultsArguments, setting: StoreSetting, has_former: bool) -> Vec<FaultKind> {
     let all = FaultKind::value_variants().iter().copied();
     all.filter(|kind| kind.fits(setting))

@@ -1,4 +1,4 @@
-//! The active adit over time: the answers of both admin sockets.
+//! Records the roles and the memory of both adits over time, by querying their admin sockets.
 
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -16,40 +16,40 @@ use crate::faults::upf::AdminTarget;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Samples of memory: one in so many turns.
+/// Memory is sampled once in this many queries.
 const MEMORY_TURNS: u64 = 10;
 
-/// The last answer of an adit.
+/// The last answer of an adit to a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct UpfStatus {
-    /// `active`, `standby` …; empty without an answer.
+    /// Role, such as `active` or `standby`; empty if the adit does not answer.
     pub role: String,
-    /// `working`, `failing` …
+    /// State of the store, such as `working` or `failing`.
     pub state: String,
-    /// The number of its lease.
+    /// The epoch of the adit's lease.
     pub epoch: Option<u64>,
 }
 
-/// The role of an adit from some time on.
+/// The role of an adit, from a time on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RoleSample {
-    /// Unit: ms since the start of the run.
+    /// Start of the role. Unit: ms since the start of the run.
     pub at_ms: u64,
     pub upf: usize,
     #[serde(flatten)]
     pub status: UpfStatus,
 }
 
-/// Resident memory of a process over time.
+/// Resident memory of a process at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct MemorySample {
-    /// Unit: ms since the start of the run.
+    /// Time of the sample. Unit: ms since the start of the run.
     pub at_ms: u64,
     pub upf: usize,
     pub pid: u32,
-    /// The adit says that it is the standby, which has touched none of the memory for packets.
+    /// True if the adit was the standby, which has not touched the memory for packets yet.
     pub is_standby: bool,
-    /// Unit: KiB.
+    /// Resident memory. Unit: KiB.
     pub kib: u64,
 }
 
@@ -71,9 +71,10 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Starts to query, with a thread for each adit: one that hangs does not hide the other one.
-    ///
+    /// Starts a thread for each adit, so that an adit that hangs does not delay queries of the
+    /// other.
     /// # Errors
+    /// The system can start no thread.
     /// The system has no thread left.
     pub(crate) fn start(timeline: &Timeline) -> Result<Self> {
         let mut monitor =
@@ -90,34 +91,34 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Sets the adit to query.
+    /// Sets where to query an adit.
     pub(crate) fn set_target(&self, at: usize, target: Option<AdminTarget>) {
         if let Some(own) = lock(&self.state).targets.get_mut(at) {
             *own = target;
         }
     }
 
-    /// The last answer of an adit.
+    /// Returns the last answer of an adit.
     pub(crate) fn status(&self, at: usize) -> UpfStatus {
         lock(&self.state).status.get(at).cloned().unwrap_or_default()
     }
 
-    /// The adit that is active, or the first one of those that say so.
+    /// Returns the adit that is active; if both claim to be, the first.
     pub(crate) fn active(&self) -> Option<usize> {
         lock(&self.state).status.iter().position(|status| status.role == "active")
     }
 
-    /// When others had the CPUs of an adit.
+    /// Returns the times at which other processes occupied the CPUs of an adit.
     pub(crate) fn starved(&self) -> Vec<Stall> {
         lock(&self.state).starved.clone()
     }
 
-    /// The roles so far, in the order of time.
+    /// Returns the roles so far, in the order of time.
     pub(crate) fn roles(&self) -> Vec<RoleSample> {
         lock(&self.state).roles.clone()
     }
 
-    /// Samples of memory so far.
+    /// Returns the samples of memory so far.
     pub(crate) fn memory(&self) -> Vec<MemorySample> {
         lock(&self.state).memory.clone()
     }

@@ -1,4 +1,4 @@
-//! Injects the faults.
+//! Injects faults, and ends them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::faults::smf::BookingSmf;
 use crate::faults::switch::{PathRule, PortRules, Switch};
 use crate::faults::upf::TestedUpf;
 
-/// A key in the slot of the records.
+/// A key in the same hash slot as the records.
 const PROBED_KEY: &str = "adit:{upf}:probe";
-/// How far a clock is stepped. Unit: s.
+/// By how much a clock is stepped. Unit: s.
 const STEP_S: i64 = 3600;
 
-/// The targets of faults.
+/// The processes and networks that faults act on.
 pub(crate) struct FaultScene<'s> {
     pub setting: StoreSetting,
     pub switch: &'s Switch,
@@ -34,25 +34,25 @@ pub(crate) struct FaultScene<'s> {
     pub monitor: &'s Monitor,
     pub observer: Option<&'s PromotingObserver>,
     pub smf: &'s BookingSmf,
-    /// This release, and the previous one.
+    /// The binaries of this release and of the previous one.
     pub binaries: [&'s Path; 2],
 }
 
-/// A fault that holds.
+/// A fault that is in effect.
 #[derive(Debug)]
 pub(crate) struct HeldFault {
     pub kind: FaultKind,
     pub text: String,
     upf: usize,
     server: usize,
-    /// The network device of `upf`.
+    /// The affected network device of `upf`.
     device: String,
-    /// A replica, with a promotion.
+    /// The replica that a promotion fault promotes.
     replica: Option<usize>,
-    /// True if the fault takes the active adit away from its store, its process or its host, so
-    /// that the other one must take over.
+    /// True if the fault separates the active adit from its store, ends its process or cuts off its
+    /// host, so that the standby must take over.
     pub calls_standby: bool,
-    /// True if a process starts at its end.
+    /// True if an adit is started when the fault ends.
     pub starts_upf: bool,
 }
 
@@ -60,7 +60,7 @@ impl FaultScene<'_> {
     /// Begins a fault.
     ///
     /// # Errors
-    /// It cannot be done.
+    /// The fault cannot be injected.
     pub(crate) fn inject(&mut self, fault: PlannedFault) -> Result<HeldFault> {
         let active = self.monitor.active().unwrap_or(0);
         let is_standby = matches!(fault.kind, FaultKind::KillStandby | FaultKind::StopStandby);
@@ -122,7 +122,7 @@ impl FaultScene<'_> {
         Ok(held)
     }
 
-    /// A fault of the process of an adit. Returns a description.
+    /// Begins a fault in the process of an adit. Returns a description.
     fn begin_at_process(&mut self, held: &mut HeldFault, is_standby: bool) -> Result<String> {
         held.calls_standby = self.setting != StoreSetting::Journal && !is_standby;
         let former = self.binaries[1].to_owned();
@@ -144,7 +144,7 @@ impl FaultScene<'_> {
         Ok(format!(" {}", upf.name))
     }
 
-    /// A fault of a disk. Returns a description.
+    /// Begins a fault of a disk. Returns a description.
     fn begin_at_disk(&mut self, held: &HeldFault, pick: u32) -> Result<String> {
         match held.kind {
             FaultKind::DiskFails => self.upf_shim(held.upf)?.fail_disk(true)?,
@@ -156,7 +156,7 @@ impl FaultScene<'_> {
                 return Ok(format!(" of {who}: {span_ms} ms"));
             }
             _ => {
-                // A segment of the journal has its room, so it must be used up.
+                // A journal segment has its space reserved, so the segment must be used up too.
                 self.smf.set_hasty(true);
                 self.upf(held.upf)?.disk()?.fill()?;
             }
@@ -164,7 +164,7 @@ impl FaultScene<'_> {
         Ok(String::new())
     }
 
-    /// A fault of a network of the active adit. Returns a description.
+    /// Begins a fault in a network of the active adit. Returns a description.
     fn begin_at_network(&mut self, held: &mut HeldFault, network: u8, pick: u32) -> Result<String> {
         held.calls_standby = network == STORE_NETWORK && held.kind != FaultKind::Degraded;
         if held.kind == FaultKind::LinkDown {
@@ -176,7 +176,7 @@ impl FaultScene<'_> {
         Ok(format!(" {}: {words}", held.device))
     }
 
-    /// A fault of the primary server. Returns a description.
+    /// Begins a fault of the primary server. Returns a description.
     fn begin_at_server(&mut self, held: &mut HeldFault, pick: u32) -> Result<String> {
         let name = format!("s{}", held.server + 1);
         let server = self.servers.get_mut(held.server).context("no such server")?;
@@ -209,13 +209,13 @@ impl FaultScene<'_> {
         Ok(format!(" {name}"))
     }
 
-    /// The middle of a fault.
+    /// Does the second step of a fault that has two.
     ///
     /// # Errors
-    /// It cannot be done.
+    /// The step fails.
     pub(crate) fn continue_fault(&mut self, held: &HeldFault) -> Result<()> {
         let Some(replica) = held.replica else { return Ok(()) };
-        // The replica is promoted before it can receive the writes that it missed.
+        // Promotes the replica before it can receive the writes that it has missed.
         self.server(replica)?.ask(&["REPLICAOF", "NO", "ONE"])?;
         self.server(held.server)?.kill()?;
         self.switch.heal();
@@ -232,7 +232,7 @@ impl FaultScene<'_> {
     /// Ends a fault.
     ///
     /// # Errors
-    /// It cannot be done.
+    /// The fault cannot be ended.
     pub(crate) fn lift(&mut self, held: &HeldFault) -> Result<()> {
         self.switch.heal();
         match held.kind {
@@ -301,8 +301,8 @@ impl FaultScene<'_> {
         self.upfs.get(upf).and_then(|upf| upf.shim.as_ref()).context("no shim")
     }
 
-    /// The process that syncs acknowledged changes: the primary server, or the adit with the
-    /// journal.
+    /// Returns the shim of the process that syncs acknowledged changes, and its name: the primary
+    /// server, or the adit with the journal.
     fn syncing(&self, held: &HeldFault) -> Result<(&Shim, String)> {
         if self.setting == StoreSetting::Journal {
             let name = UPFS.get(held.upf).copied().unwrap_or_default();
@@ -323,12 +323,13 @@ impl FaultScene<'_> {
         host.ip_batch(&[], &format!("link set n{network} {state}\n"))
     }
 
-    /// The server that has the records as their primary, or the first one while none has.
+    /// Returns the server that is the primary of the records, or the first server while there is
+    /// none.
     fn primary(&self) -> usize {
         self.primary_that_runs().unwrap_or(0)
     }
 
-    /// The server that has the records as their primary.
+    /// Returns the server that is the primary of the records, if it runs.
     fn primary_that_runs(&self) -> Option<usize> {
         let is_primary = |server: &Server| {
             server.is_running()
@@ -338,8 +339,8 @@ impl FaultScene<'_> {
         self.servers.iter().position(is_primary)
     }
 
-    /// True if a primary has what the setting needs to accept a change: a replica, if one must have
-    /// each change.
+    /// True if the servers can accept a change: there is a primary and, if the setting requires
+    /// each change on a replica, also a replica.
     pub(crate) fn can_accept(&self) -> bool {
         let Some(primary) = self.primary_that_runs() else { return self.servers.is_empty() };
         if matches!(self.setting, StoreSetting::Server | StoreSetting::Pair) {
@@ -356,7 +357,7 @@ impl FaultScene<'_> {
         self.servers.iter().any(|server| server.is_running() && follows(server))
     }
 
-    /// Steps the clock of the active adit, or of the primary server.
+    /// Steps the clock of the active adit or of the primary server. Returns a description.
     fn step_clock(&self, held: &HeldFault, pick: u32) -> Result<String> {
         let step_s = if pick.is_multiple_of(2) { STEP_S } else { -STEP_S };
         let of_server = self.server_shims.get(held.server).and_then(Option::as_ref);
@@ -372,12 +373,12 @@ impl FaultScene<'_> {
 
 const SILENT: PortRules = PortRules { from_host: PathRule::SILENT, to_host: PathRule::SILENT };
 
-/// True if the reply to `ROLE` begins with this word.
+/// True if the reply to `ROLE` begins with this role.
 fn is_role(words: &[String], role: &str) -> bool {
     words.first().is_some_and(|word| word == role)
 }
 
-/// The rules of a fault of the network, and their description.
+/// Returns the rules of the switch for a network fault, and their description.
 fn rules(kind: FaultKind, pick: u32) -> (PortRules, String) {
     let pick = pick / 8;
     match kind {

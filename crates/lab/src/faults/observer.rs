@@ -1,5 +1,5 @@
-//! Promotes a replica when the primary is away, as Sentinel does, and makes a previous primary a
-//! replica.
+//! Promotes a replica when the primary does not answer, as Redis Sentinel does, and makes the
+//! former primary a replica.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::faults::timeline::{EventKind, Timeline};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_millis(300);
-/// A primary that does not answer for so long is away.
+/// How long a primary may not answer before a replica is promoted.
 const AWAY_AFTER: Duration = Duration::from_millis(1000);
 
-/// The role of a server by its own answer.
+/// The role that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ServerRole {
     Primary,
-    /// With the offset in the stream of its primary.
+    /// A replica, with its offset in the stream of the primary `of`.
     Replica {
         of: String,
         offset: u64,
@@ -40,10 +40,10 @@ pub(crate) struct PromotingObserver {
 }
 
 impl PromotingObserver {
-    /// Starts to watch servers from a host. The first one is the primary.
+    /// Starts to watch the servers from a host. The first server is the primary at the start.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system can start no thread.
     pub(crate) fn start(host: &NetNamespace, servers: usize, timeline: &Timeline) -> Result<Self> {
         let (stop, is_on) = (Stop::default(), Arc::new(AtomicBool::new(true)));
         let mut running = RunningObserver {
@@ -63,7 +63,7 @@ impl PromotingObserver {
                 thread::sleep(INTERVAL);
             }
         };
-        // A thread belongs to the namespace of the one that started it.
+        // A thread starts in the network namespace of the thread that starts it.
         let start = || {
             thread::Builder::new()
                 .name("observer".to_owned())
@@ -74,7 +74,7 @@ impl PromotingObserver {
         Ok(Self { is_on, stop, thread: Some(thread) })
     }
 
-    /// Ends or begins its decisions.
+    /// Enables or disables promotions.
     pub(crate) fn set_on(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl RunningObserver {
         } else if let Some(other) = (0..roles.len())
             .find(|at| is_primary(*at) && roles.get(self.primary).is_some_and(Option::is_some))
         {
-            // Somebody else promoted it.
+            // Another program has promoted this server.
             (self.primary, self.seen) = (other, Instant::now());
         } else if self.seen.elapsed() >= AWAY_AFTER {
             self.promote(&roles);
@@ -125,13 +125,13 @@ impl RunningObserver {
             };
             if !is_right {
                 let words = ["REPLICAOF", &own, &PORT.to_string()];
-                // The next turn tries again.
+                // On failure the next turn tries again.
                 let _ = ask_over_network(*server, &words, PATIENCE);
             }
         }
     }
 
-    /// Promotes the replica that has most.
+    /// Promotes the replica with the highest offset.
     fn promote(&mut self, roles: &[Option<ServerRole>]) {
         let offset = |role: &Option<ServerRole>| match role {
             Some(ServerRole::Replica { offset, .. }) => Some(*offset),
@@ -152,7 +152,7 @@ fn role(server: SocketAddr) -> Option<ServerRole> {
     let words = ask_over_network(server, &["ROLE"], PATIENCE).ok()?;
     match words.first()?.as_str() {
         "master" => Some(ServerRole::Primary),
-        // slave, address, port, state, offset
+        // The reply of a replica: slave, address, port, state, offset
         "slave" => Some(ServerRole::Replica {
             of: words.get(1)?.clone(),
             offset: words.get(4).and_then(|offset| offset.parse().ok()).unwrap_or(0),

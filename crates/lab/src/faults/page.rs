@@ -1,5 +1,5 @@
-//! The report as a page: a table of results, and for each run a time line of faults, roles, answers
-//! and packets.
+//! Renders the report as a page: a table of results, and for each run a time line of faults, roles,
+//! answers and packets.
 
 use std::fmt::Write as _;
 
@@ -16,16 +16,16 @@ const WIDTH: f64 = 1240.0;
 const LEFT: f64 = 110.0;
 const ROW: f64 = 26.0;
 const BAR: f64 = 18.0;
-/// Distance of the lines that show the time. Unit: ms.
+/// Distance of the vertical lines that mark the time. Unit: ms.
 const TICK_MS: u64 = 5000;
 
-/// The style of a time line beyond that of all reports.
+/// The style of time lines, in addition to the style of all reports.
 const OWN_STYLE: &str = "rect.fault { fill: var(--bad); fill-opacity: .55; } rect.active { fill: var(--good); } \
     rect.standby { fill: var(--c0); fill-opacity: .5; } rect.failing { fill: var(--warn); } \
     rect.silent { fill: var(--edge); } rect.accepted { fill: var(--good); } rect.refused { fill: var(--warn); } \
     rect.lost { fill: var(--bad); } rect.two { fill: var(--bad); } rect.finding { fill: var(--bad); }";
 
-/// The page.
+/// Renders the page.
 pub(crate) fn render(report: &FaultsReport) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<title>adit-lab faults</title>\n\
@@ -45,7 +45,7 @@ pub(crate) fn render(report: &FaultsReport) -> String {
     out
 }
 
-/// The table of results: a row for each setting.
+/// Renders the table of results, with a row for each setting.
 fn results(out: &mut String, report: &FaultsReport) {
     out.push_str("<div class=\"scroll\"><table><tr><th>setting</th><th>runs</th><th>kept</th><th>faults</th>");
     for kind in FindingKind::ALL {
@@ -131,7 +131,7 @@ fn section(out: &mut String, run: &RunReport) {
     out.push_str("</table></details>\n");
 }
 
-/// Draws into a time line.
+/// Draws one time line.
 struct TimeLine<'r> {
     run: &'r RunReport,
     rows: usize,
@@ -194,7 +194,7 @@ impl TimeLine<'_> {
         LEFT + (WIDTH - LEFT - 20.0) * wide(at_ms) / wide(self.run.duration_ms.max(1))
     }
 
-    /// Begins a row. Returns its top.
+    /// Begins a row. Returns the coordinate of its top.
     fn row(&mut self, name: &str) -> f64 {
         let top = ROW * row(self.rows);
         self.rows += 1;
@@ -255,7 +255,7 @@ impl TimeLine<'_> {
         );
     }
 
-    /// Two counts by time, one upon the other one.
+    /// Draws two counts over time, one above the other.
     fn bins(&mut self, name: &str, counts: [&[u64]; 2], classes: [&str; 2]) {
         let top = self.row(name);
         let [first, second] = counts;

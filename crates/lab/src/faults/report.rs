@@ -1,4 +1,4 @@
-//! The report of runs: as JSON, and in words.
+//! The report of runs, as JSON and as text.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::faults::setting::StoreSetting;
 use crate::faults::timeline::RunEvent;
 use crate::faults::users::PacketLog;
 
-/// Width of a bin of [`Activity`]. Unit: ms.
+/// Width of a time bin of [`Activity`]. Unit: ms.
 pub(crate) const BIN_MS: u64 = 250;
 
-/// The events in each bin of a run.
+/// The number of events in each time bin of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Activity {
-    /// Requests about sessions that were accepted, and refused.
+    /// Requests about sessions that were accepted; `refused` has those that were refused.
     pub accepted: Vec<u64>,
     pub refused: Vec<u64>,
-    /// Packets by the time at which they were sent.
+    /// Packets, by the time at which they were sent.
     pub uplink_sent: Vec<u64>,
     pub uplink_lost: Vec<u64>,
     pub downlink_sent: Vec<u64>,
@@ -30,7 +30,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// Counts all bins of a run.
+    /// Counts the events of a run in all bins.
     pub(crate) fn of(book: &SmfBook, log: &PacketLog, end_ms: u64) -> Self {
         let bins = usize::try_from(end_ms / BIN_MS + 1).unwrap_or(1);
         let count = |times: &mut dyn Iterator<Item = u64>| {
@@ -61,12 +61,12 @@ impl Activity {
     }
 }
 
-/// Sessions and requests of a run.
+/// Counts of sessions and requests in a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct RunSessions {
     pub established: u64,
     pub deleted: u64,
-    /// In the book at the end, and shown by the active adit.
+    /// Sessions in the SMF's book at the end; `shown` is how many the active adit has.
     pub booked: u64,
     pub shown: u64,
     pub accepted: u64,
@@ -78,7 +78,7 @@ pub(crate) struct RunSessions {
 }
 
 impl RunSessions {
-    /// Counts the sessions of a book.
+    /// Counts the sessions of the SMF's book.
     pub(crate) fn of(book: &SmfBook, shown: Option<&Value>) -> Self {
         let in_state = |is_wanted: &dyn Fn(BookedState) -> bool| {
             let all = book.sessions.values().filter(|session| is_wanted(session.state));
@@ -114,20 +114,20 @@ impl RunSessions {
 pub(crate) struct RunReport {
     pub setting: StoreSetting,
     pub seed: u64,
-    /// Unit: ms.
+    /// Duration of fault injection. Unit: ms.
     pub duration_ms: u64,
     pub faults: Vec<FaultRecord>,
-    /// Violations.
+    /// Violations that were found.
     pub findings: Vec<Finding>,
-    /// Faults of the run through which the setting promises less.
+    /// Faults of the run during which the setting does not keep its usual promises.
     pub unpromised: Vec<String>,
     pub sessions: RunSessions,
     pub losses: PacketLosses,
     pub usage: UsageTotals,
     pub two_answer_spans: Vec<TwoAnswerSpan>,
-    /// Unit: KiB.
+    /// Largest growth of a process's memory. Unit: KiB.
     pub memory_growth_kib: u64,
-    /// Unit: ms.
+    /// How long the machine stalled in total. Unit: ms.
     pub stalled_ms: u64,
     pub longest_stall_ms: u64,
     pub memory: Vec<MemorySample>,
@@ -137,34 +137,34 @@ pub(crate) struct RunReport {
 }
 
 impl RunReport {
-    /// Findings that break a promise of the setting.
+    /// Returns the findings that break a promise of the setting.
     pub(crate) fn broken_promises(&self) -> impl Iterator<Item = &Finding> {
         let is_lax = !self.unpromised.is_empty();
         self.findings.iter().filter(move |finding| !is_lax || finding.kind.is_of_process())
     }
 
-    /// True if all that the setting promises was kept.
+    /// True if all promises of the setting were kept.
     pub(crate) fn is_kept(&self) -> bool {
         self.broken_promises().next().is_none()
     }
 
-    /// Findings of a kind.
+    /// Returns the number of findings of a kind.
     pub(crate) fn count(&self, kind: FindingKind) -> usize {
         self.findings.iter().filter(|finding| finding.kind == kind).count()
     }
 
-    /// The longest time until changes were accepted again. Unit: ms.
+    /// Returns the longest time until changes were accepted again after a fault. Unit: ms.
     pub(crate) fn longest_recovery_ms(&self) -> u64 {
         let span = |fault: &FaultRecord| Some(fault.accepted_ms?.saturating_sub(fault.due_from_ms));
         self.faults.iter().filter_map(span).max().unwrap_or(0)
     }
 
-    /// The longest time that an address had two answers. Unit: ms.
+    /// Returns the longest time for which two adits answered for one address. Unit: ms.
     pub(crate) fn longest_two_answers_ms(&self) -> u64 {
         self.two_answer_spans.iter().map(|span| span.length_ms).max().unwrap_or(0)
     }
 
-    /// The verdict in one line.
+    /// Formats the verdict in one line.
     pub(crate) fn summary(&self) -> String {
         let found: Vec<String> = FindingKind::ALL
             .into_iter()
@@ -205,7 +205,7 @@ pub(crate) struct FaultsReport {
     /// Name and version of the program.
     pub tool: String,
     pub adit: String,
-    /// Faults that were left out, with the reason.
+    /// Faults that were left out, each with the reason.
     pub left_out: Vec<String>,
     pub runs: Vec<RunReport>,
 }

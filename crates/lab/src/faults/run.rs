@@ -1,4 +1,5 @@
-//! One run: hosts and processes, faults one after the other, and the verdict.
+//! Makes one run: starts hosts and processes, injects faults one after another, and checks the
+//! results.
 
 use std::fs;
 use std::path::Path;
@@ -25,31 +26,31 @@ use crate::faults::upf::TestedUpf;
 use crate::faults::users::{INTERVAL, Users};
 use crate::faults::world::Hosts;
 
-/// One turn of the loop that watches everything.
+/// Interval at which the loop watches all processes.
 const TURN: Duration = Duration::from_millis(20);
-/// Processes start, and sessions with packets exist, within this time. Unit: ms.
+/// Maximum time until processes run and sessions have packets. Unit: ms.
 const START_MAX_MS: u64 = 60_000;
-/// After a fault all processes are back in their roles within this time, or the run goes on
-/// without. Unit: ms.
+/// Maximum time to wait until all processes are back in their roles after a fault; then the run
+/// continues. Unit: ms.
 const WHOLE_MAX_MS: u64 = 20_000;
-/// Requests under way at the end are answered or given up within this time. Unit: ms.
+/// Maximum time until open requests are answered or given up at the end. Unit: ms.
 const SETTLE_MAX_MS: u64 = 15_000;
 const SHOW_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The parameters of a run.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions<'o> {
     pub setting: StoreSetting,
     pub seed: u64,
     pub duration_ms: u64,
     pub kinds: Vec<FaultKind>,
-    /// This release, and the previous one.
+    /// The binaries of this release and of the previous one.
     pub binaries: [&'o Path; 2],
     /// Folder for the files of this run.
     pub dir: &'o Path,
 }
 
-/// The processes of a run. Drop ends them, with the devices and folders that they use.
+/// The processes of a run. Drop ends them, then removes the devices and folders that they use.
 struct Running {
     users: Option<Users>,
     smf: BookingSmf,
@@ -67,7 +68,7 @@ struct Running {
 /// Makes a run.
 ///
 /// # Errors
-/// The world cannot be built, or `stop` was raised.
+/// The hosts or processes cannot be started, or `stop` was raised.
 pub(crate) fn run(
     options: &RunOptions<'_>,
     stop: &Stop,
@@ -141,7 +142,7 @@ fn start(options: &RunOptions<'_>) -> Result<Running> {
 }
 
 impl Running {
-    /// One turn: processes that ended are started again, and the monitor gets its targets.
+    /// Waits one interval, restarts processes that have ended, and collects observations.
     fn turn(&mut self, stop: &Stop) -> Result<()> {
         stop.sleep(TURN)?;
         for (at, (upf, host)) in self.upfs.iter_mut().zip(&self.hosts.upfs).enumerate() {
@@ -187,7 +188,7 @@ impl Running {
         words.collect::<Vec<_>>().join("; ")
     }
 
-    /// True if one adit is active, and the other one, if there is one, is its standby.
+    /// True if one adit is active and the other one, if there are two, is its standby.
     fn is_whole(&self) -> bool {
         let mut roles: Vec<String> =
             (0..self.upfs.len()).map(|at| self.monitor.status(at).role).collect();
@@ -216,13 +217,14 @@ impl Running {
         if held.starts_upf && !held.calls_standby {
             self.wait_for(WHOLE_MAX_MS, stop, Self::is_whole)?;
         }
-        // No change can be accepted without a primary and the replica that must have each change.
+        // Waits until a primary exists, and the replica that must have each change: before, no
+        // change can be accepted.
         let limit_ms = self.timeline.now_ms() + WHOLE_MAX_MS;
         while self.timeline.now_ms() < limit_ms && !self.scene(options).can_accept() {
             self.turn(stop)?;
         }
         let due_from_ms = match held.calls_standby {
-            // Requests under way at the start may still be answered.
+            // A request that was open at the start may still be answered.
             true => start_ms + 100,
             false => self.timeline.now_ms(),
         };
@@ -252,7 +254,7 @@ impl Running {
         last.is_some_and(|answer| answer.at_ms >= from_ms)
     }
 
-    /// Waits until `is_met`, or for so long.
+    /// Waits until `is_met` holds, for at most `limit_ms`. Returns whether it held.
     fn wait_for(
         &mut self,
         limit_ms: u64,
@@ -285,13 +287,13 @@ impl Running {
         }
     }
 
-    /// The sessions of the active adit, once nothing is under way.
+    /// Returns the sessions that the active adit shows, once no requests are open.
     fn settled_sessions(&mut self, stop: &Stop) -> Result<Option<Value>> {
         self.smf.set_quiet(true);
         self.wait_for(SETTLE_MAX_MS, stop, |running| lock(running.smf.book()).open_requests == 0)?;
-        // An association that was set up anew may still delete sessions.
+        // After an association was set up again, the UPF may still be deleting sessions.
         self.sleep(1000, stop)?;
-        // A server that is slow at this moment is no fault.
+        // Retries, because a slow answer at this moment is no violation.
         let limit_ms = self.timeline.now_ms() + WHOLE_MAX_MS;
         loop {
             let active = self.monitor.active();
@@ -304,7 +306,7 @@ impl Running {
         }
     }
 
-    /// Deletes the held sessions, for their last usage.
+    /// Deletes the held sessions, to get their last usage reports.
     fn release_held(&mut self, stop: &Stop) -> Result<()> {
         self.smf.release_held();
         self.sleep(200, stop)?;
@@ -384,13 +386,13 @@ fn finish(
     })
 }
 
-/// How often usage since the last record was lost with a process.
+/// Returns how often a process ended and may have lost the usage since its last record.
 fn ends_of_processes(faults: &[FaultRecord]) -> u64 {
     let ends = faults.iter().filter(|fault| fault.kind.ends_process());
     u64::try_from(ends.count()).unwrap_or(u64::MAX)
 }
 
-/// Copies logs and configurations of a run.
+/// Copies the logs and configurations of a run.
 ///
 /// # Errors
 /// A file cannot be copied.

@@ -1,4 +1,4 @@
-//! Servers of the store: `redis-server` processes, each on a host of its own.
+//! The servers of the store: `redis-server` processes, each on its own host.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,9 +17,9 @@ use crate::faults::setting::StoreSetting;
 use crate::faults::shim::Shim;
 
 pub(crate) const PORT: u16 = 6379;
-/// A server answers within this time, unless a fault keeps it from doing so.
+/// Maximum time of an answer while no fault delays it.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Servers come together within this time.
+/// Maximum time until the servers have formed a cluster or a primary with replicas.
 const JOIN_MAX: Duration = Duration::from_secs(30);
 
 /// A server and its files.
@@ -34,7 +34,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that does not run yet, with its files in a folder of `dir`.
+    /// Creates a server without starting it; its files are in a folder of `dir`.
     pub(crate) fn new(at: usize, dir: &Path, options: &[&str]) -> Result<Self> {
         let name = format!("s{}", at + 1);
         let dir = dir.join(&name);
@@ -47,12 +47,12 @@ impl Server {
         SocketAddr::from((server_address(self.at), PORT))
     }
 
-    /// True if its process runs and is not paused.
+    /// True if the process runs and is not paused.
     pub(crate) fn is_running(&self) -> bool {
         self.process.is_some() && !self.is_paused
     }
 
-    /// Starts the process, and waits until it answers.
+    /// Starts the process, and waits until the server answers.
     ///
     /// # Errors
     /// There is no `redis-server`, or it does not start.
@@ -84,7 +84,7 @@ impl Server {
     /// Kills the process.
     ///
     /// # Errors
-    /// The wait for it fails.
+    /// The wait for the process fails.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.process.take().map_or(Ok(()), |mut process| process.kill())
     }
@@ -92,7 +92,7 @@ impl Server {
     /// Removes the files of a server that does not run.
     ///
     /// # Errors
-    /// They cannot be removed.
+    /// A file cannot be removed.
     pub(crate) fn forget(&self) -> Result<()> {
         for name in ["appendonlydir", "dump.rdb"] {
             let path = self.dir.join(name);
@@ -105,22 +105,23 @@ impl Server {
         Ok(())
     }
 
-    /// Stops the process until [`Self::resume`].
+    /// Pauses the process until [`Self::resume`].
     pub(crate) fn pause(&mut self) {
         self.process.iter().for_each(Process::pause);
         self.is_paused = true;
     }
 
-    /// Lets a stopped process go on.
+    /// Resumes a paused process.
     pub(crate) fn resume(&mut self) {
         self.process.iter().for_each(Process::resume);
         self.is_paused = false;
     }
 
-    /// Sends a command past the network, and returns the words of the reply.
+    /// Sends a command over the server's socket file, and so not over the network. Returns the
+    /// words of the reply.
     ///
     /// # Errors
-    /// The server does not answer, or with an error.
+    /// The server does not answer, or answers with an error.
     pub(crate) fn ask(&self, words: &[&str]) -> Result<Vec<String>> {
         let stream = UnixStream::connect(self.socket()).context("connect to the server")?;
         stream.set_read_timeout(Some(ANSWER_MAX)).context("set a timeout")?;
@@ -132,10 +133,10 @@ impl Server {
     }
 }
 
-/// Makes replicas, or a Cluster, of servers that run.
+/// Makes running servers a primary with replicas, or a cluster, as the setting requires.
 ///
 /// # Errors
-/// They do not come together.
+/// The servers have not joined in time.
 pub(crate) fn join(setting: StoreSetting, servers: &[Server], world: &NetNamespace) -> Result<()> {
     let Some(first) = servers.first() else { return Ok(()) };
     match setting {
@@ -181,7 +182,7 @@ fn has(server: &Server, words: &[&str], text: &str) -> bool {
 /// Sends a command over the network of this thread's namespace.
 ///
 /// # Errors
-/// The server does not answer within `patience`, or with an error.
+/// The server does not answer within `patience`, or answers with an error.
 pub(crate) fn ask_over_network(
     address: SocketAddr,
     words: &[&str],

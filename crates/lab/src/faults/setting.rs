@@ -1,4 +1,4 @@
-//! The ways in which sessions are stored, and what each promises.
+//! The store settings: how sessions are stored.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -20,11 +20,11 @@ pub(crate) enum StoreSetting {
 }
 
 impl StoreSetting {
-    /// All of them.
+    /// All settings.
     pub(crate) const ALL: [Self; 5] =
         [Self::Journal, Self::Server, Self::Pair, Self::Replicated, Self::Cluster];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Journal => "journal",
@@ -35,12 +35,12 @@ impl StoreSetting {
         }
     }
 
-    /// Number of adits.
+    /// Returns the number of adits.
     pub(crate) fn upfs(self) -> usize {
         if self == Self::Journal { 1 } else { 2 }
     }
 
-    /// Number of servers.
+    /// Returns the number of servers.
     pub(crate) fn servers(self) -> usize {
         match self {
             Self::Journal => 0,
@@ -50,10 +50,10 @@ impl StoreSetting {
         }
     }
 
-    /// Options of each server.
+    /// Returns the options of each server.
     pub(crate) fn server_options(self) -> Vec<&'static str> {
         let mut options = vec!["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
-        // A replica that comes back has the records at once.
+        // Without this delay, a replica that returns receives the records at once.
         options.extend(["--repl-diskless-sync-delay", "0"]);
         if self == Self::Cluster {
             options.extend(["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);

@@ -1,4 +1,4 @@
-/* Preloaded into processes under test: a wall clock that is off, syncs that take long, and a disk that fails.
+/* Preloaded into processes under test, to give them a wrong wall clock, slow syncs, and a disk that fails.
  *
  * ADIT_FAULTS names a file of three numbers: seconds to add to the wall clock, milliseconds that each sync takes, and whether
  * positioned writes and syncs fail with EIO. Its pages are mapped, so a change is seen at once. */

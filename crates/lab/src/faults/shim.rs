@@ -1,5 +1,5 @@
-//! A wall clock that is off, syncs that take long and a disk that fails, for single processes: a
-//! library that is preloaded into them.
+//! Gives single processes a wrong wall clock, slow syncs, or a disk that fails, by a library that
+//! is preloaded into them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 use adit_lab_process::process::is_installed;
 
 const SOURCE: &str = include_str!("shim.c");
-/// The C compiler.
+/// Command of the C compiler.
 pub(crate) const COMPILER: &str = "cc";
 
-/// The library, compiled for this run.
+/// The library, and the file with the settings of one process.
 #[derive(Debug, Clone)]
 pub(crate) struct Shim {
     library: PathBuf,
@@ -22,10 +22,10 @@ pub(crate) struct Shim {
 }
 
 impl Shim {
-    /// Compiles the library into `dir`; `None` without a compiler.
+    /// Compiles the library into `dir`; `None` if there is no compiler.
     ///
     /// # Errors
-    /// It cannot be compiled.
+    /// Compiling fails.
     pub(crate) fn compile(dir: &Path) -> Result<Option<PathBuf>> {
         if !is_installed(COMPILER) {
             return Ok(None);
@@ -43,22 +43,22 @@ impl Shim {
         Ok(Some(library))
     }
 
-    /// The settings of one process, which change nothing yet.
+    /// Creates the settings of one process, which have no effect at first.
     ///
     /// # Errors
-    /// Their file cannot be written.
+    /// The settings file cannot be written.
     pub(crate) fn new(library: &Path, name: &str) -> Result<Self> {
         let settings = library.with_file_name(format!("{name}.shim"));
         fs::write(&settings, [0; 24]).context("write the settings of the shim")?;
         Ok(Self { library: library.to_owned(), settings })
     }
 
-    /// Lets a program have it.
+    /// Makes a program load the library.
     pub(crate) fn preload(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library).env("ADIT_FAULTS", &self.settings);
     }
 
-    /// Sets the wall clock to so many seconds after the machine's.
+    /// Sets the wall clock to `offset_s` seconds after the machine's.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -66,7 +66,7 @@ impl Shim {
         self.set(0, offset_s)
     }
 
-    /// Makes each sync take so much longer. Unit: ms.
+    /// Makes each sync take this much longer. Unit: ms.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -74,7 +74,7 @@ impl Shim {
         self.set(8, span_ms)
     }
 
-    /// Makes positioned writes and syncs fail with EIO.
+    /// Makes positioned writes and syncs fail with EIO, or work again.
     ///
     /// # Errors
     /// The file cannot be written.

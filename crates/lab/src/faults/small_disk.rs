@@ -1,4 +1,4 @@
-//! A small disk for the journal, which can be full.
+//! A small disk for the journal, which can be filled up.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,23 +7,23 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Room for a few segments of the journal.
+/// Size of the disk: room for a few segments of the journal.
 const SIZE: &str = "size=160m";
-/// Sources of mounts; the process identifier follows.
+/// Start of the mount's source name; the process id follows.
 const SOURCE_PREFIX: &str = "adit-faults-";
 const BALLAST: &str = "ballast";
 
-/// A file system in memory. Drop unmounts it.
+/// A file system in memory for a folder. Drop unmounts it.
 #[derive(Debug)]
 pub(crate) struct SmallDisk {
     folder: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts it on a folder.
+    /// Mounts the file system on a folder.
     ///
     /// # Errors
-    /// The system does not let this process mount.
+    /// The system does not permit this process to mount.
     pub(crate) fn mount(folder: &Path) -> Result<Self> {
         unmount_stale();
         let source = format!("{SOURCE_PREFIX}{}", std::process::id());
@@ -39,7 +39,7 @@ impl SmallDisk {
     /// Removes all files.
     ///
     /// # Errors
-    /// One cannot be removed.
+    /// A file cannot be removed.
     pub(crate) fn remove_files(&self) -> Result<()> {
         for entry in fs::read_dir(&self.folder).context("read the folder of the journal")? {
             let path = entry.context("read the folder of the journal")?.path();
@@ -48,10 +48,10 @@ impl SmallDisk {
         Ok(())
     }
 
-    /// Takes all room that is left.
+    /// Fills the disk with a file.
     ///
     /// # Errors
-    /// The file that takes it cannot be made.
+    /// The file cannot be created.
     pub(crate) fn fill(&self) -> Result<()> {
         let mut file = File::create(self.folder.join(BALLAST)).context("fill the disk")?;
         for part in [vec![0; 1 << 20], vec![0; 4096]] {
@@ -60,10 +60,10 @@ impl SmallDisk {
         Ok(())
     }
 
-    /// Gives the room back.
+    /// Removes the file that fills the disk.
     ///
     /// # Errors
-    /// The file that takes it cannot be removed.
+    /// The file cannot be removed.
     pub(crate) fn free(&self) -> Result<()> {
         fs::remove_file(self.folder.join(BALLAST)).context("free the disk")
     }
@@ -76,11 +76,11 @@ impl Drop for SmallDisk {
 }
 
 fn unmount(folder: &Path) {
-    // A mount that remains is removed by the next run.
+    // Best effort: the next run removes a mount that remains.
     let _ = Command::new("umount").arg("-l").arg(folder).output();
 }
 
-/// Unmounts those of processes that are gone.
+/// Unmounts the file systems of processes that no longer exist.
 fn unmount_stale() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     for line in mounts.lines() {

@@ -1,4 +1,5 @@
-//! The SMF: it changes sessions all the time, repeats unanswered requests, and keeps a book.
+//! The SMF of a run: changes sessions all the time, repeats unanswered requests, and records
+//! everything.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -27,22 +28,22 @@ use crate::faults::messages::{SessionWish, datagram, establishment, handover};
 use crate::faults::timeline::{EventKind, Timeline, lock};
 
 const PORT: u16 = 8805;
-/// Sessions with packets.
+/// Number of sessions that carry packets.
 pub(crate) const HELD: usize = 8;
-/// Sessions that come and go.
+/// Number of sessions that are established and deleted all the time.
 const CHANGING: usize = 48;
-/// T1, and how long the SMF repeats a request: as long as the UPF keeps its answer. Unit: ms.
+/// Interval and duration of repeating a request: as long as the UPF keeps its answer. Unit: ms.
 const T1_MS: u64 = 500;
 const PATIENCE_MS: u64 = 6000;
-/// Interval of new requests, and the most under way. Unit: ms.
+/// Interval of new requests, and the maximum number of open requests. Unit: ms.
 const REQUEST_INTERVAL_MS: u64 = 20;
 const WINDOW: usize = 32;
 const HEARTBEAT_INTERVAL_MS: u64 = 1000;
 const RECEIVE_WAIT: Duration = Duration::from_millis(4);
-/// Octets of a UE address that the SMF chooses; the number of the session follows.
+/// Base of the UE addresses that the SMF chooses; the SEID is added to it.
 const UE_BASE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 0);
 
-/// The purpose of a request.
+/// The purpose of a request, with the SMF's SEID of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     Setup,
@@ -59,18 +60,19 @@ struct SmfRequest {
     sent_ms: u64,
 }
 
-/// Orders of other threads to the SMF.
+/// Orders from other threads to the SMF's thread.
 #[derive(Debug, Default)]
 struct SmfOrders {
-    /// No further requests about sessions.
+    /// True to send no further requests about sessions.
     is_quiet: AtomicBool,
-    /// As many requests as there is room for.
+    /// True to send as many requests as the window permits.
     is_hasty: AtomicBool,
-    /// Restarts to come: it forgets its sessions, and says so.
+    /// How many restarts are still to be done: the SMF forgets its sessions and sends a new
+    /// Recovery Time Stamp.
     restarts: AtomicU32,
-    /// Association setups to come without a restart.
+    /// How many association setups without a restart are still to be done.
     setups: AtomicU32,
-    /// Delete the held sessions.
+    /// True to delete the held sessions.
     releases_held: AtomicBool,
 }
 
@@ -87,7 +89,7 @@ impl BookingSmf {
     /// Starts an SMF on a host.
     ///
     /// # Errors
-    /// Its address cannot be used.
+    /// The address of the SMF cannot be bound.
     pub(crate) fn start(host: &NetNamespace, seed: u64, timeline: &Timeline) -> Result<Self> {
         let socket = host.enter(|| UdpSocket::bind((SMF, PORT)).context("bind the SMF"))?;
         socket.set_read_timeout(Some(RECEIVE_WAIT)).context("set a timeout")?;
@@ -122,32 +124,33 @@ impl BookingSmf {
         &self.book
     }
 
-    /// A shared handle of the book, for another thread.
+    /// Returns a shared handle of the book, for another thread.
     pub(crate) fn shared_book(&self) -> Arc<Mutex<SmfBook>> {
         Arc::clone(&self.book)
     }
 
-    /// Makes it forget all sessions and set up its association with a new Recovery Time Stamp.
+    /// Makes the SMF forget all sessions, and set up its association with a new Recovery Time
+    /// Stamp.
     pub(crate) fn restart(&self) {
         self.orders.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes it set up its association again, without a restart.
+    /// Makes the SMF set up its association again, without a restart.
     pub(crate) fn set_up_again(&self) {
         self.orders.setups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends or begins new requests about sessions.
+    /// Stops new requests about sessions, or permits them again.
     pub(crate) fn set_quiet(&self, is_quiet: bool) {
         self.orders.is_quiet.store(is_quiet, Ordering::Relaxed);
     }
 
-    /// Ends or begins requests without a pause between them.
+    /// Makes the SMF send requests without a pause, or with pauses again.
     pub(crate) fn set_hasty(&self, is_hasty: bool) {
         self.orders.is_hasty.store(is_hasty, Ordering::Relaxed);
     }
 
-    /// Makes it delete the held sessions.
+    /// Makes the SMF delete the held sessions.
     pub(crate) fn release_held(&self) {
         self.orders.releases_held.store(true, Ordering::Relaxed);
     }
@@ -168,7 +171,7 @@ struct RunningSmf {
     orders: Arc<SmfOrders>,
     timeline: Timeline,
     open: BTreeMap<u32, SmfRequest>,
-    /// The SMF's SEIDs of sessions that have a place.
+    /// The SMF's SEIDs of the held sessions, by place; `changing` has the other sessions.
     held: Vec<Option<u64>>,
     changing: Vec<Option<u64>>,
     sequence: u32,
@@ -243,7 +246,7 @@ impl RunningSmf {
         }
     }
 
-    /// All sessions count as deleted: a UPF deletes them when the association is set up.
+    /// Marks all sessions as deleted: a UPF deletes them when the association is set up.
     fn forget_sessions(&mut self) {
         self.open.clear();
         let mut book = lock(&self.book);
@@ -264,7 +267,7 @@ impl RunningSmf {
         self.open.insert(sequence, SmfRequest { kind, octets, began_ms: now_ms, sent_ms: now_ms });
     }
 
-    /// A datagram that cannot be sent is lost, as on a link.
+    /// Sends a datagram. One that cannot be sent is lost, as on a link.
     fn send(&self, octets: &[u8], to: SocketAddr) {
         let _ = self.socket.send_to(octets, to);
     }
@@ -310,7 +313,7 @@ impl RunningSmf {
         }
     }
 
-    /// The place of a session is for another one.
+    /// Frees the place of a session for a new one.
     fn leave_place(&mut self, cp_seid: u64) {
         for place in self.held.iter_mut().chain(&mut self.changing) {
             if *place == Some(cp_seid) {
@@ -325,7 +328,7 @@ impl RunningSmf {
         self.send_request(now_ms, sequence, RequestKind::Heartbeat, octets);
     }
 
-    /// Sends a request about one session.
+    /// Sends a request about one session, unless requests are stopped or the window is full.
     fn change(&mut self, now_ms: u64) {
         if self.orders.is_quiet.load(Ordering::Relaxed) || self.open.len() >= WINDOW {
             return;
@@ -380,7 +383,8 @@ impl RunningSmf {
         cp_seid
     }
 
-    /// The UPF's SEID of a session with nothing under way, which gets the state `next`.
+    /// Returns the UPF's SEID of a session that has no open request, and gives the session the
+    /// state `next`.
     fn begin(&self, cp_seid: u64, next: BookedState) -> Option<Seid> {
         let mut book = lock(&self.book);
         let session = book.sessions.get_mut(&cp_seid)?;

@@ -1,21 +1,21 @@
-//! How long the threads of a process waited for a CPU that others had.
+//! Measures how long the threads of a process waited for a CPU that other processes occupied.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// The CPU time and waits of a process so far.
+/// The CPU time and the waits of a process so far.
 #[derive(Debug, Default)]
 pub(crate) struct CpuWaits {
     pid: u32,
-    /// On a CPU, all threads together. Unit: ns.
+    /// Time on a CPU, of all threads together. Unit: ns.
     ran: u64,
-    /// Waiting for a CPU, by thread. Unit: ns.
+    /// Time of waiting for a CPU, by thread id. Unit: ns.
     waited: BTreeMap<u64, u64>,
 }
 
 impl CpuWaits {
-    /// Looks at a process. Returns how long one of its threads has waited since the last look while
-    /// the process itself did not run. Unit: ms.
+    /// Reads the present values of a process. Returns how long, since the last call, one of its
+    /// threads has waited while the process itself did not run. Unit: ms.
     pub(crate) fn look(&mut self, pid: u32) -> u64 {
         let before = std::mem::replace(self, read(pid));
         self.starved_since(&before)
@@ -37,7 +37,7 @@ fn read(pid: u32) -> CpuWaits {
     let mut found = CpuWaits { pid, ..CpuWaits::default() };
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     for thread in threads {
-        // Time on a CPU, time of waiting for one, and turns.
+        // Fields: time on a CPU, time of waiting for one, number of turns.
         let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
         let mut numbers = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
         let (Some(ran), Some(waited)) = (numbers.next(), numbers.next()) else { continue };

@@ -1,12 +1,11 @@
-//! The switch between all hosts of a run: it loses, delays and cuts frames by its rules, and
-//! records who answers.
+//! The switch that connects all hosts of a run. By its rules it loses, delays and drops frames, and
+//! it records who answers.
 //!
-//! Each host has a veth pair for each of its networks; the other ends are in the namespace of the
-//! switch, where a packet socket reads and writes them. So faults need nothing of the kernel but
-//! packet sockets, and a packet that vanishes leaves no trace for the hosts: no ICMP, no RST, no
-//! lost carrier.
+//! Each host has a veth pair for each of its networks. The other ends are in the namespace of the
+//! switch, where packet sockets read and write them. So faults need only packet sockets from the
+//! kernel, and the hosts cannot notice a lost packet by an ICMP, RST or loss of carrier.
 //!
-//! A prober that belongs to no host sends ARP requests for the addresses of the UPF all the time.
+//! A prober that belongs to no host sends ARP requests for the UPF's addresses all the time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -36,84 +35,84 @@ use rustix::net::{
 
 use crate::faults::timeline::{Timeline, lock};
 
-/// Interval of the prober.
+/// Interval at which the prober sends.
 pub(crate) const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 /// The prober's link-layer address.
 const PROBER_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0x99, 0x01]);
-/// Frames read from one port before the next one has its turn.
+/// Maximum number of frames that are read from one port before the next.
 const BURST: usize = 64;
 const FRAME_LEN_MAX: usize = 2048;
-/// The port of PFCP.
+/// UDP port of PFCP.
 const PFCP_PORT: u16 = 8805;
-/// The longest wait of the switch.
+/// Maximum wait of the switch's loop.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// The action on frames in one direction of a port.
+/// The treatment of frames in one direction of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PathRule {
-    /// All frames vanish.
+    /// True to drop all frames.
     pub drops: bool,
-    /// Frames that vanish at random. Unit: per mille.
+    /// Share of frames that are lost at random. Unit: per mille.
     pub loss_permille: u16,
-    /// How long each frame waits; the order stays.
+    /// Delay of each frame; the order stays.
     pub delay: Duration,
 }
 
 impl PathRule {
-    /// A path on which everything vanishes.
+    /// Drops all frames.
     pub(crate) const SILENT: Self = Self { drops: true, loss_permille: 0, delay: Duration::ZERO };
 }
 
 /// The rules of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PortRules {
-    /// For frames that the host sends.
+    /// The rule for frames that the host sends.
     pub from_host: PathRule,
-    /// For frames that the host receives.
+    /// The rule for frames that the host receives.
     pub to_host: PathRule,
 }
 
-/// An ARP Reply to the prober.
+/// An ARP Reply that the prober received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArpAnswer {
-    /// Unit: ms since the start of the run.
+    /// Time of the reply. Unit: ms since the start of the run.
     pub at_ms: u64,
     pub address: Ipv4Addr,
     pub mac: MacAddr,
 }
 
-/// A PFCP message from the UPF to the SMF.
+/// A PFCP message from the UPF to the SMF, as the switch saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PfcpFrame {
-    /// Unit: ms since the start of the run.
+    /// Time of the message. Unit: ms since the start of the run.
     pub at_ms: u64,
-    /// Who sent it.
+    /// Link-layer address of the sender.
     pub mac: MacAddr,
     pub octets: Vec<u8>,
 }
 
-/// The observations of the switch.
+/// The messages that the switch has recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     pub arp: Vec<ArpAnswer>,
     pub pfcp: Vec<PfcpFrame>,
 }
 
-/// A host's end of a network, as [`Switch::start`] gets it.
+/// One device of the switch, to which a host is connected.
 #[derive(Debug, Clone)]
 pub(crate) struct PortName {
-    /// The device in the namespace of the switch, and the name in [`Switch::set`].
+    /// Name of the device in the namespace of the switch; [`Switch::set`] uses it.
     pub device: String,
-    /// Hosts of the same network reach each other.
+    /// Number of the network. Hosts in the same network reach each other.
     pub network: u8,
 }
 
-/// An address that the prober requests.
+/// An address that the prober sends ARP requests for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProberTarget {
     pub network: u8,
     pub address: Ipv4Addr,
-    /// The prober's own address in this network.
+    /// The prober's own address in the network.
     pub prober: Ipv4Addr,
 }
 
@@ -127,10 +126,10 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// Starts to forward between `ports`, which are devices of `namespace`.
+    /// Starts to forward frames between `ports`, which are devices in `namespace`.
     ///
     /// # Errors
-    /// The system has no packet sockets, or a device is missing.
+    /// The system does not permit packet sockets, or a device is missing.
     pub(crate) fn start(
         namespace: &NetNamespace,
         ports: &[PortName],
@@ -172,7 +171,7 @@ impl Switch {
         lock(&self.rules).clear();
     }
 
-    /// Takes the observations since the last call.
+    /// Returns the observations since the last call, and removes them.
     pub(crate) fn take_observations(&self) -> Observations {
         std::mem::take(&mut *lock(&self.observations))
     }
@@ -207,12 +206,12 @@ struct SwitchPort {
     socket: OwnedFd,
 }
 
-/// A frame that waits, ordered by time and then by arrival.
+/// A delayed frame, ordered by time and then by arrival.
 type DelayedFrame = Reverse<(Instant, u64, usize, Vec<u8>)>;
 
 struct SwitchLoop {
     ports: Vec<SwitchPort>,
-    /// Behind which port a station of a network is.
+    /// Index of the port behind which a station of a network is.
     stations: HashMap<(u8, MacAddr), usize>,
     delayed: BinaryHeap<DelayedFrame>,
     order: u64,
@@ -245,7 +244,8 @@ impl SwitchLoop {
         }
     }
 
-    /// Waits for frames, or until something is due. Returns the ports that have frames.
+    /// Waits for frames, or until the next delayed frame or probe is due. Returns the ports that
+    /// have frames.
     fn wait(&self) -> Vec<usize> {
         let now = Instant::now();
         let due = self
@@ -331,7 +331,7 @@ impl SwitchLoop {
         self.delayed.push(Reverse((Instant::now() + delay, self.order, to, frame.to_vec())));
     }
 
-    /// A device that is down, or has a full queue, loses the frame, as a link does.
+    /// Sends a frame. A device that is down or has a full queue loses the frame, as a link does.
     fn write(&self, port: usize, frame: &[u8]) {
         if let Some(port) = self.ports.get(port) {
             let _ = send(&port.socket, frame, SendFlags::empty());

@@ -1,4 +1,4 @@
-//! The events of a run, with times since its start.
+//! Records the events of a run, with their times since its start.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,11 +13,11 @@ use serde::Serialize;
 pub(crate) enum EventKind {
     /// A fault began or ended.
     Fault,
-    /// An adit took a role, or its store another state.
+    /// An adit took a role, or the state of its store changed.
     Role,
     /// A process started or ended.
     Process,
-    /// The association, or a restart of the SMF.
+    /// The association changed, or the SMF restarted.
     Association,
     /// A server of the store was promoted.
     Promotion,
@@ -26,10 +26,10 @@ pub(crate) enum EventKind {
 /// An event of a run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct RunEvent {
-    /// Unit: ms since the start of the run.
+    /// Time of the event. Unit: ms since the start of the run.
     pub at_ms: u64,
     pub kind: EventKind,
-    /// Whom it concerns: `a`, `b`, `s1`, `smf`.
+    /// The process concerned: `a`, `b`, `s1`, `smf`.
     pub who: String,
     pub text: String,
 }
@@ -42,48 +42,49 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// A timeline that starts now.
+    /// Starts a timeline now.
     pub(crate) fn start() -> Self {
         Self { start: Instant::now(), events: Arc::default() }
     }
 
-    /// Time since the start. Unit: ms.
+    /// Returns the time since the start. Unit: ms.
     pub(crate) fn now_ms(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Adds an event at the present time.
+    /// Adds an event with the present time.
     pub(crate) fn note(&self, kind: EventKind, who: &str, text: impl Into<String>) {
         let event = RunEvent { at_ms: self.now_ms(), kind, who: who.to_owned(), text: text.into() };
         lock(&self.events).push(event);
     }
 
-    /// All events so far.
+    /// Returns all events so far.
     pub(crate) fn events(&self) -> Vec<RunEvent> {
         lock(&self.events).clone()
     }
 }
 
-/// Locks a mutex; a thread that panicked while it had the lock does not matter.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Interval of the samples of [`StallDetector`].
 const SAMPLE: Duration = Duration::from_millis(10);
-/// Shorter delays of a sample are usual. Unit: ms.
+/// Minimum delay of a sample that counts as a stall; shorter delays are usual. Unit: ms.
 pub(crate) const STALL_MS: u64 = 30;
 
-/// A span in which the machine did not run a thread that was due.
+/// A span in which the machine did not run a thread that should run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Stall {
-    /// When the thread ran again. Unit: ms since the start of the run.
+    /// End of the span, when the thread ran again. Unit: ms since the start of the run.
     pub end_ms: u64,
-    /// Unit: ms.
+    /// Length of the span. Unit: ms.
     pub length_ms: u64,
 }
 
-/// Notes when the machine is too busy to run a thread in time: no verdict about time is fair then.
+/// Records when the machine is too busy to run a thread in time: then no verdict about time is
+/// fair.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     stalls: Arc<Mutex<Vec<Stall>>>,
@@ -110,7 +111,7 @@ impl StallDetector {
         Self { stalls, stop, thread: Some(thread) }
     }
 
-    /// Ends the samples and returns the stalls.
+    /// Stops sampling and returns the stalls.
     pub(crate) fn finish(&mut self) -> Vec<Stall> {
         self.end();
         lock(&self.stalls).clone()
@@ -131,7 +132,7 @@ impl Drop for StallDetector {
     }
 }
 
-/// How long the machine stalled between two times. Unit: ms.
+/// Returns how long the machine stalled between two times. Unit: ms.
 pub(crate) fn stalled_ms(stalls: &[Stall], from_ms: u64, to_ms: u64) -> u64 {
     let within = stalls.iter().map(|stall| {
         let begin = stall.end_ms.saturating_sub(stall.length_ms).max(from_ms);

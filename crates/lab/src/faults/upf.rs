@@ -1,5 +1,5 @@
-//! The adits of a run: their configuration, their processes one after the other, and the answers of
-//! their admin sockets.
+//! The adits of a run: their configuration, their consecutive processes, and queries of their admin
+//! sockets.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,14 +18,14 @@ use crate::faults::shim::Shim;
 use crate::faults::small_disk::SmallDisk;
 use crate::faults::timeline::{EventKind, Timeline};
 
-/// Lease of the records of a shared store. Unit: ms.
+/// Duration of the lease on the records of a shared store. Unit: ms.
 pub(crate) const LEASE_MS: u64 = 1000;
-/// How often the usage of a session is recorded. Unit: ms.
+/// Interval at which the usage of a session is recorded. Unit: ms.
 pub(crate) const USAGE_INTERVAL_MS: u64 = 1000;
-/// A supervisor starts a process that ended after this time. Unit: ms.
+/// Time until the supervisor restarts a process that has ended. Unit: ms.
 const RESTART_MS: u64 = 300;
 
-/// An adit and its host.
+/// An adit, its files, and its present process.
 #[derive(Debug)]
 pub(crate) struct TestedUpf {
     pub name: &'static str,
@@ -33,23 +33,24 @@ pub(crate) struct TestedUpf {
     binary: PathBuf,
     process: Option<Process>,
     is_paused: bool,
-    /// When the supervisor starts it; `None` while a fault keeps it from doing so.
+    /// When the supervisor starts the process; `None` while it runs, or while a fault forbids a
+    /// start.
     due_ms: Option<u64>,
     starts: u32,
     timeline: Timeline,
-    /// The library that is preloaded into it.
+    /// The library that is preloaded into adit.
     pub shim: Option<Shim>,
     /// The disk of the journal.
     disk: Option<SmallDisk>,
-    /// Ends that no fault explains.
+    /// Times and descriptions of ends that no fault explains.
     pub unexpected_ends: Vec<(u64, String)>,
 }
 
 impl TestedUpf {
-    /// An adit that does not run yet.
+    /// Creates an adit without starting it.
     ///
     /// # Errors
-    /// Its files cannot be written.
+    /// The files of the adit cannot be written.
     pub(crate) fn new(
         at: usize,
         dir: &Path,
@@ -82,10 +83,10 @@ impl TestedUpf {
         })
     }
 
-    /// The disk of its journal, if it has one.
+    /// Returns the disk of the journal.
     ///
     /// # Errors
-    /// It has none.
+    /// This adit has no journal.
     pub(crate) fn disk(&self) -> Result<&SmallDisk> {
         self.disk.as_ref().context("no journal")
     }
@@ -109,16 +110,16 @@ impl TestedUpf {
         Ok(())
     }
 
-    /// The program of its next start.
+    /// Sets the program for the next start.
     pub(crate) fn use_binary(&mut self, binary: &Path) {
         self.binary = binary.to_owned();
     }
 
-    /// Ends the process at once, or in an orderly way as `systemctl stop` does. Nothing starts it
-    /// until [`Self::start`].
+    /// Ends the process: by SIGKILL if `is_kill`, otherwise in an orderly way, as `systemctl stop`
+    /// does. It is not restarted before [`Self::start`].
     ///
     /// # Errors
-    /// The wait for it fails.
+    /// The wait for the process fails.
     pub(crate) fn stop_process(&mut self, is_kill: bool) -> Result<()> {
         self.due_ms = None;
         let Some(mut process) = self.process.take() else { return Ok(()) };
@@ -127,19 +128,19 @@ impl TestedUpf {
         if is_kill { process.kill() } else { process.terminate().map(|_| ()) }
     }
 
-    /// Stops the process until [`Self::resume`].
+    /// Pauses the process until [`Self::resume`].
     pub(crate) fn pause(&mut self) {
         self.process.iter().for_each(Process::pause);
         self.is_paused = true;
     }
 
-    /// Lets a stopped process go on.
+    /// Resumes a paused process.
     pub(crate) fn resume(&mut self) {
         self.process.iter().for_each(Process::resume);
         self.is_paused = false;
     }
 
-    /// Acts as a supervisor: restarts a process that ended by itself.
+    /// Acts as a supervisor: restarts the process after it has ended by itself.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -150,7 +151,7 @@ impl TestedUpf {
             let now_ms = self.timeline.now_ms();
             let text = format!("ended ({status}): {}", self.last_log_line());
             self.timeline.note(EventKind::Process, self.name, text.clone());
-            // An adit that lost its lease ends with a sentence and status 1.
+            // Status 1 is expected: an adit that lost its lease ends with it, after a message.
             if status.code().is_none_or(|code| code != 1) {
                 self.unexpected_ends.push((now_ms, text));
             }
@@ -162,7 +163,7 @@ impl TestedUpf {
         Ok(())
     }
 
-    /// Where to query it; `None` while it cannot answer.
+    /// Returns where to query this adit; `None` while it cannot answer.
     pub(crate) fn target(&self) -> Option<AdminTarget> {
         let process = self.process.as_ref().filter(|_| !self.is_paused)?;
         Some(AdminTarget { socket: self.dir.join("admin.sock"), pid: process.id() })
@@ -172,7 +173,7 @@ impl TestedUpf {
         self.dir.join(format!("adit-{}.log", self.starts))
     }
 
-    /// The last line of its log.
+    /// Returns the last line of the log.
     pub(crate) fn last_log_line(&self) -> String {
         let text = fs::read(self.log()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -180,7 +181,7 @@ impl TestedUpf {
     }
 }
 
-/// An admin socket and the process behind it.
+/// An admin socket, and the id of the process that serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AdminTarget {
     socket: PathBuf,
@@ -188,15 +189,15 @@ pub(crate) struct AdminTarget {
 }
 
 impl AdminTarget {
-    /// The document of a topic, as `adit show TOPIC --json` prints it.
+    /// Returns the document of a topic, as `adit show TOPIC --json` prints it.
     ///
     /// # Errors
-    /// Nobody answers within `patience`.
+    /// adit does not answer within `patience`.
     pub(crate) fn show(&self, topic: &str, patience: Duration) -> Result<Value> {
         let path = format!("/v1/{topic}");
         let answer = self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n"), patience)?;
         if !answer.starts_with("HTTP/") {
-            // Release 0.1.0 has a protocol of its own.
+            // Release 0.1.0 does not support HTTP, but a simpler protocol.
             let answer = self.ask(&format!("{{\"show\":\"{topic}\"}}\n"), patience)?;
             return serde_json::from_str(&answer).with_context(|| format!("{topic}: not JSON"));
         }
@@ -211,7 +212,7 @@ impl AdminTarget {
         Ok(document)
     }
 
-    /// The answer to a request.
+    /// Sends a request and returns the answer.
     fn ask(&self, request: &str, patience: Duration) -> Result<String> {
         let mut stream =
             UnixStream::connect(&self.socket).context("connect to the admin socket")?;
@@ -222,8 +223,8 @@ impl AdminTarget {
         Ok(answer)
     }
 
-    /// Memory that is resident, without the huge pages that the kernel makes of the session tables
-    /// sooner or later. Unit: KiB.
+    /// Returns the resident memory, without huge pages: the kernel turns the session tables into
+    /// these at any time. Unit: KiB.
     pub(crate) fn memory_kib(&self) -> Option<u64> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
         let kib = |name: &str| {
@@ -233,21 +234,21 @@ impl AdminTarget {
         Some(kib("Rss:")?.saturating_sub(kib("AnonHugePages:")?))
     }
 
-    /// The process identifier.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 }
 
-/// The document of an answer.
+/// Parses the document in an HTTP answer.
 fn body(answer: &str) -> Result<Value> {
     let (head, body) = answer.split_once("\r\n\r\n").context("an answer without a body")?;
     ensure!(head.starts_with("HTTP/1.0 200"), "adit refuses: {body}");
     serde_json::from_str(body).context("an answer that is not JSON")
 }
 
-/// The configuration of the adit in place `at`, with its files in `dir`. The previous release can
-/// read it as well.
+/// Returns the configuration of the adit with index `at`, which has its files in `dir`. The
+/// previous release must be able to read it too.
 fn configuration(setting: StoreSetting, at: usize, dir: &Path) -> String {
     let socket = dir.join("admin.sock");
     let store = store_tables(setting, at, dir);
@@ -300,7 +301,7 @@ socket = "{}"
     )
 }
 
-/// The tables of the store, of replication and of the standby.
+/// Returns the configuration of the store, of replication and of the standby.
 fn store_tables(setting: StoreSetting, at: usize, dir: &Path) -> String {
     let servers: Vec<String> =
         (0..setting.servers()).map(|at| format!("\"{}:6379\"", server_address(at))).collect();

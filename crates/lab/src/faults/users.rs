@@ -1,4 +1,4 @@
-//! Packets of users in both directions, each with a number, and which of them arrived.
+//! Sends numbered packets of users in both directions, and records which of them arrive.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -21,27 +21,27 @@ use crate::faults::book::{BookedState, SmfBook};
 use crate::faults::messages::QFI;
 use crate::faults::timeline::{Timeline, lock};
 
-/// Interval between two pairs of packets.
+/// Interval between two pairs of packets, one for each direction.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(5);
-/// The port of users and of the data network.
+/// UDP port of the users and of the server in the data network.
 const PORT: u16 = 4000;
-/// Octets of a packet behind its UDP header: number and session.
+/// Payload of a packet: its index and its session. Unit: octets.
 const PAYLOAD_LEN: usize = 16;
-/// Octets of a user's packet, as a URR counts them.
+/// Length of a user's packet, as a URR counts it. Unit: octets.
 pub(crate) const PACKET_LEN: u64 = 20 + 8 + 16;
 const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 
-/// A packet that was sent.
+/// A packet that was sent, and its arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SentPacket {
-    /// Unit: ms since the start of the run.
+    /// Time of sending. Unit: ms since the start of the run.
     pub at_ms: u64,
     pub cp_seid: u64,
     /// How often it arrived.
     pub arrivals: u8,
 }
 
-/// The packets of both directions; the index of a packet is its number.
+/// The packets of both directions. A packet carries its index in the list.
 #[derive(Debug, Default)]
 pub(crate) struct PacketLog {
     pub uplink: Vec<SentPacket>,
@@ -49,7 +49,7 @@ pub(crate) struct PacketLog {
 }
 
 impl PacketLog {
-    /// Packets of each session: sent, and arrived.
+    /// Returns how many packets each session has sent, and how many have arrived.
     pub(crate) fn by_session(&self) -> BTreeMap<u64, [u64; 2]> {
         let mut all = BTreeMap::<u64, [u64; 2]>::new();
         for packet in self.uplink.iter().chain(&self.downlink) {
@@ -70,10 +70,10 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Starts packets of the held sessions of `book`.
+    /// Starts to send packets of the held sessions in `book`.
     ///
     /// # Errors
-    /// The addresses of gNB and data network cannot be used.
+    /// The addresses of gNB and data network cannot be bound.
     pub(crate) fn start(
         host: &NetNamespace,
         book: Arc<Mutex<SmfBook>>,
@@ -96,12 +96,12 @@ impl Users {
         Ok(Self { log, stop, thread: Some(thread) })
     }
 
-    /// The packets so far.
+    /// Returns the packets so far.
     pub(crate) fn log(&self) -> &Mutex<PacketLog> {
         &self.log
     }
 
-    /// Ends the packets; those under way arrive before it returns.
+    /// Stops sending, and returns the packets after those in flight have arrived.
     pub(crate) fn finish(mut self) -> PacketLog {
         self.end();
         std::mem::take(&mut *lock(&self.log))
@@ -121,7 +121,7 @@ impl Drop for Users {
     }
 }
 
-/// A session whose packets flow.
+/// A session that carries packets.
 #[derive(Debug, Clone, Copy)]
 struct PacketSession {
     cp_seid: u64,
@@ -176,7 +176,7 @@ impl RunningUsers {
         log.downlink.push(packet);
         drop(log);
         let [up, down] = numbers.map(|number| payload(number, session.cp_seid));
-        // Nobody may receive at the moment.
+        // Ignores errors: there may be no receiver at the moment.
         if let Some(packet) = uplink_packet(session, &up) {
             let _ = self.gnb.send_to(&packet, (N3, UDP_PORT));
         }
@@ -221,7 +221,7 @@ fn number(payload: &[u8]) -> Option<usize> {
     usize::try_from(u64::from_be_bytes(octets)).ok()
 }
 
-/// A G-PDU of a user's packet; `None` if it is too long, which it never is.
+/// Makes a G-PDU with a user's packet; `None` if it is too long, which cannot happen.
 fn uplink_packet(session: &PacketSession, payload: &[u8]) -> Option<Vec<u8>> {
     let (ip_len, udp_len) =
         (Ipv4Header::LEN + UdpHeader::LEN + PAYLOAD_LEN, UdpHeader::LEN + PAYLOAD_LEN);
@@ -247,7 +247,7 @@ fn uplink_packet(session: &PacketSession, payload: &[u8]) -> Option<Vec<u8>> {
         dst: DATA_NETWORK,
     };
     Ipv4Header::new(&fields).emit(ip).ok()?;
-    // A checksum of zero means that there is none.
+    // A checksum of zero means that there is no checksum.
     UdpHeader::new(PORT, PORT, u16::try_from(udp_len).ok()?, 0).emit(udp).ok()?;
     data.copy_from_slice(payload);
     Some(octets)

@@ -19,7 +19,7 @@ use crate::faults::addresses::{
 use crate::faults::switch::{PortName, ProberTarget, Switch};
 use crate::faults::timeline::Timeline;
 
-/// Beginnings of the names of namespaces; the process identifier follows.
+/// Prefixes of the names of namespaces; the process id follows.
 const PREFIXES: [&str; 10] = [
     "adit-fsw-",
     "adit-fwo-",
@@ -32,10 +32,10 @@ const PREFIXES: [&str; 10] = [
     "adit-fst4-",
     "adit-fst5-",
 ];
-/// All hosts. Drop removes them.
+/// All hosts. Drop removes their namespaces.
 #[derive(Debug)]
 pub(crate) struct Hosts {
-    // Dropped before the namespaces.
+    // Must be dropped before the namespaces.
     pub switch: Switch,
     pub world: NetNamespace,
     pub upfs: Vec<NetNamespace>,
@@ -44,10 +44,10 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Makes the hosts of `upfs` adits and `servers` servers.
+    /// Creates the hosts of `upfs` adits and `servers` servers.
     ///
     /// # Errors
-    /// The machine has no network namespaces, or lacks `ip` or `ethtool`.
+    /// The machine does not support network namespaces, or lacks `ip` or `ethtool`.
     pub(crate) fn make(upfs: usize, servers: usize, timeline: &Timeline) -> Result<Self> {
         remove_stale(&PREFIXES, &std::env::temp_dir(), "adit-faults-")?;
         let pid = std::process::id();
@@ -74,7 +74,8 @@ impl Hosts {
                 let mac = MacAddr([2, 0, 0, UPF_DEVICE, number, network]);
                 let address = match network {
                     STORE_NETWORK => Some(upf_address(at)),
-                    // Without a standby the address is the host's own.
+                    // Without a standby, the N4 address belongs to the host. Otherwise the active
+                    // adit adds it.
                     4 if upfs == 1 => Some(N4),
                     _ => None,
                 };
@@ -107,13 +108,13 @@ impl Hosts {
     }
 }
 
-/// Adds a host's devices.
+/// Adds devices to hosts.
 struct Links<'l> {
     switch: &'l NetNamespace,
     ports: &'l mut Vec<PortName>,
 }
 
-/// A host's device in one of the networks.
+/// A host's device in one network.
 struct HostLink {
     network: u8,
     mac: MacAddr,
@@ -138,7 +139,7 @@ impl Links<'_> {
         }
         host.ip_batch(&[], &lines)?;
         self.switch.ip_batch(&[], &format!("link set {device} up\n"))?;
-        // A packet socket gets frames as the device would send them: whole, and with their
+        // A packet socket must receive frames as a card would send them: unsegmented, with
         // checksums.
         host.set_features(&own, &["tx", "off", "tso", "off", "gso", "off", "gro", "off"])?;
         self.ports.push(PortName { device, network });

@@ -1,4 +1,4 @@
-//! CPU time of adit, and of the kernel threads that poll its devices.
+//! Reads the CPU time of adit, and of the kernel threads that poll its devices.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// A kernel thread's name begins with this and the device.
+/// Prefix of the names of the kernel threads; the device's name follows.
 const NAPI: &str = "napi/";
 
-/// Time between two polls of a device that receives.
+/// Minimum time between two polls of a receiving device.
 const MODERATION_NS: u32 = 20_000;
 
 /// The kernel threads that poll network devices.
@@ -20,10 +20,10 @@ const MODERATION_NS: u32 = 20_000;
 pub(super) struct NapiThreads(Vec<i32>);
 
 impl NapiThreads {
-    /// Has devices of a namespace polled by threads of their own on `core`.
+    /// Makes separate threads on `core` poll devices of a namespace.
     ///
     /// # Errors
-    /// The kernel polls no veth device by threads.
+    /// The kernel cannot poll veth devices by threads.
     pub(super) fn start(namespace: &str, devices: &[&str], core: usize) -> Result<Self> {
         let before = all();
         for device in devices {
@@ -39,11 +39,11 @@ impl NapiThreads {
         Ok(Self(threads))
     }
 
-    /// As [`Self::start`], with real-time priority (SCHED_FIFO), and with interrupt moderation: a
-    /// device is polled at most every [`MODERATION_NS`].
+    /// Like [`Self::start`], but with real-time priority (SCHED_FIFO) and with interrupt
+    /// moderation: a device is polled at most once every [`MODERATION_NS`].
     ///
     /// # Errors
-    /// The kernel gives threads no real-time priority, or polls no veth device by threads.
+    /// The kernel refuses real-time priority, or cannot poll veth devices by threads.
     pub(super) fn start_first(namespace: &str, devices: &[&str], core: usize) -> Result<Self> {
         for device in devices {
             set(namespace, device, "napi_defer_hard_irqs", "1")?;
@@ -57,16 +57,17 @@ impl NapiThreads {
         Ok(threads)
     }
 
-    /// CPU time of the threads until now. Unit: ns.
+    /// Returns the CPU time of the threads so far. Unit: ns.
     ///
     /// # Errors
-    /// The kernel accounts for no CPU time of threads.
+    /// The kernel does not account for the CPU time of threads.
     pub(super) fn cpu_ns(&self) -> Result<u64> {
         self.0.iter().map(|thread| run_time_ns(Path::new(&format!("/proc/{thread}")))).sum()
     }
 }
 
-/// Writes an attribute of a device. Only `ip netns exec` mounts those of another namespace.
+/// Writes an attribute of a device. Only `ip netns exec` makes the attributes of another namespace
+/// visible.
 fn set(namespace: &str, device: &str, attribute: &str, value: &str) -> Result<()> {
     let line = format!("echo {value} > /sys/class/net/{device}/{attribute}");
     run(Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", &line]))
@@ -89,24 +90,24 @@ fn all() -> BTreeSet<i32> {
     found.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// CPU time of a process until now. Unit: ns.
+/// Returns the CPU time of a process so far. Unit: ns.
 ///
 /// # Errors
-/// The process is gone, or the kernel accounts for no CPU time of threads.
+/// The process has ended, or the kernel does not account for the CPU time of threads.
 pub(super) fn process_cpu_ns(process: u32) -> Result<u64> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).context("adit is gone")?;
     tasks.flatten().map(|task| run_time_ns(&task.path())).sum()
 }
 
-/// As [`process_cpu_ns`], of one thread of this process.
+/// Returns the CPU time of a thread of this process so far. Unit: ns.
 ///
 /// # Errors
-/// It is gone.
+/// The thread has ended.
 pub(super) fn own_thread_cpu_ns(thread: Pid) -> Result<u64> {
     run_time_ns(Path::new(&format!("/proc/self/task/{}", thread.as_raw_nonzero())))
 }
 
-/// The first field of schedstat.
+/// Reads the run time, which is the first field of schedstat. Unit: ns.
 fn run_time_ns(task: &Path) -> Result<u64> {
     let path = task.join("schedstat");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;

@@ -1,8 +1,8 @@
-//! The network of `adit-lab ports`: small packets of many sessions cross adit over veth devices
+//! The network of `adit-lab ports`: small packets of many sessions pass adit over veth devices
 //! between namespaces.
 //!
-//! The figure is packets per CPU-second of the core that adit shares with the kernel's work for its
-//! devices: the other core, which sends and receives, may limit the rate.
+//! The result is packets per CPU-second of the core that adit shares with the kernel's work for its
+//! devices: packets per second would depend on the other core, which sends and receives.
 
 mod cpu_time;
 mod programs;
@@ -22,7 +22,7 @@ use adit_lab_measure::ports::{PortDirection, PortKind, PortsArguments, PortsCore
 use adit_lab_process::adit_config::WorkerPoll;
 use adit_lab_process::stop::Stop;
 
-/// The server of all UEs, behind the gateway of the data network.
+/// Address of the server of all UEs, behind the gateway of the data network.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// Addresses of UEs and server.
 const ENDPOINTS: Endpoints =
@@ -38,11 +38,11 @@ const fn device(io: PortKind) -> PacketDevice {
     }
 }
 
-/// Measures and prints.
+/// Measures all kinds of ports, and prints the results.
 ///
 /// # Errors
-/// The machine lacks something; adit does not start with a kind of port, or forwards nothing;
-/// interrupted.
+/// The machine lacks something, adit does not start with a kind of port or forwards nothing, or a
+/// signal interrupts.
 pub(crate) fn run(arguments: &PortsArguments, stop: &Stop) -> Result<bool> {
     let mut affinity = Affinity::new(true)?;
     affinity.cores.poll = match arguments.realtime_priority {

@@ -1,5 +1,5 @@
-//! XDP programs at the other ends of adit's links: one makes frames, one counts and drops them.
-//! Both cost less than whatever adit can do with a frame.
+//! XDP programs at the other ends of adit's links: one sends frames, the other counts and drops
+//! them. Both cost less per frame than anything adit can do with it.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -11,18 +11,18 @@ use libbpf_rs::{
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/traffic.bpf.o"));
 
-/// `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h: the kernel does with frames what the program
-/// returns.
+/// `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h: the kernel acts on the frames as the program's
+/// return value says.
 const LIVE_FRAMES: u32 = 1 << 1;
-/// Frames that are sent again and again, as in traffic.bpf.c.
+/// Number of different frames, which are sent in a loop, as in traffic.bpf.c.
 pub(super) const FRAMES: usize = 4096;
-/// Octets of a frame, at most, as in traffic.bpf.c.
+/// Maximum length of a frame, as in traffic.bpf.c. Unit: octets.
 const FRAME_MAX: usize = 128;
-/// Runs of the sending program in one system call: it takes the kernel some time to prepare
-/// buffers.
+/// Runs of the sending program in one system call. They are many, because the kernel first has to
+/// prepare buffers.
 const CALL_RUNS: u32 = 1 << 17;
 
-/// A device that drops the IP packets it receives, until this is dropped.
+/// Counts and drops the IP packets that a device receives, until it is dropped.
 #[derive(Debug)]
 pub(super) struct PacketSink {
     _link: Link,
@@ -30,10 +30,10 @@ pub(super) struct PacketSink {
 }
 
 impl PacketSink {
-    /// Attaches the program to a device of the namespace of this thread.
+    /// Attaches the program to a device in this thread's namespace.
     ///
     /// # Errors
-    /// The kernel has no XDP, or not for this device; this process has no right to it.
+    /// The kernel does not support XDP, or not for this device, or this process has no privilege.
     pub(super) fn attach(device: usize) -> Result<Self> {
         let mut object = load(None)?;
         let program = program(&mut object, "lab_drop")?;
@@ -41,7 +41,7 @@ impl PacketSink {
         Ok(Self { _link, arrived: map(&object, "arrived")? })
     }
 
-    /// Packets that it has received until now.
+    /// Returns the number of packets received so far.
     ///
     /// # Errors
     /// The kernel's.
@@ -50,11 +50,13 @@ impl PacketSink {
     }
 }
 
-/// Packets that a [`FrameMaker`] has sent, or that found no room in the device.
+/// Counts the packets that a [`FrameMaker`] has sent, or for which the device had no room.
 #[derive(Debug)]
 pub(super) struct MadeCounter(MapHandle);
 
 impl MadeCounter {
+    /// Returns the number of packets.
+    ///
     /// # Errors
     /// The kernel's.
     pub(super) fn pkts(&self) -> Result<u64> {
@@ -62,14 +64,14 @@ impl MadeCounter {
     }
 }
 
-/// At most `pkts_max` packets are on their way to `sink`; 0 stands for any number.
+/// Limits the packets on their way to `sink` to `pkts_max`; 0 means no limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendWindow<'s> {
     pub sink: &'s PacketSink,
     pub pkts_max: u32,
 }
 
-/// The program that makes frames.
+/// The program that sends frames.
 pub(super) struct FrameMaker {
     object: Object,
     frame: Vec<u8>,
@@ -82,11 +84,11 @@ impl fmt::Debug for FrameMaker {
 }
 
 impl FrameMaker {
-    /// Loads the program with [`FRAMES`] frames of one length. It sends them in their order through
-    /// a device.
+    /// Loads the program with [`FRAMES`] frames of one length, which it will send in order through
+    /// `device`.
     ///
     /// # Errors
-    /// The kernel has no XDP, or this process no right to it.
+    /// The kernel does not support XDP, or this process has no privilege.
     pub(super) fn load(
         frames: &[Vec<u8>],
         device: usize,
@@ -110,7 +112,7 @@ impl FrameMaker {
         Ok(Self { object, frame })
     }
 
-    /// The counter of its frames.
+    /// Returns the counter of this program's frames.
     ///
     /// # Errors
     /// The kernel's.
@@ -118,10 +120,10 @@ impl FrameMaker {
         map(&self.object, "sender").map(MadeCounter)
     }
 
-    /// Sends frames for a while. Call it in the namespace of the device.
+    /// Sends frames for some time. Must be called in the namespace of the device.
     ///
     /// # Errors
-    /// The kernel sends no frames of programs, as Linux 5.18 does.
+    /// The kernel cannot send frames of XDP programs, which Linux 5.18 can.
     pub(super) fn send(&mut self) -> Result<()> {
         let input = ProgramInput {
             data_in: Some(&self.frame),
@@ -134,7 +136,8 @@ impl FrameMaker {
     }
 }
 
-/// Loads the programs, with a counter of arrived packets of their own or another's.
+/// Loads the programs. `arrived`: the map of arrived packets to share with others; `None` for a new
+/// map.
 fn load(arrived: Option<&MapHandle>) -> Result<Object> {
     let mut open = ObjectBuilder::default().open_memory(PROGRAMS).context("read XDP programs")?;
     if let Some(arrived) = arrived {
@@ -159,7 +162,7 @@ fn update(map: &MapHandle, key: u32, value: &[u8]) -> Result<()> {
     map.update(&key.to_ne_bytes(), value, MapFlags::ANY).context("write a map")
 }
 
-/// The first eight octets of a map's only value.
+/// Returns the first eight octets of a map's only value as a number.
 fn counter(map: &MapHandle) -> Result<u64> {
     let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).context("read a map")?;
     let octets = value.as_deref().and_then(<[u8]>::first_chunk).context("a short value")?;

@@ -1,6 +1,6 @@
-//! A thread that sends packets of sessions in random order as fast as it can.
+//! A thread that sends packets of sessions, in random order and as fast as it can.
 //!
-//! A program in the kernel makes whole frames, so that the core under test is the limit and not the
+//! A program in the kernel sends whole frames, so that the core under test limits the rate, not the
 //! sender.
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct PacketSender {
     made: MadeCounter,
 }
 
-/// Frames of sessions in random order.
+/// Makes frames of random sessions.
 ///
 /// # Errors
 /// There are no sessions.
@@ -74,11 +74,12 @@ fn prepare(
 }
 
 impl PacketSender {
-    /// Sends packets of random sessions through a device of the namespace of this thread, to
-    /// another device.
+    /// Starts to send packets of random sessions through `from`, a device in this thread's
+    /// namespace, to the device with address `to`.
     ///
     /// # Errors
-    /// There are no sessions; the kernel runs no program that sends; no thread can be started.
+    /// There are no sessions, the kernel cannot run the sending program, or no thread can be
+    /// started.
     pub(super) fn start(
         direction: PortDirection,
         uplink_teids: &[u32],
@@ -105,7 +106,7 @@ impl PacketSender {
         Ok(Self { stop, thread: Some(thread), id, made })
     }
 
-    /// Packets sent until now, and those that the device refused for lack of room.
+    /// Returns the number of packets sent so far, including those for which the device had no room.
     ///
     /// # Errors
     /// The kernel's.
@@ -113,18 +114,18 @@ impl PacketSender {
         self.made.pkts()
     }
 
-    /// CPU time that it has used. Unit: ns.
+    /// Returns the CPU time used so far. Unit: ns.
     ///
     /// # Errors
-    /// It has ended.
+    /// The sender has ended.
     pub(super) fn cpu_ns(&self) -> Result<u64> {
         own_thread_cpu_ns(self.id)
     }
 
-    /// Ends the sender.
+    /// Stops the sender.
     ///
     /// # Errors
-    /// It could not send.
+    /// The sender could not send.
     pub(super) fn stop(mut self) -> Result<()> {
         self.end().unwrap_or(Ok(()))
     }

@@ -1,4 +1,5 @@
-//! One turn: a network with one kind of port, its sessions, and the traffic of each direction.
+//! Measures one kind of port: creates a network with such ports and its sessions, and sends traffic
+//! in each direction.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -24,16 +25,16 @@ use adit_lab_smf::identity::SmfIdentity;
 use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
-/// Traffic before the measurement: neighbors are resolved, and caches are warm.
+/// Duration of traffic before the measurement, to resolve neighbors and warm caches.
 const WARM_UP: Duration = Duration::from_millis(700);
 /// TEID of the first session at the gNB.
 const GNB_TEID: u32 = 0x1000;
-/// No usage report interrupts a turn.
+/// Volume threshold of URRs, so large that no usage report interferes.
 const THRESHOLD_BYTES: u64 = 1 << 40;
-/// Requests of the SMF under way.
+/// Maximum number of open requests of the SMF.
 const WINDOW: usize = 32;
 
-/// Counts until a point in time.
+/// Counts at one moment.
 #[derive(Debug)]
 struct TurnReading {
     at: Instant,
@@ -66,17 +67,17 @@ impl TurnReading {
     }
 }
 
-/// A running network. Fields drop in order.
+/// A running network. Fields are dropped in order.
 #[derive(Debug)]
 pub(super) struct Turn {
     adit: Adit,
-    /// Answers heartbeats.
+    /// Runs only to answer heartbeats.
     _smf: LabSmf,
-    /// They poll adit's devices.
+    /// Kernel threads that poll adit's devices.
     pollers: NapiThreads,
-    /// They poll the devices at the other ends of the links.
+    /// Kernel threads that poll the devices at the other ends of the links.
     receivers: [NapiThreads; 2],
-    /// They drop packets that arrive at the other ends of the links.
+    /// Programs that drop the packets at the other ends of the links.
     sinks: [PacketSink; 2],
     topology: Topology,
     uplink_teids: Vec<u32>,
@@ -84,10 +85,11 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Creates the network, starts adit with ports of the kind, and establishes the sessions.
+    /// Creates the network, starts adit with ports of the kind `io`, and establishes the sessions.
     ///
     /// # Errors
-    /// The machine lacks something; adit does not start, or refuses a session; interrupted.
+    /// The machine lacks something, adit does not start or refuses a session, or a signal
+    /// interrupts.
     pub(super) fn bring_up(
         arguments: &PortsArguments,
         io: PortKind,
@@ -140,10 +142,10 @@ impl Turn {
         Ok(Self { adit, _smf: smf, pollers, receivers, sinks, topology, uplink_teids, _dir: dir })
     }
 
-    /// Sends packets of all sessions in one direction.
+    /// Sends packets of all sessions in one direction, and measures.
     ///
     /// # Errors
-    /// No packet arrives on the other side; adit has ended; interrupted.
+    /// No packet arrives on the other side, adit has ended, or a signal interrupts.
     pub(super) fn measure(
         &mut self,
         direction: PortDirection,

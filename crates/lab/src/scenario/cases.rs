@@ -1,4 +1,4 @@
-//! All scenarios. This module holds those of PDRs, QERs and simple FARs.
+//! All scenarios. This module has those of PDRs, QERs and simple FARs.
 
 mod addresses;
 mod applications;
@@ -31,18 +31,18 @@ use adit_lab_smf::rules::FlowPdr;
 /// UDP ports of the server.
 const PORT: u16 = 5001;
 const OTHER_PORT: u16 = 5002;
-/// Matches packets to `PORT`. Flow descriptions give the downlink direction.
+/// Matches packets to `PORT`. A flow description is written for the downlink direction.
 const TO_PORT: &str = "permit out 17 from any 5001 to assigned";
 const QFI: u8 = ScenarioRules::QFI;
 
 /// One scenario.
 #[derive(Debug)]
 pub(super) struct ScenarioCase {
-    /// Its name on the command line.
+    /// Name of the scenario on the command line.
     pub name: &'static str,
-    /// Runs it and returns a summary of its observations.
+    /// Runs the scenario and returns a summary of its observations.
     pub run: fn(&ScenarioContext<'_>) -> Result<String>,
-    /// Why ports of the kernel cannot show it, if so.
+    /// The reason why ports of the kernel cannot run the scenario; `None` if they can.
     pub needs_links: Option<&'static str>,
 }
 
@@ -51,8 +51,8 @@ impl ScenarioCase {
         Self { name, run, needs_links: None }
     }
 
-    /// A scenario that ports of the kernel cannot show, because the kernel does the work itself;
-    /// `why` states the reason.
+    /// Marks a scenario that ports of the kernel cannot run, because the kernel does the work
+    /// itself; `why` states the reason.
     const fn of_links(self, why: &'static str) -> Self {
         Self { needs_links: Some(why), ..self }
     }
@@ -98,7 +98,7 @@ pub(super) const CASES: &[ScenarioCase] = &[
     ScenarioCase::new("local-switching", local_switching::local_switching),
 ];
 
-/// Gates of a QER. Spec: TS 29.244 §5.4.3.
+/// Opens and closes the gates of a QER. Spec: TS 29.244 §5.4.3.
 fn gate(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -119,7 +119,7 @@ fn gate(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("the gate of each direction stops and passes its packets".to_owned())
 }
 
-/// Apply Action FORW and DROP. Spec: TS 29.244 §5.2.1.
+/// Changes the Apply Action between FORW and DROP. Spec: TS 29.244 §5.2.1.
 fn far(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -138,7 +138,8 @@ fn far(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("FORW passes, DROP drops, no packet passes after deletion".to_owned())
 }
 
-/// QFI of a QER in the downlink PDU Session Container. Spec: TS 38.415 §5.5.2.1.
+/// Changes the QFI of a QER, and checks it in the downlink PDU Session Container. Spec: TS 38.415
+/// §5.5.2.1.
 fn qfi(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -157,7 +158,7 @@ fn qfi(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("the gNB received QFI 9, 5 and 63, each right after its change".to_owned())
 }
 
-/// An SDF filter passes one flow. Spec: TS 29.244 §5.2.1A.2, §8.2.5.
+/// Checks that an SDF filter passes only one flow. Spec: TS 29.244 §5.2.1A.2, §8.2.5.
 fn sdf(context: &ScenarioContext<'_>) -> Result<String> {
     let only = FlowPdr { sdf: Some(TO_PORT), ..ALL_UPLINK };
     let session = context.establish(&[only], QFI)?;
@@ -169,7 +170,8 @@ fn sdf(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("port {PORT} passes, port {OTHER_PORT} does not"))
 }
 
-/// If two PDRs match, the one with the lower precedence value applies. Spec: TS 29.244 §8.2.11.
+/// Checks that of two matching PDRs, the one with the lower precedence value applies. Spec: TS
+/// 29.244 §8.2.11.
 fn precedence(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
     let drop =
@@ -191,7 +193,7 @@ fn precedence(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("the PDR with the lower precedence value applied, also after each change".to_owned())
 }
 
-/// The downlink FAR changes to another gNB tunnel. Spec: TS 23.502 §4.9.1.2.
+/// Switches the downlink FAR to another gNB tunnel. Spec: TS 23.502 §4.9.1.2.
 fn path_switch(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;

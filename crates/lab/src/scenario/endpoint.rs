@@ -41,7 +41,8 @@ impl Endpoint {
         Ok(Self { socket, upf: (upf.into(), UDP_PORT).into() })
     }
 
-    /// Sends numbered datagrams `from` a UE `to` a server through tunnel `teid`.
+    /// Sends numbered datagrams from a UE to a server (the two addresses in `flow`) through tunnel
+    /// `teid`.
     ///
     /// # Errors
     /// The socket fails.
@@ -54,7 +55,7 @@ impl Endpoint {
         self.send_long(teid, flow, numbers, PAYLOAD)
     }
 
-    /// As [`Self::send`], with datagrams of `payload` octets, at least four.
+    /// Like [`Self::send`], but with datagrams of `payload` octets, at least four.
     ///
     /// # Errors
     /// The socket fails.
@@ -76,11 +77,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Receives up to `count` datagrams from tunnels, and returns their TEIDs and numbers in order
-    /// of arrival. A duplicate adds a further entry.
+    /// Receives up to `count` datagrams from tunnels. Returns their TEIDs and numbers in order of
+    /// arrival; a duplicate adds another entry.
     ///
     /// # Errors
-    /// Interrupted.
+    /// A signal interrupts.
     pub(super) fn receive(
         &self,
         context: &ScenarioContext<'_>,
@@ -89,7 +90,7 @@ impl Endpoint {
         let mut all = Vec::new();
         let mut end = Instant::now() + PATIENCE;
         let mut buffer = [0; 2048];
-        // One datagram more than expected is a duplicate.
+        // Receives one datagram more than expected, which would be a duplicate.
         while Instant::now() < end && all.len() <= count {
             context.stop.check()?;
             let Ok(len) = self.socket.recv(&mut buffer) else { continue };
@@ -102,7 +103,7 @@ impl Endpoint {
     }
 }
 
-/// An IPv4 packet with a UDP datagram of `payload` octets that starts with its number.
+/// Makes an IPv4 packet with a UDP datagram of `payload` octets that begin with `number`.
 fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32, payload: usize) -> Vec<u8> {
     let udp_len = u16::try_from(UdpHeader::LEN + payload).unwrap_or(u16::MAX);
     let fields = Ipv4Fields {
@@ -130,7 +131,7 @@ fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32, payload: usize) -
     packet
 }
 
-/// TEID and number of a G-PDU with a numbered datagram.
+/// Reads TEID and number of a G-PDU with a numbered datagram.
 fn read(message: &[u8]) -> Option<(Teid, u32)> {
     let gtpu = parse_gtpu(message).ok()?;
     if gtpu.message_type != GtpuMessageType::G_PDU {

@@ -1,4 +1,4 @@
-//! Checks of the datagrams that arrived.
+//! Checks which datagrams arrived.
 
 use anyhow::{Result, bail};
 
@@ -7,7 +7,7 @@ use super::probe::{DATAGRAMS, ProbeSockets};
 /// Checks that all datagrams arrived once and in order.
 ///
 /// # Errors
-/// They did not.
+/// A datagram is missing, duplicated or out of order.
 pub(super) fn all(what: &str, arrived: &[u32]) -> Result<()> {
     if !arrived.iter().copied().eq(0..DATAGRAMS) {
         bail!("{what}: expected {DATAGRAMS} datagrams in order, {arrived:?} arrived");
@@ -18,7 +18,7 @@ pub(super) fn all(what: &str, arrived: &[u32]) -> Result<()> {
 /// Checks that no datagram arrived.
 ///
 /// # Errors
-/// One did.
+/// A datagram arrived.
 pub(super) fn none(what: &str, arrived: &[u32]) -> Result<()> {
     if !arrived.is_empty() {
         bail!("{what}: expected no datagram, {arrived:?} arrived");
@@ -26,10 +26,10 @@ pub(super) fn none(what: &str, arrived: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that both directions pass.
+/// Checks that datagrams pass in both directions.
 ///
 /// # Errors
-/// They do not.
+/// Datagrams do not pass in one direction.
 pub(super) fn both(what: &str, probe: &ProbeSockets) -> Result<()> {
     all(&format!("{what}, uplink"), &probe.uplink()?)?;
     all(&format!("{what}, downlink"), &probe.downlink()?)

@@ -44,8 +44,7 @@ id = "outside"
 local_switching = false
 "#;
 
-/// Further configuration, with next hops and a second data network: for all ports but those of the
-/// kernel.
+/// Further configuration for all ports except the kernel's: a policy with a next hop.
 const LINK_SECTIONS: &str = r#"
 [[forwarding_policy]]
 id = "firewall"
@@ -53,7 +52,7 @@ next_hop_v4 = "10.0.6.9"
 dscp = 18
 "#;
 
-/// The name for all scenarios.
+/// Command line argument that selects all scenarios.
 const ALL: &str = "all";
 
 /// The result of one scenario.
@@ -66,15 +65,15 @@ struct ScenarioResult {
     seconds: f64,
 }
 
-/// Possible values on the command line.
+/// Returns the possible arguments on the command line.
 pub(crate) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(CASES.iter().map(|case| case.name).chain([ALL]))
 }
 
-/// Runs one scenario or all. Returns true if every one passed.
+/// Runs one scenario or all. True if all that ran passed.
 ///
 /// # Errors
-/// The network could not be brought up; interrupted.
+/// The network cannot be created, or a signal interrupts.
 pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { DemoOutput::Stderr } else { DemoOutput::Stdout };
     let live = DemoView::new(output);
@@ -119,7 +118,7 @@ pub(crate) fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     Ok(ok)
 }
 
-/// Arguments for the demo's network with one UE per scenario.
+/// Makes the arguments of a demo network with one UE per scenario.
 fn demo_arguments(arguments: &ScenarioArguments) -> Result<DemoArguments> {
     Ok(DemoArguments {
         mbr: Vec::new(),

@@ -9,18 +9,18 @@ use super::session::ScenarioContext;
 use crate::topology::DN;
 use adit_lab_process::stop::Stop;
 
-/// A datagram that has not arrived after this time is lost.
+/// Time after which a datagram that has not arrived counts as lost.
 pub(super) const PATIENCE: Duration = Duration::from_millis(400);
-/// Time after the last expected datagram in which a duplicate can arrive.
+/// How long to wait for duplicates after the last expected datagram.
 pub(super) const COPY_PATIENCE: Duration = Duration::from_millis(60);
-/// Datagrams per probe.
+/// Number of datagrams per probe.
 pub(super) const DATAGRAMS: u32 = 5;
-/// Octets of a datagram: its number and padding.
+/// Payload of a datagram: its number and padding. Unit: octets.
 pub(super) const PAYLOAD: usize = 100;
-/// Octets of its IPv4 packet, which volume measurement counts.
+/// Length of a datagram's IPv4 packet, which volume measurement counts. Unit: octets.
 pub(super) const PACKET_BYTES: u64 = 20 + 8 + 100;
 
-/// A socket at the UE and one at the server.
+/// Two sockets, at the UE and at the server.
 #[derive(Debug)]
 pub(super) struct ProbeSockets {
     ue: UdpSocket,
@@ -31,7 +31,7 @@ pub(super) struct ProbeSockets {
 }
 
 impl ProbeSockets {
-    /// Opens a flow between the scenario's UE and `port` of the server.
+    /// Opens the sockets of a flow between the scenario's UE and `port` of the server.
     ///
     /// # Errors
     /// A socket cannot be bound.
@@ -39,7 +39,7 @@ impl ProbeSockets {
         Self::open_from(context, context.ue.ipv4(), port)
     }
 
-    /// As [`Self::open`], from another address of the UE.
+    /// Like [`Self::open`], but from another address of the UE.
     ///
     /// # Errors
     /// A socket cannot be bound.
@@ -64,7 +64,7 @@ impl ProbeSockets {
     /// arrival.
     ///
     /// # Errors
-    /// Interrupted; the socket fails.
+    /// A signal interrupts, or the socket fails.
     pub(super) fn uplink(&self) -> Result<Vec<u32>> {
         self.send_uplink(0..DATAGRAMS)?;
         self.receive_uplink(DATAGRAMS)
@@ -82,7 +82,7 @@ impl ProbeSockets {
     /// arrival.
     ///
     /// # Errors
-    /// Interrupted; the socket fails.
+    /// A signal interrupts, or the socket fails.
     pub(super) fn downlink(&self) -> Result<Vec<u32>> {
         self.send_downlink(0..DATAGRAMS)?;
         self.receive_downlink(DATAGRAMS)
@@ -99,7 +99,7 @@ impl ProbeSockets {
     /// Receives up to `count` datagrams at the server. Returns their numbers.
     ///
     /// # Errors
-    /// Interrupted.
+    /// A signal interrupts.
     pub(super) fn receive_uplink(&self, count: u32) -> Result<Vec<u32>> {
         receive(&self.dn, count, &self.stop)
     }
@@ -107,7 +107,7 @@ impl ProbeSockets {
     /// Receives up to `count` datagrams at the UE. Returns their numbers.
     ///
     /// # Errors
-    /// Interrupted.
+    /// A signal interrupts.
     pub(super) fn receive_downlink(&self, count: u32) -> Result<Vec<u32>> {
         receive(&self.ue, count, &self.stop)
     }
@@ -128,16 +128,16 @@ pub(super) fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u3
     Ok(())
 }
 
-/// Receives up to `count` datagrams. Returns their numbers; a duplicate adds a further entry.
+/// Receives up to `count` datagrams. Returns their numbers; a duplicate adds another entry.
 ///
 /// # Errors
-/// Interrupted.
+/// A signal interrupts.
 pub(super) fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     let count = usize::try_from(count)?;
     let mut end = Instant::now() + PATIENCE;
     let mut datagram = [0; 2048];
-    // One datagram more than expected is a duplicate.
+    // Receives one datagram more than expected, which would be a duplicate.
     while Instant::now() < end && numbers.len() <= count {
         stop.check()?;
         let Ok(len) = at.recv(&mut datagram) else { continue };

@@ -32,12 +32,12 @@ pub(super) const TO_CORE: FarId = UPLINK_FAR;
 pub(super) const TO_ACCESS: FarId = DOWNLINK_FAR;
 /// A FAR that drops.
 pub(super) const NOWHERE: FarId = FarId(3);
-/// The first uplink PDR; it has the TEID.
+/// The first uplink PDR, to which the session's TEID belongs.
 pub(super) const UPLINK: PdrId = UPLINK_PDR;
 /// The downlink PDR.
 pub(super) const DOWNLINK: PdrId = PdrId(100);
 
-/// Timeout for a report; covers adit's timers on a machine under load.
+/// Timeout for a report. It exceeds adit's timers, even on a machine under load.
 const REPORT_LIMIT: Duration = Duration::from_secs(8);
 
 /// The environment of a scenario.
@@ -45,13 +45,13 @@ const REPORT_LIMIT: Duration = Duration::from_secs(8);
 pub(super) struct ScenarioContext<'a> {
     /// The network.
     pub network: &'a Network,
-    /// Raised to stop early.
+    /// Raised if the lab should stop early.
     pub stop: &'a Stop,
     /// The scenario's UE.
     pub ue: LabUe,
 }
 
-/// The PDR that forwards everything uplink.
+/// The PDR that forwards all uplink packets.
 pub(super) const ALL_UPLINK: FlowPdr<'static> = FlowPdr::all_traffic(UPLINK, PRECEDENCE, TO_CORE);
 /// Precedence of the PDRs for all traffic.
 const PRECEDENCE: u32 = 100;
@@ -61,17 +61,17 @@ const PRECEDENCE: u32 = 100;
 pub(super) struct ScenarioRules<'r> {
     /// The uplink PDRs.
     pub uplinks: &'r [FlowPdr<'r>],
-    /// The QFI of both directions.
+    /// The QFI for both directions.
     pub qfi: u8,
-    /// URRs of all PDRs.
+    /// URRs that all PDRs use.
     pub urrs: &'r [CreateUrr<'r>],
-    /// BARs. The FAR to the gNB has the first one.
+    /// BARs; the FAR to the gNB uses the first one.
     pub bars: &'r [CreateBar<'r>],
-    /// Further PDRs.
+    /// PDRs in addition to the usual ones.
     pub more_pdrs: &'r [CreatePdr<'r>],
     /// Networks behind the UE.
     pub framed_routes: &'r [FramedRoute<'r>],
-    /// A tunnel towards the core.
+    /// Outer header for uplink packets, if they leave through a tunnel.
     pub to_core: Option<OuterHeaderCreation>,
     /// Redirection of uplink packets.
     pub redirect: Option<RedirectInformation<'r>>,
@@ -79,19 +79,19 @@ pub(super) struct ScenarioRules<'r> {
     pub policy: Option<ForwardingPolicy<'r>>,
     /// Duplication of uplink packets.
     pub duplicates: &'r [DuplicatingParameters<'r>],
-    /// A tunnel towards the access instead of the gNB's.
+    /// Outer header for downlink packets, instead of the gNB's tunnel.
     pub to_access: Option<OuterHeaderCreation>,
-    /// The DSCP of outer headers towards the access.
+    /// Marking of the outer headers of downlink packets.
     pub marking: Option<TransportLevelMarking>,
     /// The User Plane Inactivity Timer.
     pub inactivity: Option<UserPlaneInactivityTimer>,
     /// True if adit allocates the UE's IPv4 address.
     pub ue_from_pool: bool,
-    /// True for an F-TEID with an IPv6 address. The gNB's TUN devices are not connected to it.
+    /// True for an F-TEID with an IPv6 address, which the gNB's TUN devices do not use.
     pub n3_over_ipv6: bool,
     /// The network instance of the data network.
     pub network_instance: Option<NetworkInstance<'r>>,
-    /// An IPv4 address instead of that of the scenario's UE.
+    /// UE IPv4 address, if it is not that of the scenario's UE.
     pub ue: Option<Ipv4Addr>,
 }
 
@@ -99,7 +99,7 @@ impl ScenarioRules<'_> {
     /// The QFI of most scenarios.
     pub(super) const QFI: u8 = 9;
 
-    /// Forwards everything in both directions.
+    /// The usual rules, which forward everything in both directions.
     pub(super) const USUAL: Self = Self {
         uplinks: &[ALL_UPLINK],
         qfi: Self::QFI,
@@ -129,7 +129,7 @@ pub(super) struct ScenarioSession<'a> {
 }
 
 impl<'a> ScenarioContext<'a> {
-    /// Index of the UE at the gNB.
+    /// Returns the index of the UE at the gNB.
     #[must_use]
     pub(super) fn index(&self) -> u8 {
         self.ue.0.saturating_sub(1)
@@ -139,6 +139,7 @@ impl<'a> ScenarioContext<'a> {
     /// and a QER with open gates and `qfi`.
     ///
     /// # Errors
+    /// adit refuses, or a signal interrupts.
     /// adit refuses; interrupted.
     pub(super) fn establish(
         &'a self,
@@ -151,7 +152,7 @@ impl<'a> ScenarioContext<'a> {
     /// Establishes the scenario's session with these rules.
     ///
     /// # Errors
-    /// adit refuses; interrupted.
+    /// adit refuses, or a signal interrupts.
     pub(super) fn establish_with(
         &'a self,
         rules: &ScenarioRules<'_>,
@@ -184,7 +185,7 @@ impl<'a> ScenarioContext<'a> {
         Ok(ScenarioSession { context: self, established })
     }
 
-    /// The SMF's SEID of the scenario's session.
+    /// Returns the SMF's SEID of the scenario's session.
     #[must_use]
     pub(super) fn cp_seid(&self) -> Seid {
         Seid(u64::from(self.ue.0))
@@ -221,16 +222,16 @@ fn fars<'r>(rules: &ScenarioRules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFa
 }
 
 impl ScenarioSession<'_> {
-    /// The SEID and TEIDs that adit allocated.
+    /// Returns the SEID and the TEIDs that adit allocated.
     #[must_use]
     pub(super) fn established(&self) -> &LabSession {
         &self.established
     }
 
-    /// Changes rules. The workers use them once this returns.
+    /// Changes rules. The workers use the new rules once this returns.
     ///
     /// # Errors
-    /// adit refuses; interrupted.
+    /// adit refuses, or a signal interrupts.
     pub(super) fn modify(&self, request: &SessionModificationRequest<'_>) -> Result<()> {
         self.context
             .network
@@ -238,10 +239,10 @@ impl ScenarioSession<'_> {
             .modify_session(&self.established, request, || self.context.stop.check())
     }
 
-    /// Sets an Apply Action.
+    /// Sets the Apply Action of a FAR.
     ///
     /// # Errors
-    /// As for [`Self::modify`].
+    /// See [`Self::modify`].
     pub(super) fn apply(&self, far: FarId, action: ApplyAction) -> Result<()> {
         let fars = [UpdateFar { apply_action: Some(action), ..UpdateFar::new(far) }];
         let none = SessionModificationRequest::new();
@@ -249,10 +250,10 @@ impl ScenarioSession<'_> {
             .with_context(|| format!("Apply Action {action:?}"))
     }
 
-    /// Changes how a FAR forwards.
+    /// Changes the forwarding parameters of a FAR.
     ///
     /// # Errors
-    /// As for [`Self::modify`].
+    /// See [`Self::modify`].
     pub(super) fn forward(
         &self,
         far: FarId,
@@ -267,7 +268,7 @@ impl ScenarioSession<'_> {
     /// Changes the QER.
     ///
     /// # Errors
-    /// As for [`Self::modify`].
+    /// See [`Self::modify`].
     pub(super) fn enforce(&self, qer: UpdateQer<'_>) -> Result<()> {
         let none = SessionModificationRequest::new();
         self.modify(&SessionModificationRequest { update_qers: (&[qer]).into(), ..none })
@@ -276,7 +277,7 @@ impl ScenarioSession<'_> {
     /// Waits for a Session Report Request about this session for which `pick` returns a value.
     ///
     /// # Errors
-    /// None arrives in time; interrupted.
+    /// No such report arrives in time, or a signal interrupts.
     pub(super) fn report<T>(
         &self,
         what: &str,
@@ -299,7 +300,7 @@ impl ScenarioSession<'_> {
     /// Waits for a usage report with one of `triggers`.
     ///
     /// # Errors
-    /// As for [`Self::report`].
+    /// See [`Self::report`].
     pub(super) fn usage(&self, what: &str, triggers: UsageReportTrigger) -> Result<ReportedUsage> {
         self.report(what, |report| {
             let mut usages = report.usage_reports.iter().map(|usage| ReportedUsage::of(&usage));
@@ -310,7 +311,7 @@ impl ScenarioSession<'_> {
     /// Deletes the session and returns the final usage reports of its URRs.
     ///
     /// # Errors
-    /// adit refuses; interrupted.
+    /// adit refuses, or a signal interrupts.
     pub(super) fn end(self) -> Result<Vec<ReportedUsage>> {
         let context = self.context;
         let usages =

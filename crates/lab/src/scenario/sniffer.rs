@@ -1,4 +1,4 @@
-//! Captures packets with their IP headers, which the sockets of gNB and server do not show.
+//! Captures packets with their IP headers, which the sockets of gNB and server do not return.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::topology::ADIT_N3;
 use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::stop::POLL;
 
-/// A capture ends after this time without a message.
+/// A capture ends after this time without a packet.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// One GTP-U message over IPv4 from adit.
@@ -53,8 +53,7 @@ impl Sniffer {
         })
     }
 
-    /// Returns, in order, the messages since the start or the last call. Waits until no more
-    /// arrive.
+    /// Returns the messages since the start or the last call, in order. Waits until no more arrive.
     ///
     /// # Errors
     /// Interrupted.
@@ -80,7 +79,7 @@ impl ServerSniffer {
         Ok(Self { socket: open(&context.network.topology.dn)?, ue: context.ue.ipv4() })
     }
 
-    /// Returns, in order, the type of service of the datagrams since the start or the last call.
+    /// Returns the type of service of each datagram since the start or the last call, in order.
     /// Waits until no more arrive.
     ///
     /// # Errors
@@ -114,8 +113,8 @@ impl Ipv4Capture {
         Ok(Self { socket })
     }
 
-    /// Applies `read` to the packets since the start or the last call, in order. Waits until no
-    /// more arrive.
+    /// Returns what `read` makes of each packet since the start or the last call, in order. Waits
+    /// until no more arrive.
     ///
     /// # Errors
     /// Interrupted.
@@ -137,7 +136,7 @@ fn open(namespace: &NetNamespace) -> Result<OwnedFd> {
     })
 }
 
-/// Applies `read` to the packets that arrive until [`QUIET`] passes without one.
+/// Returns what `read` makes of each packet that arrives until [`QUIET`] passes without one.
 fn arrived<T>(
     socket: &OwnedFd,
     context: &ScenarioContext<'_>,

@@ -5,7 +5,7 @@ use std::fs;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// Counters at one moment.
+/// The counters at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CoreCounters {
     interrupts: BTreeMap<String, u64>,
@@ -13,7 +13,7 @@ pub(crate) struct CoreCounters {
     steal_ms: u64,
 }
 
-/// Differences of counters.
+/// The growth of the counters between two moments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CountedCauses {
     /// Interrupts by name.
@@ -25,7 +25,7 @@ pub(crate) struct CountedCauses {
 }
 
 impl CoreCounters {
-    /// Reads them. A file that the kernel does not provide is empty.
+    /// Reads the counters of `core`. If the kernel does not provide a file, its counters are empty.
     pub(crate) fn read(core: u16) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -35,7 +35,7 @@ impl CoreCounters {
         }
     }
 
-    /// The counts since `self`.
+    /// Returns what was counted from `self` to `later`.
     pub(crate) fn until(&self, later: &Self) -> CountedCauses {
         CountedCauses {
             interrupts: difference(&self.interrupts, &later.interrupts),
@@ -56,8 +56,8 @@ fn difference(
     after.iter().filter_map(one).collect()
 }
 
-/// The counters of `core` by name, from a table such as `/proc/interrupts`. Its first line names
-/// the cores that are online.
+/// Returns the counters of `core` by name, from a table such as `/proc/interrupts`, whose first
+/// line names the online cores.
 fn column(text: &str, core: u16) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
@@ -79,8 +79,8 @@ fn column(text: &str, core: u16) -> BTreeMap<String, u64> {
     counters
 }
 
-/// A device's interrupt is named by its number and device, another one by its description, or else
-/// by its label.
+/// Names an interrupt: by number and device if the number is a device interrupt's, else by its
+/// description, or by its label if it has none.
 fn name(label: &str, description: &[&str]) -> String {
     if label.bytes().all(|byte| byte.is_ascii_digit()) {
         return match description.last() {
@@ -91,18 +91,18 @@ fn name(label: &str, description: &[&str]) -> String {
     if description.is_empty() { label.to_owned() } else { description.join(" ") }
 }
 
-/// Steal time of `core` since boot, from `/proc/stat`. Unit: ms, in steps of ten.
+/// Returns the steal time of `core` since boot, from `/proc/stat`. Unit: ms, in steps of ten.
 fn steal_ms(text: &str, core: u16) -> u64 {
     let wanted = format!("cpu{core}");
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(&*wanted));
-    // user nice system idle iowait irq softirq steal
+    // Columns: user nice system idle iowait irq softirq steal
     let ticks = line.and_then(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok());
     ticks.unwrap_or(0) * 10
 }
 
-/// How often the kernel took the core from the calling thread for another one.
+/// Returns how often the kernel preempted the calling thread to run another thread.
 pub(crate) fn involuntary_switches() -> i64 {
-    // The call fails only for an unknown subject.
+    // The call fails only for an unknown `UsageWho`.
     getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 

@@ -2,16 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Who had the core during a gap.
+/// The cause of a gap, during which the sampler's thread did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapCause {
     /// The kernel switched to another thread.
     OtherThreads,
-    /// No switch: an interrupt, a softirq, firmware, or the hypervisor.
+    /// The kernel did not switch threads: the cause is an interrupt, a softirq, firmware, or the
+    /// hypervisor.
     InterruptsOrHypervisor,
 }
 
-/// Lower bounds of the histogram. Unit: ns.
+/// Lower bounds of the histogram's buckets. Unit: ns.
 pub(crate) const BOUNDS_NS: [u64; 20] = [
     500,
     1_000,
@@ -38,11 +39,11 @@ pub(crate) const BOUNDS_NS: [u64; 20] = [
 /// Number, sum and maximum of gaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapTotals {
-    /// Their number.
+    /// Number of gaps.
     pub count: u64,
-    /// Their sum. Unit: ns.
+    /// Sum of all gaps. Unit: ns.
     pub total_ns: u64,
-    /// The longest one. Unit: ns.
+    /// The longest gap. Unit: ns.
     pub max_ns: u64,
 }
 
@@ -59,12 +60,12 @@ impl GapTotals {
 pub(crate) struct GapHistogram {
     /// Totals of all gaps.
     pub totals: GapTotals,
-    /// Their number from each bound to the next.
+    /// Number of gaps in each bucket, from its bound to the next.
     pub counts: [u64; BOUNDS_NS.len()],
 }
 
 impl GapHistogram {
-    /// Counts a gap. One below the first bound counts there.
+    /// Counts a gap. A gap below the first bound is counted in the first bucket.
     pub(crate) fn add(&mut self, gap_ns: u64) {
         self.totals.add(gap_ns);
         let above = BOUNDS_NS.partition_point(|bound| *bound <= gap_ns);

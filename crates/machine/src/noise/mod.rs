@@ -1,9 +1,9 @@
-//! Measures what takes a core away from the thread that runs on it: interrupts, the hypervisor,
-//! other threads.
+//! Measures what interrupts the thread that runs on a core: interrupts, the hypervisor, other
+//! threads.
 //!
-//! A thread on the core reads the clock in a loop. A turn that takes longer than a threshold is a
-//! gap: somebody else had the core. The kernel's counters for the thread and the core, read before
-//! and after, name the causes.
+//! A thread on the core reads the clock in a loop. A turn of the loop that takes longer than a
+//! threshold is a gap: the thread did not run. The kernel's counters for the thread and the core,
+//! read before and after the loop, name the causes.
 
 mod counters;
 mod gaps;
@@ -15,10 +15,10 @@ use std::time::Duration;
 pub use self::gaps::{GapCause, GapTotals};
 pub use self::report::{NoiseBucket, NoiseReport};
 
-/// Shortest threshold. A turn of the sampler without gap takes less on every machine.
+/// Minimum threshold. A turn of the loop without a gap takes less on every machine.
 pub const THRESHOLD_MIN: Duration = Duration::from_nanos(500);
 
-/// Why a core cannot be sampled.
+/// The reason why a core cannot be sampled.
 #[derive(Debug, thiserror::Error)]
 pub enum NoiseError {
     /// The core does not exist, is offline, or is outside the process's cpuset.
@@ -26,9 +26,9 @@ pub enum NoiseError {
     Core {
         /// The core.
         core: u16,
-        /// The kernel's answer.
+        /// The kernel's error.
         errno: rustix::io::Errno,
-        /// The cores of the process.
+        /// The cores that the process may use, as a list.
         allowed: String,
     },
     /// The threshold is below [`THRESHOLD_MIN`].
@@ -44,11 +44,11 @@ pub enum NoiseError {
     Thread(std::io::Error),
 }
 
-/// Samples `core` for `duration` with a thread of normal priority, and returns gaps from
-/// `threshold` on.
+/// Samples `core` for `duration` with a thread of normal priority. Reports gaps of at least
+/// `threshold`.
 ///
 /// # Errors
-/// [`NoiseError`] names the wrong argument.
+/// [`NoiseError`] names the wrong argument, or the thread could not be started.
 pub fn run(core: u16, duration: Duration, threshold: Duration) -> Result<NoiseReport, NoiseError> {
     if threshold < THRESHOLD_MIN {
         return Err(NoiseError::Threshold(threshold));

@@ -1,4 +1,4 @@
-//! The result of a run, and its table.
+//! The result of sampling, and its table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::noise::sampler::{CoreSample, Sampled, nanos};
 /// Gaps of similar length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoiseBucket {
-    /// Shortest gap. Unit: ns.
+    /// Minimum length of a gap in this bucket. Unit: ns.
     pub from_ns: u64,
-    /// Shortest gap of the next bucket, or none for the last one. Unit: ns.
+    /// Minimum length of a gap in the next bucket; `None` for the last bucket. Unit: ns.
     pub to_ns: Option<u64>,
     /// Number of gaps in which another thread ran.
     pub other_threads: u64,
-    /// Number of gaps from interrupts, firmware or the hypervisor.
+    /// Number of gaps caused by interrupts, firmware or the hypervisor.
     pub interrupts_or_hypervisor: u64,
 }
 
@@ -27,21 +27,21 @@ pub struct NoiseBucket {
 pub struct NoiseReport {
     /// The core.
     pub core: u16,
-    /// Duration, with a gap at its end. Unit: ns.
+    /// Duration of sampling, up to the end of the last gap. Unit: ns.
     pub duration_ns: u64,
-    /// Shortest gap that counts. Unit: ns.
+    /// Minimum length of a gap. Unit: ns.
     pub threshold_ns: u64,
-    /// Turns of the sampler.
+    /// Number of turns of the sampler's loop.
     pub turns: u64,
-    /// Its shortest turn: the resolution. Unit: ns.
+    /// The shortest turn of the loop, which is the resolution. Unit: ns.
     pub turn_min_ns: u64,
     /// Gaps in which another thread ran.
     pub other_threads: GapTotals,
-    /// Gaps from interrupts, firmware or the hypervisor.
+    /// Gaps caused by interrupts, firmware or the hypervisor.
     pub interrupts_or_hypervisor: GapTotals,
-    /// Gaps by length, without empty ends.
+    /// Gaps by length. Begins and ends with a bucket that has gaps.
     pub histogram: Vec<NoiseBucket>,
-    /// Switches to another thread against the sampler's will.
+    /// How often the kernel preempted the sampler's thread.
     pub involuntary_switches: u64,
     /// Interrupts on the core by name, if the kernel counts them.
     pub interrupts: BTreeMap<String, u64>,
@@ -70,13 +70,13 @@ impl NoiseReport {
         }
     }
 
-    /// Number of gaps.
+    /// Returns the number of gaps.
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.other_threads.count + self.interrupts_or_hypervisor.count
     }
 
-    /// Share of the time in gaps. Unit: parts per million.
+    /// Returns the share of the time that gaps took. Unit: parts per million.
     #[must_use]
     pub fn taken_ppm(&self) -> u64 {
         let taken = self.other_threads.total_ns + self.interrupts_or_hypervisor.total_ns;
@@ -84,7 +84,7 @@ impl NoiseReport {
         u64::try_from(ppm).unwrap_or(u64::MAX)
     }
 
-    /// The longest gap. Unit: ns.
+    /// Returns the length of the longest gap. Unit: ns.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.other_threads.max_ns.max(self.interrupts_or_hypervisor.max_ns)
@@ -116,7 +116,7 @@ impl fmt::Display for NoiseReport {
             self.gaps(),
             TimeWithUnit(self.threshold_ns),
             TimeWithUnit(self.duration_ns),
-            // Exact below 2^53.
+            // The conversion to `f64` is exact below 2^53.
             self.taken_ppm() as f64 / 1e4,
             TimeWithUnit(self.max_ns())
         )?;
@@ -143,7 +143,7 @@ impl fmt::Display for NoiseReport {
     }
 }
 
-/// Counters by name, the highest first.
+/// Formats counters with their names, the highest first.
 fn counts(counters: &BTreeMap<String, u64>) -> String {
     let mut sorted: Vec<(&String, &u64)> = counters.iter().collect();
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -153,7 +153,7 @@ fn counts(counters: &BTreeMap<String, u64>) -> String {
     sorted.iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
 }
 
-/// A time with a fitting unit. Unit: ns.
+/// Displays a time in ns with a fitting unit.
 struct TimeWithUnit(u64);
 
 impl fmt::Display for TimeWithUnit {

@@ -8,27 +8,27 @@ use crate::noise::NoiseError;
 use crate::noise::counters::{CoreCounters, CountedCauses, involuntary_switches};
 use crate::noise::gaps::{GapCause, GapHistogram};
 
-/// Gaps of a run.
+/// The gaps that the loop found.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sampled {
-    /// From other threads.
+    /// Gaps in which another thread ran.
     pub other_threads: GapHistogram,
-    /// From the rest.
+    /// Gaps caused by interrupts, firmware or the hypervisor.
     pub interrupts_or_hypervisor: GapHistogram,
-    /// Duration, longer than requested by at most the last gap. Unit: ns.
+    /// Duration of sampling; longer than requested by at most the last gap. Unit: ns.
     pub elapsed_ns: u64,
-    /// Turns of the loop.
+    /// Number of turns of the loop.
     pub turns: u64,
-    /// The shortest one. Unit: ns.
+    /// The shortest turn. Unit: ns.
     pub turn_min_ns: u64,
 }
 
-/// Gaps, and what the kernel counted meanwhile.
+/// The gaps of a core, and what the kernel counted meanwhile.
 #[derive(Debug)]
 pub(crate) struct CoreSample {
     /// The gaps.
     pub sampled: Sampled,
-    /// Switches to other threads.
+    /// How often the kernel preempted the sampler's thread.
     pub switches: i64,
     /// Interrupts, softirqs and steal time.
     pub causes: CountedCauses,
@@ -44,7 +44,7 @@ impl Sampled {
     }
 }
 
-/// Samples on the calling thread, which stays on `core`.
+/// Samples on the calling thread, which it pins to `core`.
 pub(crate) fn run(
     core: u16,
     duration: Duration,
@@ -77,7 +77,7 @@ fn sample(duration: Duration, threshold: Duration) -> Sampled {
             };
             switches = switches_now;
             sampled.add(cause, nanos(gap));
-            // Counting is no gap.
+            // Reads the clock again, so that the time of counting is no gap.
             last = Instant::now();
         } else {
             sampled.turn_min_ns = sampled.turn_min_ns.min(nanos(gap));
@@ -100,7 +100,7 @@ fn pin(core: u16) -> Result<(), NoiseError> {
     sched_setaffinity(None, &set).map_err(refused)
 }
 
-/// The cores of the calling thread, such as `0-3,8`.
+/// Formats the cores that the calling thread may use, such as `0-3,8`.
 fn allowed_cores() -> String {
     let Ok(set) = sched_getaffinity(None) else { return String::new() };
     let mut ranges: Vec<(usize, usize)> = Vec::new();
@@ -116,7 +116,7 @@ fn allowed_cores() -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// Converts to nanoseconds, at most 584 years.
+/// Converts to nanoseconds. Saturates at 584 years.
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

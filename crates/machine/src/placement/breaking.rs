@@ -1,4 +1,4 @@
-//! Plans that break one rule, to measure what the rule is worth on a machine.
+//! Makes plans that break one rule, to measure the effect of the rule on a machine.
 
 use crate::placement::{
     CpuCore, CpuSet, MachineTopology, PlacedRole, PlacedThread, PlacementGroup, PlacementPlan,
@@ -8,12 +8,12 @@ use crate::placement::{
 /// Proposes CPUs for `request` as [`plan()`] does, and then moves threads of the first group so
 /// that they break `rule`.
 ///
-/// With [`PlacementRule::OwnCpu`] control and the threads that distribute share the CPUs of the
-/// workers, so that this plan needs no more CPUs than workers.
+/// To break [`PlacementRule::OwnCpu`], the control thread and the threads that distribute packets
+/// share the CPUs of the workers: such a plan needs only as many CPUs as workers.
 ///
 /// # Errors
-/// Those of [`plan()`], and [`PlanRefusal::CannotBreak`] if the machine or the request leaves no
-/// way to break the rule.
+/// The errors of [`plan()`], and [`PlanRefusal::CannotBreak`] if neither the machine nor the
+/// request allows to break the rule.
 pub fn plan_breaking(
     machine: &MachineTopology,
     request: &PlanRequest,
@@ -54,7 +54,7 @@ pub fn plan_breaking(
     Ok(planned)
 }
 
-/// Workers with a CPU each, and all other threads on these CPUs.
+/// Plans workers with a CPU each, and puts all other threads on the workers' CPUs.
 fn plan_shared_cpus(
     machine: &MachineTopology,
     request: &PlanRequest,
@@ -85,7 +85,7 @@ fn plan_shared_cpus(
     Ok(planned)
 }
 
-/// A copy of the request whose ports are on a node that none of them is on.
+/// Copies the request with its ports moved to a node that none of them is on.
 fn on_another_node(
     machine: &MachineTopology,
     request: &PlanRequest,
@@ -112,7 +112,7 @@ struct RuleBreaker<'a> {
     machine: &'a MachineTopology,
     siblings: SiblingPolicy,
     ignores_nodes: bool,
-    /// CPUs without a thread.
+    /// CPUs that have no thread.
     free: &'a CpuSet,
 }
 
@@ -123,7 +123,7 @@ impl RuleBreaker<'_> {
         group: &mut PlacementGroup,
     ) -> Result<(), &'static str> {
         match rule {
-            // The plan has them already.
+            // The plan breaks these rules already.
             PlacementRule::OwnCpu | PlacementRule::PortNode => Ok(()),
             PlacementRule::UsableCpu => Err("its threads could not start"),
             PlacementRule::Quota => Err("it is about numbers: plan for more workers"),
@@ -132,7 +132,8 @@ impl RuleBreaker<'_> {
             PlacementRule::ControlNode => {
                 let node = self.machine.node_of(group.control_cpu);
                 let cpus = self.cpus_of_another_node(node);
-                // The CPU that control needs least: one that is not isolated.
+                // Takes a CPU that is not isolated, if there is one: control does not need
+                // isolation.
                 let isolated = &self.machine.limits.isolated;
                 let cpu = cpus.iter().min_by_key(|cpu| isolated.contains(**cpu));
                 group.control_cpu = *cpu.ok_or(ONE_NODE)?;
@@ -150,7 +151,8 @@ impl RuleBreaker<'_> {
         }
     }
 
-    /// Free CPUs of the node other than `node` that has most, those on unused cores first.
+    /// Returns free CPUs of another node than `node`: of the one that has most. CPUs on unused
+    /// cores come first.
     fn cpus_of_another_node(&self, node: Option<u32>) -> Vec<u32> {
         let of_node = |index: u32| -> Vec<u32> {
             let is_there = |cpu: &u32| self.machine.node_of(*cpu) == Some(index);
@@ -164,7 +166,7 @@ impl RuleBreaker<'_> {
         cpus
     }
 
-    /// The number of CPUs of its core that come before `cpu`.
+    /// Returns how many CPUs of its core come before `cpu`.
     fn place_on_core(&self, cpu: u32) -> usize {
         let before = |core: &CpuCore| core.cpus.iter().filter(|other| *other < cpu).count();
         self.machine.core_of(cpu).map_or(0, before)
@@ -207,7 +209,7 @@ impl RuleBreaker<'_> {
         }
     }
 
-    /// Moves the workers of a receiver's core to cores of other workers.
+    /// Moves the workers that share the core of the first receiver to cores of other workers.
     fn part_pair(&self, group: &mut PlacementGroup) -> Result<(), &'static str> {
         let pair =
             "no receiver shares a core with a worker while another worker has a free sibling";
@@ -254,7 +256,7 @@ impl RuleBreaker<'_> {
         Ok(())
     }
 
-    /// True if `cpu` is on the node of `other`, and its core is unused and without CPU 0.
+    /// True if `cpu` is on the node of `other`, and its core is unused and does not contain CPU 0.
     fn is_as_good(&self, cpu: u32, other: u32) -> bool {
         let is_local = self.machine.node_of(cpu) == self.machine.node_of(other);
         let is_unused = self.machine.core_of(cpu).is_some_and(|core| {

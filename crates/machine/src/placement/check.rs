@@ -1,4 +1,4 @@
-//! Which rules a placement breaks.
+//! Finds the rules that a placement breaks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use crate::placement::{
     RuleCost, SiblingPolicy,
 };
 
-/// A rule that a placement breaks.
+/// A rule that a placement breaks, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleBreak {
     /// The rule.
     pub rule: PlacementRule,
-    /// Which thread breaks it, and how.
+    /// The threads that break it, and how, as a sentence.
     pub what: String,
-    /// Its cost.
+    /// The cost of breaking it.
     pub cost: RuleCost,
 }
 
@@ -132,8 +132,9 @@ impl PlacementChecker<'_> {
         }
     }
 
-    /// A group whose receivers are on several nodes distributes without regard to nodes, as in
-    /// table 4.11.
+    /// Finds workers on another node than a receiver of their group. If the receivers of a group
+    /// are on several nodes, the group distributes to workers regardless of nodes, as in table 4.11
+    /// of study 003, and has the higher cost of that.
     fn own_node(&mut self, group: &PlacementGroup, name: &str) {
         let node_of = |cpu: u32| self.machine.node_of(cpu);
         let distributors: CpuSet = group
@@ -170,8 +171,8 @@ impl PlacementChecker<'_> {
         }
     }
 
-    /// A group that is partly on the node of its control breaks the other node rules, and not this
-    /// one.
+    /// Finds control threads on a node without threads of their group. A group with only some
+    /// threads on the control thread's node breaks other node rules, and not this one.
     fn control_node(&mut self) {
         let is_remote = |group: &&PlacementGroup| {
             let control = self.machine.node_of(group.control_cpu);
@@ -213,8 +214,8 @@ impl PlacementChecker<'_> {
         }
     }
 
-    /// Workers share a core with each other only if every receiver shares its core with one of its
-    /// workers.
+    /// Workers may share a core with each other only if every receiver shares its core with a
+    /// worker.
     fn paired_siblings(&mut self, group: &PlacementGroup) {
         let workers: CpuSet = group.cpus(PlacedRole::Worker).collect();
         let distributors = group.threads.iter().filter(|thread| thread.role.distributes());
@@ -288,7 +289,7 @@ impl PlacementChecker<'_> {
         }
     }
 
-    /// More CPUs control than process.
+    /// Breaks the rule if more CPUs control than process packets.
     fn workers_first(&mut self) {
         let workers = self.placement.workers();
         let control = self.control_cpus().len();
@@ -300,7 +301,7 @@ impl PlacementChecker<'_> {
     }
 }
 
-/// A ratio of small numbers, as a factor.
+/// Divides two small numbers.
 pub(crate) fn ratio(of: usize, to: usize) -> f64 {
     let part = |number: usize| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
     part(of) / part(to)

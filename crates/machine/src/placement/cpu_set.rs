@@ -6,15 +6,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// CPU numbers are below this, the maximum of Linux on x86-64.
+/// Upper bound of CPU indexes (exclusive), the maximum of Linux on x86-64.
 pub const CPUS_MAX: u32 = 8192;
 
-/// CPUs by their number in the kernel. Text and JSON: the kernel's list format, such as `0-3,8`.
+/// A set of CPUs by their index in the kernel. Text and JSON: the kernel's list format, such as
+/// `0-3,8`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct CpuSet(BTreeSet<u32>);
 
-/// Why a text is not a list of CPUs.
+/// The text that is not a list of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuSetError {
     text: String,
@@ -29,18 +30,18 @@ impl fmt::Display for CpuSetError {
 impl std::error::Error for CpuSetError {}
 
 impl CpuSet {
-    /// The CPUs in ascending order.
+    /// Returns the CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many CPUs.
+    /// Returns the number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True without any CPU.
+    /// True if the set has no CPU.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -52,7 +53,7 @@ impl CpuSet {
         self.0.contains(&cpu)
     }
 
-    /// The smallest CPU number.
+    /// Returns the smallest CPU index.
     #[must_use]
     pub fn first(&self) -> Option<u32> {
         self.0.first().copied()
@@ -63,20 +64,20 @@ impl CpuSet {
         self.0.insert(cpu);
     }
 
-    /// The CPUs of both sets.
+    /// Returns the CPUs that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// The CPUs of this set that `other` lacks.
+    /// Returns the CPUs of this set that `other` lacks.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// The kernel's mask format: hexadecimal words of 32 CPUs, the highest first. `cpus`: as many
-    /// bits as the kernel's mask has.
+    /// Formats the set as the kernel's mask: hexadecimal words of 32 CPUs, the highest first.
+    /// `cpus`: the number of bits in the kernel's mask.
     #[must_use]
     pub fn to_mask(&self, cpus: usize) -> String {
         let mut words = vec![0u32; cpus.div_ceil(32).max(1)];
@@ -89,10 +90,10 @@ impl CpuSet {
         shown.join(",")
     }
 
-    /// Reads the kernel's mask format.
+    /// Parses the kernel's mask format.
     ///
     /// # Errors
-    /// When the text is not such a mask.
+    /// The text is no such mask.
     pub fn from_mask(text: &str) -> Result<Self, CpuSetError> {
         let refused = || CpuSetError { text: text.trim().to_owned() };
         let mut set = Self::default();

@@ -1,19 +1,19 @@
-//! The machine as plain data.
+//! Describes the machine as plain data.
 
 use serde::{Deserialize, Serialize};
 
 use crate::placement::CpuSet;
 
-/// The properties of a machine that Adit reads. CPUs are numbered as in the kernel.
+/// The properties of a machine that Adit reads. All indexes are the kernel's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineTopology {
-    /// Where the description comes from, for printing.
+    /// Name of the source of this description, for display.
     pub source: String,
-    /// Sockets.
+    /// Sockets of the machine.
     pub packages: Vec<CpuPackage>,
-    /// NUMA nodes in ascending order; a machine without any has one with all CPUs.
+    /// NUMA nodes in ascending order. A machine without NUMA has one node with all CPUs.
     pub nodes: Vec<NumaNode>,
-    /// Caches of CPUs; none where the machine does not report them, as in many guests.
+    /// Caches; empty if the machine does not report them, as many guests do not.
     pub caches: Vec<CpuCache>,
     /// Cores in the order of their first CPU.
     pub cores: Vec<CpuCore>,
@@ -21,29 +21,29 @@ pub struct MachineTopology {
     pub devices: Vec<HostDevice>,
     /// Which CPUs may be used, and how much.
     pub limits: CpuLimits,
-    /// Interrupts with the CPUs that may get them.
+    /// Interrupts, with the CPUs that may receive them.
     pub interrupts: Vec<HostInterrupt>,
 }
 
 /// A socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPackage {
-    /// Its number in the kernel.
+    /// The kernel's index of the package.
     pub index: u32,
-    /// Its CPUs.
+    /// CPUs of the package.
     pub cpus: CpuSet,
 }
 
 /// A NUMA node: memory, and the CPUs next to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// Its number in the kernel.
+    /// The kernel's index of the node.
     pub index: u32,
-    /// Its CPUs; none for a node that is only memory.
+    /// CPUs of the node; empty for a node that is only memory.
     pub cpus: CpuSet,
-    /// Its memory, hugepages included.
+    /// Memory of the node, hugepages included.
     pub memory_bytes: u64,
-    /// Its hugepages, by size.
+    /// Hugepages of the node, by page size.
     pub huge_pages: Vec<HugePages>,
 }
 
@@ -52,31 +52,31 @@ pub struct NumaNode {
 pub struct HugePages {
     /// Size of a page.
     pub page_bytes: u64,
-    /// Pages reserved.
+    /// Number of reserved pages.
     pub total_count: u64,
-    /// Pages that nobody uses; `None` if the source does not say.
+    /// Number of pages not in use; `None` if the source does not report it.
     pub free_count: Option<u64>,
 }
 
 /// A cache and the CPUs that share it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuCache {
-    /// 1 to 5.
+    /// Level of the cache, 1 to 5.
     pub level: u8,
-    /// Size.
+    /// Size of the cache.
     pub size_bytes: u64,
     /// CPUs that share it.
     pub cpus: CpuSet,
 }
 
-/// A core. Its CPUs are siblings: they share its execution units.
+/// A core. Its CPUs are siblings: they share the core's execution units.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuCore {
-    /// Its CPUs.
+    /// CPUs of the core.
     pub cpus: CpuSet,
-    /// Its node.
+    /// Index of the core's NUMA node.
     pub node: u32,
-    /// Its package, if the machine reports packages.
+    /// Index of the core's package, if the machine reports packages.
     pub package: Option<u32>,
 }
 
@@ -90,27 +90,29 @@ pub enum HostDeviceKind {
     Other,
 }
 
-/// A device.
+/// A PCI device or network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostDevice {
-    /// Name of its network interface, or its PCI address without one.
+    /// Name of the device's network interface, or its PCI address if it has no interface.
     pub name: String,
     /// PCI address with domain, such as `0000:3b:00.0`.
     pub pci_address: Option<String>,
-    /// Its kind.
+    /// Kind of the device.
     pub kind: HostDeviceKind,
-    /// The node to which it is attached; `None` if the firmware does not say.
+    /// Index of the NUMA node that the device is attached to; `None` if the firmware does not
+    /// report it.
     pub node: Option<u32>,
 }
 
-/// Limits on the use of CPUs.
+/// Which CPUs may be used, and how much.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuLimits {
-    /// CPUs that run.
+    /// CPUs that are online.
     pub online: CpuSet,
     /// CPUs that the affinity and the cpuset of this process allow.
     pub allowed: CpuSet,
-    /// CPUs that the kernel's scheduler leaves alone (`isolcpus`, isolated cpuset partitions).
+    /// CPUs that the kernel's scheduler does not balance threads to (`isolcpus`, isolated cpuset
+    /// partitions).
     pub isolated: CpuSet,
     /// CPUs without the periodic tick (`nohz_full`).
     pub tickless: CpuSet,
@@ -119,7 +121,7 @@ pub struct CpuLimits {
 }
 
 impl CpuLimits {
-    /// CPUs that a thread of this process may run on.
+    /// Returns the CPUs that a thread of this process may run on.
     #[must_use]
     pub fn usable(&self) -> CpuSet {
         self.online.intersection(&self.allowed)
@@ -129,30 +131,31 @@ impl CpuLimits {
 /// An interrupt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostInterrupt {
-    /// Its number in `/proc/irq`.
+    /// Number of the interrupt in `/proc/irq`.
     pub number: u32,
-    /// Who requested it.
+    /// Names of the drivers or devices that requested it.
     pub name: String,
-    /// CPUs that may get it.
+    /// CPUs that may receive it.
     pub cpus: CpuSet,
-    /// How often it came since the system started.
+    /// How often it occurred since the system started.
     pub count: u64,
 }
 
 impl MachineTopology {
-    /// The core of a CPU.
+    /// Returns the core of a CPU.
     #[must_use]
     pub fn core_of(&self, cpu: u32) -> Option<&CpuCore> {
         self.cores.iter().find(|core| core.cpus.contains(cpu))
     }
 
-    /// The node of a CPU.
+    /// Returns the node of a CPU.
     #[must_use]
     pub fn node_of(&self, cpu: u32) -> Option<u32> {
         self.core_of(cpu).map(|core| core.node)
     }
 
-    /// The device of a port: by network interface, or by PCI address with or without its domain.
+    /// Returns the device of a port, by network interface, or by PCI address with or without
+    /// domain.
     #[must_use]
     pub fn device(&self, name: &str) -> Option<&HostDevice> {
         let with_domain = format!("0000:{name}");

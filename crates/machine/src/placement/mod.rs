@@ -1,10 +1,11 @@
-//! Which threads of a user plane run on which CPUs: the machine as plain data, the roles, the named
-//! rules.
+//! Which threads of a user plane run on which CPUs: the machine as plain data, the roles of
+//! threads, and the named rules.
 //!
-//! [`MachineTopology`] describes the machine; the room `topology` reads it. [`plan()`] proposes a
-//! [`Placement`], and [`check()`] says which rules a placement breaks. [`plan_breaking()`] proposes
-//! one that breaks a rule, to measure it. Rules, reasons and costs are those of two studies, which
-//! [`PlacementRule`] names. Nothing here reads the machine, and nothing is changed.
+//! [`MachineTopology`] describes the machine; the crate `topology` reads it. [`plan()`] proposes a
+//! [`Placement`], and [`check()`] returns the rules that a placement breaks. [`plan_breaking()`]
+//! proposes a placement that breaks one rule, to measure the rule's effect. Rules, reasons and
+//! costs come from two studies, which [`PlacementRule`] names. This module neither reads nor
+//! changes the machine.
 
 mod breaking;
 mod check;

@@ -10,57 +10,57 @@ use crate::placement::{
     cost_of,
 };
 
-/// Workers per receiver where nobody says: the ratio of study 003, 3.3 (one to five and two to
-/// nine).
+/// Workers per receiver if the request does not determine it: the ratio of study 003, section 3.3
+/// (one receiver to five workers, and two to nine).
 const WORKERS_PER_RECEIVER: usize = 5;
 
 /// A proposed placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlacementPlan {
-    /// Who runs where.
+    /// The CPU of every thread.
     pub placement: Placement,
-    /// Rules that the machine or the request does not let the plan keep.
+    /// Rules that the plan breaks, because the machine or the request does not allow to keep them.
     pub breaks: Vec<RuleBreak>,
-    /// Their cost together.
+    /// The total cost of those rules.
     pub cost: CostSum,
-    /// Whether nodes are ignored.
+    /// True if nodes are ignored.
     pub ignores_nodes: bool,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRefusal {
-    /// The process may run on no CPU.
+    /// The process may not run on any CPU.
     NoUsableCpu,
-    /// A model with receivers or a scheduler has a CPU for each thread, or there are none to
-    /// receive or to process.
+    /// There are too few CPUs: in a model with receivers or a scheduler every thread needs its own,
+    /// and at least one must receive and one process.
     TooFewCpus {
         /// CPUs that the threads of the packet path need.
         needed: usize,
         /// CPUs that the process may use.
         usable: usize,
     },
-    /// A group without threads makes no sense.
+    /// A group would have no threads.
     NoThreads,
-    /// The request has more threads than a group may have.
+    /// A group would have more threads than it may have.
     TooManyThreads {
-        /// Threads of the packet path.
+        /// Threads of the packet path that the request needs.
         needed: usize,
-        /// [`PlanRequest::threads_max`].
+        /// Maximum number of threads, [`PlanRequest::threads_max`].
         most: usize,
     },
     /// A port names a node that the machine does not have, or that has no usable CPU.
     NodeWithoutCpus {
         /// The port.
         port: String,
-        /// Its node.
+        /// Index of the port's node.
         node: u32,
     },
-    /// A plan was to break a rule and cannot.
+    /// A plan cannot break the rule that it should break.
     CannotBreak {
         /// The rule.
         rule: PlacementRule,
-        /// Why.
+        /// The reason, as a sentence.
         why: &'static str,
     },
 }
@@ -94,11 +94,10 @@ impl fmt::Display for PlanRefusal {
 
 impl std::error::Error for PlanRefusal {}
 
-/// Proposes CPUs for `request` on `machine`.
+/// Proposes CPUs for `request` on `machine`. The plan lists the rules that it could not keep.
 ///
 /// # Errors
-/// [`PlanRefusal`] when the machine cannot run the request at all. Rules that it cannot keep are in
-/// the plan.
+/// [`PlanRefusal`] if the machine cannot run the request at all.
 pub fn plan(
     machine: &MachineTopology,
     request: &PlanRequest,
@@ -125,16 +124,16 @@ fn all_cpus(machine: &MachineTopology) -> CpuSet {
     machine.cores.iter().flat_map(|core| core.cpus.iter()).collect()
 }
 
-/// The share of one group.
+/// The ports of one group, and the CPUs that it may use.
 struct GroupShare {
-    /// Its node; `None` if nodes are ignored.
+    /// The group's node; `None` if nodes are ignored.
     node: Option<u32>,
     ports: Vec<PlacedPort>,
-    /// How many threads a cgroup quota leaves for its packet path.
+    /// Maximum number of polling threads of the group that the cgroup quota allows.
     polling_max: usize,
 }
 
-/// How many threads of each kind.
+/// How many threads a group has, by role.
 struct ThreadCounts {
     scheduler: usize,
     receivers: usize,
@@ -144,12 +143,12 @@ struct ThreadCounts {
 struct Planner<'a> {
     machine: &'a MachineTopology,
     request: &'a PlanRequest,
-    /// CPUs without a thread, on cores that may still get one.
+    /// CPUs without a thread that the plan may still use.
     free: CpuSet,
 }
 
 impl Planner<'_> {
-    /// Divides ports into groups.
+    /// Divides the ports among groups.
     fn shares(&self) -> Result<Vec<GroupShare>, PlanRefusal> {
         let quota = self.machine.limits.quota_millicpus.map_or(usize::MAX, |millis| {
             usize::try_from(millis / 1000).unwrap_or(usize::MAX).max(1)
@@ -170,7 +169,7 @@ impl Planner<'_> {
             nodes.push(self.best_node());
         }
         if !self.request.is_per_node || nodes.len() == 1 {
-            // The node with most ports; the first of several.
+            // The node with most ports; of several such nodes the first.
             let count = |node: &u32| ports.iter().filter(|port| port.node == Some(*node)).count();
             let most = nodes.iter().map(count).max().unwrap_or(0);
             let node = nodes.iter().copied().find(|node| count(node) == most);
@@ -180,14 +179,15 @@ impl Planner<'_> {
         let groups = nodes.len();
         let share = |node: u32| GroupShare {
             node: Some(node),
-            // Ports without a node go to the first group.
+            // The first group also gets the ports without a node.
             ports: ports.iter().filter(|port| port.node.or(first) == Some(node)).cloned().collect(),
             polling_max: (quota / groups).max(1),
         };
         Ok(nodes.into_iter().map(share).collect())
     }
 
-    /// The node with most isolated usable CPUs, then with most usable ones.
+    /// Returns the node with most isolated usable CPUs; of several such nodes, the one with most
+    /// usable CPUs.
     fn best_node(&self) -> u32 {
         let rank = |node: u32| {
             let usable = self.free_on(Some(node));
@@ -202,7 +202,7 @@ impl Planner<'_> {
         self.free.iter().filter(is_there).collect()
     }
 
-    /// Places one group and takes its CPUs.
+    /// Chooses and reserves the CPUs of one group.
     fn group(&mut self, share: GroupShare) -> Result<PlacementGroup, PlanRefusal> {
         let control_cpu = self.take_control(share.node);
         let candidates = self.candidates(share.node);
@@ -213,7 +213,7 @@ impl Planner<'_> {
             let most = self.request.threads_max;
             return Err(PlanRefusal::TooManyThreads { needed, most });
         }
-        // With too few CPUs the packet path also runs on the control core.
+        // If there are too few CPUs, the packet path also runs on the CPU of control.
         let mut cpus = candidates;
         if cpus.len() < needed {
             cpus.push(control_cpu);
@@ -229,20 +229,22 @@ impl Planner<'_> {
         Ok(PlacementGroup { control_cpu, threads, ports: share.ports })
     }
 
-    /// Control gets the least valuable CPU of the node: not isolated, CPU 0 if it is there.
+    /// Reserves the CPU for control: the least valuable one of the node, so not an isolated one,
+    /// and CPU 0 if possible.
     fn take_control(&mut self, node: Option<u32>) -> u32 {
         let isolated = &self.machine.limits.isolated;
         let on_node = self.free_on(node);
         let on_node = if on_node.is_empty() { self.free_on(None) } else { on_node };
         let best = on_node.iter().min_by_key(|cpu| (isolated.contains(*cpu), *cpu));
-        // The machine has usable CPUs, which `plan` has checked; groups that took all leave CPU 0.
+        // `plan` has checked that a CPU is usable. If earlier groups took all, control shares the
+        // first one.
         let control = best.or_else(|| self.machine.limits.usable().first()).unwrap_or(0);
         self.free = self.free.difference(&CpuSet::from_iter([control]));
         control
     }
 
-    /// Free CPUs, the best first: on the node, isolated, of cores that nobody uses, and CPU 0's
-    /// core last.
+    /// Returns the free CPUs, the best first. Better is a CPU on the node, an isolated one, and one
+    /// on a core that no thread uses; CPUs on the core of CPU 0 come last.
     fn candidates(&self, node: Option<u32>) -> Vec<u32> {
         let isolated = &self.machine.limits.isolated;
         let rank = |cpu: &u32| {
@@ -265,8 +267,8 @@ impl Planner<'_> {
         !usable.difference(&self.free).is_empty()
     }
 
-    /// How many threads of the packet path the node takes without breaking a rule: one per free
-    /// core, or all CPUs of free cores.
+    /// Returns how many threads of the packet path fit on the node without breaking a rule: one for
+    /// each free core, or one for each CPU of a free core if siblings may be shared.
     fn fitting(&self, node: Option<u32>) -> usize {
         let isolated = &self.machine.limits.isolated;
         let on_node = |core: &&crate::placement::CpuCore| node.is_none_or(|node| core.node == node);
@@ -307,7 +309,8 @@ impl Planner<'_> {
         Ok(ThreadCounts { scheduler, receivers, workers })
     }
 
-    /// Gives roles to the first CPUs. With shared siblings a receiver and a worker share a core.
+    /// Assigns roles to the first CPUs. If siblings are shared, a receiver and a worker share a
+    /// core.
     fn assign(&self, cpus: &[u32], counts: &ThreadCounts) -> Vec<PlacedThread> {
         let needed = counts.scheduler + counts.receivers + counts.workers;
         let mut chosen: Vec<u32> = match self.request.siblings {
@@ -341,7 +344,7 @@ impl Planner<'_> {
         threads
     }
 
-    /// The best CPUs with siblings next to each other.
+    /// Reorders the best CPUs so that siblings are adjacent.
     fn by_core(&self, cpus: &[u32], needed: usize) -> Vec<u32> {
         let mut chosen = Vec::with_capacity(cpus.len());
         for cpu in cpus {
@@ -359,7 +362,8 @@ impl Planner<'_> {
 }
 
 impl PlacementPlan {
-    /// The keys of `[datapath]` for one group of the plan. `None` if there is no such group.
+    /// Formats the keys of `[datapath]` for one group of the plan. `None` if there is no such
+    /// group.
     #[must_use]
     pub fn configuration(&self, group: usize) -> Option<String> {
         let group = self.placement.groups.get(group)?;
@@ -392,8 +396,8 @@ impl PlacementPlan {
         Some(text)
     }
 
-    /// The plan as text: threads with their places, each rule, and what the rules that it breaks
-    /// cost.
+    /// Describes the plan for the user: each thread's place, each rule, and the costs of the broken
+    /// rules.
     #[must_use]
     pub fn describe(&self, machine: &MachineTopology) -> String {
         let mut text = String::new();

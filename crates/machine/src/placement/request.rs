@@ -1,22 +1,22 @@
-//! The request for a plan.
+//! The request for a placement plan.
 
 use serde::{Deserialize, Serialize};
 
 use crate::placement::PlacedPort;
 
-/// Permitted use of the siblings of a core.
+/// How the siblings of a core may be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SiblingPolicy {
     /// A core has one thread of the packet path; its other CPUs stay free.
     #[default]
     Split,
-    /// Both siblings of a core have threads of the packet path: where there are receivers, a
-    /// receiver and a worker of its own.
+    /// All siblings of a core have threads of the packet path; in a model with receivers, each
+    /// receiver shares its core with one of its workers.
     Shared,
 }
 
-/// The execution model, as far as its threads matter. `None` in a number: as many as fit.
+/// The execution model: the kinds of threads that it has. `None` as a number: as many as fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlanModel {
@@ -24,14 +24,14 @@ pub enum PlanModel {
     RunToCompletion,
     /// Receivers distribute to workers.
     Pipeline {
-        /// How many receivers.
+        /// Number of receivers.
         receivers: Option<usize>,
     },
     /// A scheduler distributes to workers.
     EventDriven {
-        /// How many Rx/Tx threads.
+        /// Number of Rx/Tx threads.
         rx_tx: Option<usize>,
-        /// A central scheduler needs a core.
+        /// True if a central scheduler needs a core.
         has_scheduler: bool,
     },
 }
@@ -39,19 +39,19 @@ pub enum PlanModel {
 /// The threads to place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanRequest {
-    /// The threads that there are.
+    /// The execution model.
     pub model: PlanModel,
-    /// How many workers; `None`: as many as fit.
+    /// Number of workers; `None`: as many as fit.
     pub workers: Option<usize>,
-    /// Most threads of the packet path of a group.
+    /// Maximum number of packet path threads in a group.
     pub threads_max: usize,
     /// Ports with their nodes.
     pub ports: Vec<PlacedPort>,
-    /// Permitted use of siblings.
+    /// How siblings may be used.
     pub siblings: SiblingPolicy,
-    /// Ignore nodes, to compare.
+    /// True to ignore nodes, for comparison.
     pub ignores_nodes: bool,
-    /// Whether each node that has ports gets a group with a control of its own. Otherwise one group
-    /// has all ports.
+    /// True if each node that has ports gets a group with its own control thread. Otherwise one
+    /// group has all ports.
     pub is_per_node: bool,
 }

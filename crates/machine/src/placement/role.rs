@@ -1,4 +1,4 @@
-//! Roles of threads, and who runs where.
+//! Roles of threads, and the placement of threads on CPUs.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::placement::CpuSet;
 
-/// The role of a thread, as far as its place matters.
+/// The role of a thread for placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacedRole {
-    /// It controls: N4, publication, timers. Study 003: c.
+    /// Runs N4, publication and timers. Study 003 calls this role c.
     Control,
     /// Receives packets and distributes them. Study 003 calls this role b.
     Receiver,
-    /// It processes packets; without receivers it also receives them. Study 003: a.
+    /// Processes packets; without receivers it also receives them. Study 003 calls this role a.
     Worker,
-    /// It runs a central event scheduler.
+    /// Runs a central event scheduler.
     Scheduler,
-    /// It receives packets for an event scheduler and transmits frames that workers send.
+    /// Receives packets for an event scheduler, and transmits the frames that workers send.
     RxTx,
 }
 
 impl PlacedRole {
-    /// Its name in texts.
+    /// Returns the name of the role for display.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl PlacedRole {
         }
     }
 
-    /// The letter of the role in study 003.
+    /// Returns the letter that study 003 uses for the role.
     #[must_use]
     pub const fn letter(self) -> char {
         match self {
@@ -45,44 +45,45 @@ impl PlacedRole {
         }
     }
 
-    /// True if the thread gives packets to others.
+    /// True if the thread passes packets on to other threads.
     #[must_use]
     pub const fn distributes(self) -> bool {
         matches!(self, Self::Receiver | Self::Scheduler | Self::RxTx)
     }
 }
 
-/// A thread of the packet path on its CPU.
+/// A thread of the packet path, and its CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedThread {
-    /// Its role.
+    /// Role of the thread.
     pub role: PlacedRole,
-    /// Where it runs.
+    /// Index of the CPU that it runs on.
     pub cpu: u32,
 }
 
 /// A port and the node of its device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedPort {
-    /// Its name, for texts.
+    /// Name of the port, for display.
     pub name: String,
-    /// The node of its device; `None` for a virtual device, or where the firmware does not say.
+    /// Index of the device's node; `None` for a virtual device, or if the firmware does not report
+    /// it.
     pub node: Option<u32>,
 }
 
 /// One user plane: its receivers distribute to its workers and to no others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacementGroup {
-    /// The CPU of its control threads; several groups may share one.
+    /// CPU of the control threads; several groups may share it.
     pub control_cpu: u32,
-    /// The threads of its packet path.
+    /// The threads of the packet path.
     pub threads: Vec<PlacedThread>,
-    /// The ports from which it receives.
+    /// The ports that the group receives from.
     pub ports: Vec<PlacedPort>,
 }
 
 impl PlacementGroup {
-    /// CPUs of its threads with a role, in order.
+    /// Returns the CPUs of the group's threads with this role, in order.
     pub fn cpus(&self, role: PlacedRole) -> impl Iterator<Item = u32> + '_ {
         self.threads.iter().filter(move |thread| thread.role == role).map(|thread| thread.cpu)
     }
@@ -104,21 +105,21 @@ impl fmt::Display for PlacementGroup {
     }
 }
 
-/// Where all threads run.
+/// The CPUs of all threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// User planes. One process of Adit is one group.
+    /// User planes. One process of Adit has one group.
     pub groups: Vec<PlacementGroup>,
 }
 
 impl Placement {
-    /// How many threads process packets.
+    /// Returns how many threads process packets.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.groups.iter().map(|group| group.cpus(PlacedRole::Worker).count()).sum()
     }
 
-    /// CPUs of the packet path, of all groups, in order.
+    /// Returns the CPUs of the packet path of all groups, in order.
     #[must_use]
     pub fn packet_cpus(&self) -> Vec<u32> {
         let threads = self.groups.iter().flat_map(|group| &group.threads);

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub enum RuleCost {
     /// Percentage points of CPU utilization for the same load.
     CpuPoints(f64),
-    /// The load, or the time that processing takes, is multiplied.
+    /// A factor on the load, or on the time that processing takes.
     Factor(f64),
-    /// The study gives a reason and no figure.
+    /// The studies give a reason, but no figure.
     Unmeasured,
     /// The thread cannot start.
     CannotRun,
@@ -30,23 +30,23 @@ impl fmt::Display for RuleCost {
     }
 }
 
-/// A rule. Sources: study 003 is *Impact of NUMA architecture and placement on a packet gateway*
-/// (tables 4.1 to 4.12, a gateway on two and four sockets), study 004 *On the use of Linux
-/// real-time features for RAN packet processing*.
+/// A rule of placement. Study 003 is *Impact of NUMA architecture and placement on a packet
+/// gateway* (tables 4.1 to 4.12, a gateway on two and on four sockets), study 004 is *On the use of
+/// Linux real-time features for RAN packet processing*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementRule {
-    /// Threads run on CPUs that exist, run and are allowed.
+    /// Threads run on CPUs that exist, are online, and are allowed to the process.
     UsableCpu,
-    /// Threads that poll have a CPU each.
+    /// Each thread that polls has a CPU of its own.
     OwnCpu,
-    /// Threads that receive run on the node of their ports.
+    /// Threads that receive packets run on the node of their ports.
     PortNode,
     /// A receiver distributes to workers of its own node.
     OwnNode,
     /// Control runs on the node of the threads that it controls.
     ControlNode,
-    /// Control runs on no sibling of the packet path.
+    /// Control does not run on a sibling of a CPU of the packet path.
     ControlSibling,
     /// Siblings are split, or shared by a receiver and one of its workers.
     SiblingPolicy,
@@ -54,14 +54,14 @@ pub enum PlacementRule {
     IsolatedFirst,
     /// CPU 0 is used last.
     Cpu0Last,
-    /// Threads that poll are not more than the CPUs that a cgroup grants.
+    /// The number of polling threads does not exceed the CPUs that a cgroup grants.
     Quota,
-    /// CPUs without another role process packets.
+    /// CPUs that have no other role process packets, so that control has no more CPUs than workers.
     WorkersFirst,
 }
 
 impl PlacementRule {
-    /// All rules, the heaviest first.
+    /// All rules, those with the highest cost first.
     pub const ALL: [Self; 11] = [
         Self::UsableCpu,
         Self::Quota,
@@ -76,7 +76,7 @@ impl PlacementRule {
         Self::Cpu0Last,
     ];
 
-    /// Its name in texts and in JSON.
+    /// Returns the name of the rule in texts and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl PlacementRule {
         }
     }
 
-    /// The rule in words, and its reason.
+    /// Returns the rule and its reason, for display.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ impl PlacementRule {
         }
     }
 
-    /// The result of the studies for a placement that breaks it.
+    /// Returns what the studies found for a placement that breaks the rule, for display.
     #[must_use]
     pub const fn cost_text(self) -> &'static str {
         match self {
@@ -169,7 +169,7 @@ impl PlacementRule {
         }
     }
 
-    /// True for rules that do not apply if nodes are ignored (`placement = "uma"`).
+    /// True for rules that are void if nodes are ignored (`placement = "uma"`).
     #[must_use]
     pub const fn is_about_nodes(self) -> bool {
         matches!(self, Self::PortNode | Self::OwnNode | Self::ControlNode)
@@ -200,17 +200,17 @@ impl fmt::Display for UnknownRule {
 
 impl std::error::Error for UnknownRule {}
 
-/// Study 003, table 4.12: a receiver with one of its two workers on another node, 49.4 % instead of
-/// 33.1 %.
+/// Study 003, table 4.12: 49.4 % instead of 33.1 % if one of a receiver's two workers is on another
+/// node.
 pub(crate) const REMOTE_WORKER_POINTS: f64 = 16.4;
-/// Study 003, table 4.11: 87.0 % instead of 62.8 % without any node rule.
+/// Study 003, table 4.11: 87.0 % instead of 62.8 % if all node rules are broken.
 pub(crate) const UMA_POINTS: f64 = 24.2;
-/// Study 003, table 4.12: control of each group on the other node.
+/// Study 003, table 4.12: the control thread of each group is on the other node.
 pub(crate) const CONTROL_REMOTE_POINTS: f64 = 1.7;
-/// Study 003, table 4.12: one control on the other node for two groups.
+/// Study 003, table 4.12: two groups share one control thread, which is on the other node.
 pub(crate) const SHARED_CONTROL_REMOTE_POINTS: f64 = 1.9;
-/// Study 003, table 4.12: 18.1 points with both workers on one core of the other node, 16.4 with a
-/// receiver and a worker on it.
+/// Study 003, table 4.12: 18.1 points if both workers are on one core of the other node, 16.4 if a
+/// receiver and a worker are.
 pub(crate) const UNPAIRED_POINTS: f64 = 18.1 - REMOTE_WORKER_POINTS;
-/// Study 004, figure 2: 1350 µs instead of 900 µs while the sibling is busy.
+/// Study 004, figure 2: processing takes 1350 µs instead of 900 µs while the sibling is busy.
 pub(crate) const SIBLING_FACTOR: f64 = 1350.0 / 900.0;

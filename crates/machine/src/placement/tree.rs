@@ -1,4 +1,4 @@
-//! The machine drawn as a tree.
+//! Draws the machine as a tree.
 
 use std::fmt::{self, Write as _};
 
@@ -61,7 +61,7 @@ impl MachineTopology {
             text.push_str(", no CPUs");
         }
         writeln!(f, "{text}")?;
-        // Large caches are shared by several cores; smaller ones belong to a core and have its
+        // Only caches that several cores share have a line here; a core's own caches are on its
         // line.
         let shared = |cpus: &CpuSet| self.cores.iter().all(|core| !is_subset(cpus, &core.cpus));
         for cache in self.caches.iter().filter(|cache| is_subset(&cache.cpus, &node.cpus)) {
@@ -136,7 +136,7 @@ fn describe(device: &crate::placement::HostDevice) -> String {
     }
 }
 
-/// A size in the largest binary unit that divides it to at least 1.
+/// Formats a size in the largest binary unit of which it has at least one.
 fn bytes(size: u64) -> String {
     let (unit, name) = match size {
         0x4000_0000.. => (0x4000_0000, "GiB"),

@@ -1,4 +1,4 @@
-//! Writes settings and takes them back.
+//! Applies settings and reverts them.
 
 use std::io;
 
@@ -11,33 +11,33 @@ use crate::tuning::{
 /// The result of `apply`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppliedTuning {
-    /// Settings written.
+    /// Settings that were written.
     pub written: Vec<TuningSetting>,
-    /// Settings that the kernel refused and that may be refused, each with its reason.
+    /// Optional settings that the kernel refused, each with its reason.
     pub refused: Vec<String>,
-    /// How many settings differ and cannot be changed.
+    /// Number of settings that differ from the request and cannot be changed.
     pub fixed_count: usize,
 }
 
 /// The result of `revert`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RevertedTuning {
-    /// Paths with their previous value.
+    /// Paths that were restored, with the restored value.
     pub restored: Vec<String>,
-    /// Settings that somebody else changed or removed meanwhile and that therefore stay, each with
+    /// Settings that another program changed or removed meanwhile, and that therefore stay, each as
     /// a sentence.
     pub left: Vec<String>,
 }
 
-/// Writes all settings of `request` that differ and can be changed. A failure takes everything
-/// back.
+/// Writes all settings of `request` that differ and can be changed. If one fails, reverts those
+/// already written.
 ///
-/// The journal is durable before the first setting changes, and names for each the value before and
-/// after. So [`revert`] finds out by itself how far an interrupted call came.
+/// Before the first setting changes, the journal is durable and has the old and the new value of
+/// each. So [`revert`] can find out how far an interrupted call came.
 ///
 /// # Errors
-/// When the request does not fit, when settings are applied already, when none of those that differ
-/// can be changed, or when the kernel refuses one.
+/// The request does not fit the machine, settings are applied already, no setting that differs can
+/// be changed, or the kernel refuses one.
 pub fn apply(
     files: &mut dyn HostFiles,
     request: &TuningRequest,
@@ -77,11 +77,11 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Reverts the settings that the last [`apply`] wrote, also if that was interrupted. A setting that
-/// somebody else changed since stays as it is.
+/// Reverts the settings that the last [`apply`] wrote, even if that call was interrupted. A setting
+/// that another program has changed since stays as it is.
 ///
 /// # Errors
-/// When nothing is applied, the journal is damaged, or the kernel refuses a previous value.
+/// Nothing is applied, the journal is damaged, or the kernel refuses a previous value.
 pub fn revert(files: &mut dyn HostFiles) -> Result<RevertedTuning, TuningError> {
     let journal = TuningJournal::read(files)?;
     let journal = journal.ok_or(TuningError::NotApplied { journal: JOURNAL_PATH })?;
@@ -104,14 +104,14 @@ fn entry(change: &CheckedSetting) -> JournalEntry {
     }
 }
 
-/// Why a value is not in place.
+/// The reason why a value could not be set.
 pub(crate) struct WriteFailure {
     pub(crate) why: String,
-    /// False if the file certainly has nothing of ours.
+    /// False if the value was certainly not written.
     may_be_written: bool,
 }
 
-/// Writes one value and reads it again, since kernels change some without an error.
+/// Writes one value and reads it back, since the kernel changes some values without an error.
 pub(crate) fn write(files: &mut dyn HostFiles, entry: &JournalEntry) -> Result<(), WriteFailure> {
     let JournalEntry { path, wanted, previous, .. } = entry;
     let before = |why| WriteFailure { why, may_be_written: false };
@@ -141,7 +141,7 @@ fn value(files: &dyn HostFiles, entry: &JournalEntry) -> io::Result<String> {
     files.read(&entry.path).map(|text| entry.form.value(&text))
 }
 
-/// Takes everything back after a failure.
+/// Reverts everything after a failure, and returns the error to report.
 fn undo(files: &mut dyn HostFiles, journal: &TuningJournal, why: String) -> TuningError {
     let taken_back = take_back(files, journal);
     if !taken_back.failed.is_empty() {
@@ -161,15 +161,14 @@ pub(crate) struct TakenBack {
     pub(crate) failed: Vec<String>,
 }
 
-/// Takes entries back in reverse order: the last written value may be the one that keeps the others
-/// from changing.
+/// Reverts entries in reverse order: the value written last may keep the others from changing.
 pub(crate) fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> TakenBack {
     let mut taken_back = TakenBack::default();
     for entry in journal.entries.iter().rev() {
         match entry.place {
             SettingPlace::File => restore(files, entry, &mut taken_back),
             SettingPlace::Folder => remove(files, entry, &mut taken_back),
-            // The file is removed with its folder.
+            // The kernel removes the file together with its folder.
             SettingPlace::NewFile => {}
         }
     }

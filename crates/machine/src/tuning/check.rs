@@ -1,4 +1,4 @@
-//! Compares a profile with the machine.
+//! Compares a tuning request with the machine.
 
 use crate::tuning::wanted::wanted;
 use crate::tuning::{
@@ -6,14 +6,14 @@ use crate::tuning::{
     TuningSetting,
 };
 
-/// How a setting stands.
+/// Whether a setting has the requested value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingState {
-    /// It has the requested value.
+    /// The setting has the requested value.
     Fits,
-    /// It has another value, which may be changed.
+    /// The setting has another value, which can be changed.
     Differs,
-    /// It has another value, or none, and cannot be changed.
+    /// The setting has another value or none, and cannot be changed for the given reason.
     Fixed(String),
 }
 
@@ -22,18 +22,18 @@ pub enum SettingState {
 pub struct CheckedSetting {
     /// The requested setting.
     pub setting: TuningSetting,
-    /// The value of the machine; `None` if it cannot be read or does not exist yet.
+    /// The present value; `None` if it cannot be read or does not exist yet.
     pub current: Option<String>,
-    /// How they compare.
+    /// The result of comparing the two.
     pub state: SettingState,
 }
 
-/// A profile on this machine.
+/// The result of comparing a profile with this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningReport {
     /// The profile.
     pub profile: TuningProfile,
-    /// Settings in the order of writing.
+    /// Settings in the order in which they are written.
     pub settings: Vec<CheckedSetting>,
     /// Settings that this machine does not have.
     pub missing: Vec<MissingSetting>,
@@ -42,7 +42,7 @@ pub struct TuningReport {
 /// Compares the settings of `request` with the machine. Changes nothing.
 ///
 /// # Errors
-/// When the request does not fit the machine.
+/// The request does not fit the machine.
 pub fn check(files: &dyn HostFiles, request: &TuningRequest) -> Result<TuningReport, TuningError> {
     let wanted = wanted(files, request)?;
     let settings = wanted.settings.into_iter().map(|setting| compare(files, setting)).collect();
@@ -79,7 +79,7 @@ fn compare(files: &dyn HostFiles, setting: TuningSetting) -> CheckedSetting {
     CheckedSetting { setting, current, state }
 }
 
-/// The folder `levels` above a path.
+/// Returns the folder that is `levels` above a path.
 fn above(path: &str, levels: usize) -> &str {
     (0..levels).fold(path, |path, _| path.rsplit_once('/').map_or("", |(folder, _)| folder))
 }

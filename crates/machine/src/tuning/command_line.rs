@@ -1,22 +1,23 @@
-//! Parameters of the kernel, which need a restart: proposed, never written.
+//! Proposes kernel parameters, which need a restart; never writes them.
 
 use crate::tuning::{HostFiles, TuningError, TuningProfile, TuningRequest};
 
 /// A parameter for the kernel's command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelParameter {
-    /// As it is written there.
+    /// The parameter as it is written on the command line.
     pub text: String,
-    /// Its effect.
+    /// The effect of the parameter.
     pub why: &'static str,
-    /// Whether the running kernel has it.
+    /// True if the running kernel has the parameter.
     pub is_present: bool,
 }
 
-/// The parameters that fit `request`; none for profiles without CPUs of real-time threads.
+/// Returns the parameters that fit `request`; empty for profiles without CPUs for real-time
+/// threads.
 ///
 /// # Errors
-/// When the request does not fit the machine.
+/// The request does not fit the machine.
 pub fn kernel_parameters(
     files: &dyn HostFiles,
     request: &TuningRequest,

@@ -1,4 +1,4 @@
-//! Core scheduling: whether the kernel has it. The threads themselves request it.
+//! Finds out whether the kernel supports core scheduling. The threads themselves request it.
 
 use rustix::io::Errno;
 use rustix::process::getpid;
@@ -7,16 +7,16 @@ use rustix::thread::{CoreSchedulingScope, core_scheduling_cookie};
 /// Whether threads can reserve whole cores by `prctl(PR_SCHED_CORE)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoreScheduling {
-    /// Threads can have a cookie; siblings then run only threads with the same one.
+    /// Threads can have a cookie; siblings then only run threads with the same cookie.
     Available,
-    /// No core has siblings, so there is nothing to keep apart.
+    /// No core has siblings, so no threads need to be kept apart.
     NoSiblings,
-    /// The kernel was built without it.
+    /// The kernel was built without core scheduling.
     NotInKernel,
 }
 
 impl CoreScheduling {
-    /// Its meaning, as a sentence.
+    /// Describes the value in a sentence.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl CoreScheduling {
     }
 }
 
-/// Queries the running kernel, by reading the cookie of this process.
+/// Asks the running kernel, by reading the cookie of this process.
 #[must_use]
 pub fn core_scheduling() -> CoreScheduling {
     match core_scheduling_cookie(getpid(), CoreSchedulingScope::Thread) {

@@ -1,4 +1,4 @@
-//! Why a machine is not tuned.
+//! Errors of tuning a machine.
 
 use std::io;
 
@@ -7,30 +7,30 @@ use thiserror::Error;
 
 use crate::tuning::TuningProfile;
 
-/// Why settings were not read, applied or taken back.
+/// The reason why settings were not read, applied or reverted.
 #[derive(Debug, Error)]
 pub enum TuningError {
-    /// The list of CPUs cannot be read.
+    /// The list of online CPUs cannot be read.
     #[error("{path} cannot be read: {error}")]
     Unreadable {
         /// The file.
         path: String,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
-    /// The list of CPUs has another form.
+    /// The list of online CPUs is malformed.
     #[error("the kernel's list of online CPUs, \"{text}\", is not a list of CPUs")]
     Online {
         /// The list.
         text: String,
     },
-    /// The profile needs CPUs.
+    /// The profile needs a list of CPUs, and the request has none.
     #[error("profile {profile} needs the CPUs of the real-time threads: --cores 2-3")]
     NoCores {
         /// The profile.
         profile: TuningProfile,
     },
-    /// The profile has no use for CPUs.
+    /// The request has a list of CPUs, which the profile does not use.
     #[error("profile {profile} treats all CPUs alike; leave out --cores and --partition")]
     UnusedCores {
         /// The profile.
@@ -39,46 +39,46 @@ pub enum TuningError {
     /// The request names CPUs that are not online.
     #[error("CPU {unknown} is not online; online are {online}")]
     UnknownCores {
-        /// CPUs named and not online.
+        /// CPUs that are named, but not online.
         unknown: CpuSet,
         /// Online CPUs.
         online: CpuSet,
     },
-    /// The list names all CPUs.
+    /// The request names all CPUs.
     #[error(
         "CPUs {cores} are all that are online; interrupts and other processes need at least one other"
     )]
     NoOtherCores {
-        /// CPUs named.
+        /// CPUs that are named.
         cores: CpuSet,
     },
-    /// Without siblings a named CPU ends.
+    /// The request names a CPU that the profile turns off as a sibling.
     #[error(
         "profile rt turns siblings off, and CPU {cpu} is a later sibling of CPU {first}; name CPU {first}"
     )]
     LaterSibling {
-        /// The CPU named.
+        /// The CPU that is named.
         cpu: u32,
-        /// The sibling that stays.
+        /// The sibling that stays online.
         first: u32,
     },
-    /// The partition has no proper name.
+    /// The name of the partition is no name of a cgroup.
     #[error("\"{name}\" is not the name of a cgroup below the root cgroup, such as adit")]
     PartitionName {
         /// The name.
         name: String,
     },
-    /// Nothing that differs can be changed.
+    /// Settings differ, and none of them can be changed.
     #[error(
         "{count} settings differ, and this process can change none of them: {why}; changes need root"
     )]
     NothingChangeable {
-        /// How many.
+        /// Number of settings that differ.
         count: usize,
-        /// Why the first one cannot.
+        /// The reason why the first of them cannot be changed.
         why: String,
     },
-    /// Settings of an earlier call are in place.
+    /// The settings of an earlier `apply` are in place.
     #[error("profile {profile} is applied; take it back first with `adit host revert`")]
     AlreadyApplied {
         /// The profile of the journal.
@@ -90,44 +90,44 @@ pub enum TuningError {
         /// The journal.
         journal: &'static str,
     },
-    /// The journal is not one.
+    /// The journal is malformed.
     #[error(
         "{journal} is damaged in line {line}; nothing was changed. Compare it with the machine by hand and remove it"
     )]
     DamagedJournal {
-        /// The journal.
+        /// Path of the journal.
         journal: String,
-        /// Line, from 1.
+        /// Number of the malformed line, from 1.
         line: usize,
     },
     /// The journal cannot be written or removed.
     #[error("{journal} cannot be written: {error}; {state}")]
     Journal {
-        /// The journal.
+        /// Path of the journal.
         journal: String,
-        /// Why.
+        /// The system's error.
         error: io::Error,
-        /// The consequence for the settings.
+        /// The state of the settings after this error.
         state: &'static str,
     },
-    /// A setting failed, and the others were taken back.
+    /// A setting failed, and the others were reverted.
     #[error("{why}; all settings were taken back")]
     Undone {
         /// The failure.
         why: String,
     },
-    /// A setting failed, and taking back failed as well.
+    /// A setting failed, and reverting the others failed as well.
     #[error("{why}; and {left}. The journal stays: repeat `adit host revert`")]
     HalfApplied {
-        /// The failure.
+        /// The first failure.
         why: String,
-        /// The settings that could not be taken back.
+        /// The settings that could not be reverted.
         left: String,
     },
-    /// Taking back failed.
+    /// Reverting failed.
     #[error("{left}. The journal stays: repeat `adit host revert`")]
     HalfReverted {
-        /// The settings that could not be taken back.
+        /// The settings that could not be reverted.
         left: String,
     },
 }

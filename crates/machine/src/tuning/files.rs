@@ -1,4 +1,4 @@
-//! The files of the machine, below a root.
+//! The machine's files, below a root folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -6,70 +6,71 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode, OFlags, ResolveFlags, access, open, openat2};
 
-/// Files with settings. Paths are relative to the root of the machine, such as
+/// Files that have settings. Paths are relative to the root folder, such as
 /// `proc/sys/kernel/numa_balancing`.
 pub trait HostFiles {
     /// Reads a file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn read(&self, path: &str) -> io::Result<String>;
 
-    /// Writes a file that exists, at once.
+    /// Writes an existing file with one call.
     ///
     /// # Errors
-    /// Those of the system: the kernel refuses values by them.
+    /// The system's, by which the kernel also refuses a value.
     fn write(&mut self, path: &str, text: &str) -> io::Result<()>;
 
-    /// Whether the process may write a file or make entries in a folder.
+    /// True if the process may write the file, or create entries in the folder.
     fn is_writable(&self, path: &str) -> bool;
 
-    /// Whether there is such a file or folder.
+    /// True if the file or folder exists.
     fn exists(&self, path: &str) -> bool;
 
-    /// Names in a folder in ascending order; none if there is no such folder.
+    /// Returns the names in a folder, in ascending order; empty if the folder does not exist.
     fn names(&self, folder: &str) -> Vec<String>;
 
-    /// Makes a folder.
+    /// Creates a folder.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn make_folder(&mut self, path: &str) -> io::Result<()>;
 
-    /// Removes a folder of the kernel (a cgroup) with the files that the kernel has in it.
+    /// Removes a folder of the kernel (a cgroup), together with the kernel's files in it.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn remove_folder(&mut self, path: &str) -> io::Result<()>;
 
-    /// Writes a file of ours as a whole or not at all, so that it outlives a crash of the process.
+    /// Writes one of adit's own files completely or not at all, so that a crash leaves no partial
+    /// file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn keep(&mut self, path: &str, text: &str) -> io::Result<()>;
 
-    /// Removes a file of ours.
+    /// Removes one of adit's own files.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     fn forget(&mut self, path: &str) -> io::Result<()>;
 }
 
-/// The files of the system.
+/// The files below a root folder of the system.
 #[derive(Debug)]
 pub struct RootedFiles {
     root: PathBuf,
 }
 
 impl RootedFiles {
-    /// Files below `root`: `/`, or a copy of a machine.
+    /// Takes the root folder: `/`, or a copy of a machine's files.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// Opens a regular file. Links lead nowhere out of the root, and nobody is waited for at a
-    /// FIFO.
+    /// Opens a regular file. Symbolic links cannot lead out of the root, and opening a FIFO does
+    /// not block.
     fn open(&self, path: &str, how: OFlags) -> io::Result<File> {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(&self.root, folder, Mode::empty())?;
@@ -92,7 +93,7 @@ impl HostFiles for RootedFiles {
 
     fn write(&mut self, path: &str, text: &str) -> io::Result<()> {
         let mut file = self.open(path, OFlags::WRONLY | OFlags::TRUNC)?;
-        // The kernel takes a value from one call.
+        // The kernel requires the whole value in one call.
         file.write_all(format!("{text}\n").as_bytes())
     }
 

@@ -1,22 +1,22 @@
-//! How the kernel writes a value in a file.
+//! Formats of values in the kernel's files.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::placement::CpuSet;
 
-/// The form of a file. Two texts with one value are the same setting.
+/// The format of a file. Different texts may have the same value, and are then the same setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingForm {
-    /// The value itself.
+    /// The text is the value.
     Text,
-    /// All choices, the active one in brackets.
+    /// The text lists all choices, with the active one in brackets.
     Choice,
     /// A list of CPUs.
     CpuList,
     /// A mask of CPUs.
     CpuMask,
-    /// The active controllers of a cgroup; the value is `+cpuset` or `-cpuset`.
+    /// The text lists the active controllers of a cgroup; the value is `+cpuset` or `-cpuset`.
     CpusetController,
 }
 
@@ -34,7 +34,7 @@ impl SettingForm {
         }
     }
 
-    /// The value in the text of a file, in the form in which it is written back.
+    /// Returns the value in the text of a file, in the format in which it is written.
     #[must_use]
     pub fn value(self, text: &str) -> String {
         let trimmed = text.trim();
@@ -58,7 +58,7 @@ impl SettingForm {
     }
 }
 
-/// A mask without leading zeros, which kernels write or not.
+/// Removes leading zeros of a mask, which only some kernels write.
 fn mask(text: &str) -> String {
     let Ok(set) = CpuSet::from_mask(text) else { return text.to_owned() };
     let cpus = set.iter().last().map_or(1, |cpu| cpu as usize + 1);

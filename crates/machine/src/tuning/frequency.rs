@@ -1,10 +1,10 @@
-//! Frequencies of CPUs, lowered while their threads have little to do.
+//! Lowers the frequencies of CPUs while their threads are not busy.
 //!
-//! A thread that polls keeps the frequency of its CPU high whatever it does, since the kernel sees
-//! a CPU without idle time. [`FrequencyScaling`] decides by the busy share that threads count
-//! themselves, and changes `scaling_max_freq` between the two limits that it finds. A journal has
-//! both before the first change, so that the limit is taken back after a crash as well: by the next
-//! process that begins, or by [`revert_frequencies`].
+//! A polling thread keeps the frequency of its CPU high even without work, because the kernel sees
+//! no idle time. [`FrequencyScaling`] instead uses the busy share that the threads measure
+//! themselves, and sets `scaling_max_freq` to one of the two limits that it finds. A journal has
+//! both limits before the first change. So the limit is restored even after a crash, by
+//! [`revert_frequencies`], which the next process calls before [`FrequencyScaling::begin`].
 
 use std::io;
 use std::time::Duration;
@@ -20,39 +20,39 @@ const JOURNALS: &str = "run/adit";
 const JOURNAL_START: &str = "frequency-";
 const JOURNAL_END: &str = ".journal";
 
-/// From this recent busy share on the frequency is high, at once. Unit: thousandths.
+/// Minimum recent busy share that raises the frequency at once. Unit: thousandths.
 const RAISE_PERMILLE: u64 = 700;
 
-/// The frequency is lowered if the busy share at the low one would be at most this. Unit:
+/// Maximum busy share, as it would be at the low frequency, that lowers the frequency. Unit:
 /// thousandths.
 const LOWER_PERMILLE: u64 = 400;
 
-/// How long that has to hold.
+/// How long the busy share has to stay that low before the frequency is lowered.
 const CALM: Duration = Duration::from_secs(3);
 
-/// CPUs with one frequency, and its limits.
+/// CPUs that share a frequency policy, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrequencyRange {
     /// The CPUs.
     pub cpus: CpuSet,
-    /// The lowest. Unit: kHz.
+    /// The lowest frequency. Unit: kHz.
     pub low_khz: u64,
-    /// The highest. Unit: kHz.
+    /// The highest frequency. Unit: kHz.
     pub high_khz: u64,
-    /// `scaling_max_freq` of the policy.
+    /// Path of the policy's `scaling_max_freq`.
     path: String,
 }
 
-/// Which frequencies of CPUs can be lowered.
+/// The CPUs whose frequencies can be lowered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FrequencySurvey {
     /// The ranges of CPUs whose frequency can be set.
     pub ranges: Vec<FrequencyRange>,
-    /// Why others cannot, each in a sentence.
+    /// Reasons why the frequency of the other CPUs cannot be set, each a sentence.
     pub left: Vec<String>,
 }
 
-/// Finds the frequencies of `cpus`, on which only threads run whose load is known.
+/// Finds the frequency ranges of `cpus`. Only threads with a known load may run on these.
 #[must_use]
 pub fn frequency_survey(files: &dyn HostFiles, cpus: &CpuSet) -> FrequencySurvey {
     let mut survey = FrequencySurvey::default();
@@ -79,7 +79,7 @@ pub fn frequency_survey(files: &dyn HostFiles, cpus: &CpuSet) -> FrequencySurvey
     survey
 }
 
-/// The online CPUs of a policy, or that of its number.
+/// Returns the online CPUs of a policy; if it has none, the CPU with the policy's number.
 fn policy_cpus(files: &dyn HostFiles, policy: &str) -> CpuSet {
     let text = files.read(&format!("{policy}/affected_cpus")).unwrap_or_default();
     let cpus: CpuSet = text.split_whitespace().filter_map(|cpu| cpu.parse().ok()).collect();
@@ -87,8 +87,11 @@ fn policy_cpus(files: &dyn HostFiles, policy: &str) -> CpuSet {
     if cpus.is_empty() { number.into_iter().collect() } else { cpus }
 }
 
+/// Reads the frequency range of a policy with the CPUs `cpus`, of which `own` run only threads with
+/// a known load.
+///
 /// # Errors
-/// Why the frequency of these CPUs is not for us to change, in a sentence.
+/// The reason why adit must not change the frequency of these CPUs, as a sentence.
 fn range(
     files: &dyn HostFiles,
     policy: &str,
@@ -117,26 +120,26 @@ fn range(
     Ok(FrequencyRange { cpus, low_khz, high_khz, path })
 }
 
-/// The load of a thread that has a CPU.
+/// The load of the thread that runs on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuLoad {
     /// The CPU.
     pub cpu: u32,
-    /// Busy share of the last milliseconds. Unit: thousandths.
+    /// Busy share of the last few milliseconds. Unit: thousandths.
     pub recent_permille: u16,
     /// Busy share of the last second. Unit: thousandths.
     pub second_permille: u16,
 }
 
-/// The change by a turn.
+/// A change that [`FrequencyScaling::turn`] made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrequencyChange {
-    /// The limit of these CPUs is the low frequency.
+    /// The limit of these CPUs is now the low frequency.
     Lowered(FrequencyRange),
-    /// The frequency is the high one again.
+    /// The limit of these CPUs is the high frequency again.
     Raised(FrequencyRange),
-    /// The kernel refused, or somebody else changed the limit, as the sentence says; it is left
-    /// alone from now on.
+    /// The kernel refused, or another program changed the limit; the sentence says which. adit does
+    /// not change this limit again.
     GivenUp(String),
 }
 
@@ -152,12 +155,13 @@ pub struct FrequencyScaling {
 struct ScaledRange {
     range: FrequencyRange,
     is_low: bool,
-    /// Since when the load is small.
+    /// Time since which the load has been small; `None` if it is not.
     calm_since: Option<Duration>,
 }
 
 impl FrequencyScaling {
-    /// Begins with the frequencies that `survey` found, all of them high. `owner`: this process.
+    /// Starts with the ranges that `survey` found, all at the high frequency. `owner`: the id of
+    /// this process.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -178,8 +182,8 @@ impl FrequencyScaling {
         Ok(Self { scaled: scaled.collect(), journal, journal_path })
     }
 
-    /// Sets the frequencies that the loads of all threads at `now` require. Writes a file only for
-    /// a change.
+    /// Sets the limits that the loads of all threads at the time `now` require. Writes a file only
+    /// if its limit changes.
     pub fn turn(
         &mut self,
         files: &mut dyn HostFiles,
@@ -210,10 +214,10 @@ impl FrequencyScaling {
         changes
     }
 
-    /// Takes all limits back.
+    /// Restores all limits.
     ///
     /// # Errors
-    /// The kernel refuses one; the journal then stays.
+    /// The kernel refuses a limit; the journal then stays.
     pub fn end(self, files: &mut dyn HostFiles) -> Result<RevertedTuning, TuningError> {
         take_back_journal(files, &self.journal, &self.journal_path)
     }
@@ -247,7 +251,8 @@ impl ScaledRange {
     }
 }
 
-/// The change from one limit to the other. The journal has the one to the low limit.
+/// Makes the entry for a change of limit. The journal has the entry for the change to the low
+/// limit.
 fn entry(range: &FrequencyRange, is_low: bool) -> JournalEntry {
     let (high, low) = (range.high_khz.to_string(), range.low_khz.to_string());
     let (previous, wanted) = if is_low { (low, high) } else { (high, low) };
@@ -260,8 +265,8 @@ fn entry(range: &FrequencyRange, is_low: bool) -> JournalEntry {
     }
 }
 
-/// Takes back the limits of processes that ended without doing so. `own`: this process, which has
-/// begun nothing yet.
+/// Restores the limits of processes that ended without restoring them. `own`: the id of this
+/// process, which must not have called [`FrequencyScaling::begin`] yet.
 ///
 /// # Errors
 /// A journal is damaged, or the kernel refuses a previous limit.
@@ -288,7 +293,7 @@ pub fn revert_frequencies(
     Ok(reverted)
 }
 
-/// True while the process runs. Another program may have its number now.
+/// True if the process with this id runs and is adit: another program may have the id now.
 fn is_adit(files: &dyn HostFiles, process: u32) -> bool {
     let name = files.read(&format!("proc/{process}/comm"));
     name.is_ok_and(|name| name.starts_with("adit"))

@@ -1,29 +1,30 @@
-//! The journal: the previous values, written before anything changes.
+//! The journal, which has the previous values and is written before anything changes.
 
 use std::io;
 
 use crate::tuning::{HostFiles, SettingForm, SettingPlace, TuningError, TuningProfile};
 
-/// Where the journal is. `/run` ends with a restart of the machine, as the settings do.
+/// Path of the journal. A restart of the machine empties `/run`, and also resets the settings.
 pub const JOURNAL_PATH: &str = "run/adit/host-tuning.journal";
 
 const FIRST_LINE: &str = "adit host tuning 1";
 const LAST_LINE: &str = "end";
 
-/// All changes of one `apply`, or those that a process may make, in the order of writing.
+/// All changes of one `apply`, or all that [`super::FrequencyScaling`] may make, in the order of
+/// writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TuningJournal {
     pub profile: String,
     pub entries: Vec<JournalEntry>,
 }
 
-/// One change.
+/// One change of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JournalEntry {
     pub place: SettingPlace,
     pub form: SettingForm,
     pub path: String,
-    /// Empty for a file that did not exist.
+    /// The previous value; empty for a file that did not exist.
     pub previous: String,
     pub wanted: String,
 }
@@ -73,8 +74,8 @@ impl TuningJournal {
         })
     }
 
-    /// Values have neither tabs nor line ends: those of the kernel's files that `check` lets
-    /// through.
+    /// Formats the journal. Values have neither tabs nor line ends: `check` accepts no value of the
+    /// kernel's files that has.
     fn text(&self) -> String {
         let mut text = format!("{FIRST_LINE}\nprofile\t{}\n", self.profile);
         for entry in &self.entries {
@@ -91,8 +92,10 @@ impl TuningJournal {
         text
     }
 
+    /// Parses the journal.
+    ///
     /// # Errors
-    /// The number of the first line that is not as it should be.
+    /// The number of the first malformed line.
     fn parse(text: &str) -> Result<Self, usize> {
         let mut lines = (1..).zip(text.lines());
         let mut number = 1;

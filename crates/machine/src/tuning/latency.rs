@@ -1,25 +1,25 @@
-//! `/dev/cpu_dma_latency`: a limit on wake-up latency, for as long as a process holds it.
+//! `/dev/cpu_dma_latency`: limits wake-up latency as long as a process keeps the file open.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// A limit that all CPUs keep while this value exists. The kernel drops it when the file is closed,
-/// so it ends with the process in any case, and no journal is needed.
+/// A latency limit of all CPUs that lasts as long as this value. The kernel drops the limit when
+/// the file is closed, so it ends with the process at the latest, and needs no journal.
 #[derive(Debug)]
 pub struct CpuLatencyHold {
     _file: File,
 }
 
 impl CpuLatencyHold {
-    /// Limits wake-up latency of idle CPUs to `limit_us`; 0 lets them poll. `root`: `/`, or a copy
-    /// of a machine.
+    /// Limits the wake-up latency of idle CPUs to `limit_us`; with 0 they poll. `root`: `/`, or a
+    /// copy of a machine's files.
     ///
     /// # Errors
-    /// When the device does not exist or this process may not write it.
+    /// The device does not exist, or this process may not write it.
     pub fn acquire(root: &Path, limit_us: u32) -> io::Result<Self> {
         let mut file = OpenOptions::new().write(true).open(root.join("dev/cpu_dma_latency"))?;
-        // The kernel takes exactly four octets in its own byte order as a number.
+        // The kernel expects exactly four octets, a number in native byte order.
         file.write_all(&limit_us.to_ne_bytes())?;
         Ok(Self { _file: file })
     }

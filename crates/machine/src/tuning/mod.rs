@@ -1,12 +1,13 @@
-//! Linux settings of the machine for real-time work: profiles, the present settings of the machine,
-//! and a way there and back.
+//! Linux settings of the machine for real-time work: profiles, the present settings, and how to
+//! apply a profile and revert it.
 //!
 //! A profile of study 004 becomes a list of [`TuningSetting`]s. [`check()`] compares them with the
-//! machine, [`apply()`] writes those that differ after it has written a journal, and [`revert()`]
-//! takes each back that still has the journal's value. [`FrequencyScaling`] changes frequencies
-//! while a process runs, with a journal of its own. All files are reached through [`HostFiles`], so
-//! that tests use a made-up machine. Settings that end with a process ([`CpuLatencyHold`]) or need
-//! a restart ([`kernel_parameters()`]) are outside the journal.
+//! machine. [`apply()`] writes a journal and then the settings that differ. [`revert()`] restores
+//! the previous value of each setting that still has the value that `apply()` wrote.
+//! [`FrequencyScaling`] changes frequencies while a process runs, with a journal of its own. All
+//! files are accessed through [`HostFiles`], so that tests can use a simulated machine. Settings
+//! that end with a process ([`CpuLatencyHold`]) or need a restart ([`kernel_parameters()`]) are not
+//! in the journal.
 //!
 //! Source: study 004, *On the use of Linux real-time features for RAN packet processing*, sections
 //! 3 and 4, table 1.

@@ -1,41 +1,41 @@
-//! The machine's state of power: frequencies, idle states, energy. Only reads.
+//! Reads the power management of the machine: frequencies, idle states, energy.
 
 use crate::tuning::HostFiles;
 
 const CPUS: &str = "sys/devices/system/cpu";
 const ZONES: &str = "sys/class/powercap";
 
-/// The power management of a CPU; guests and some firmware show nothing.
+/// The power management of a CPU; empty in guests and with some firmware, which do not show it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuPower {
-    /// The recent frequency. Unit: kHz.
+    /// The recent frequency; `None` if it is not shown. Unit: kHz.
     pub frequency_khz: Option<u64>,
-    /// Its idle states, the lightest first.
+    /// Idle states of the CPU, the lightest first.
     pub idle_states: Vec<IdleStateTime>,
 }
 
 /// The time that a CPU spent in an idle state since the system started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleStateTime {
-    /// The kernel's name, such as `C6`.
+    /// The kernel's name of the state, such as `C6`.
     pub name: String,
-    /// Unit: microseconds.
+    /// Total time in the state. Unit: microseconds.
     pub time_us: u64,
 }
 
-/// A part of the machine whose energy is counted (RAPL).
+/// A part of the machine whose energy the processor counts (RAPL).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnergyZone {
-    /// The zone's name, such as `package-0`, or `package-0/dram` for a part of it.
+    /// Name of the zone, such as `package-0`, or `package-0/dram` for a part of a package.
     pub name: String,
-    /// Energy used. Starts again at zero now and then. Unit: microjoules.
+    /// Energy used. The counter wraps to zero from time to time. Unit: microjoules.
     pub energy_uj: u64,
 }
 
-/// Reads the power management of a CPU. Sources: cpufreq `scaling_cur_freq`, cpuidle `stateN/time`.
+/// Reads the power management of a CPU, from cpufreq `scaling_cur_freq` and cpuidle `stateN/time`.
 pub fn cpu_power(files: &dyn HostFiles, cpu: u16) -> CpuPower {
     let cpu = format!("{CPUS}/cpu{cpu}");
-    // The kernel says 0 for CPUs that must not be interrupted.
+    // The kernel shows 0 for CPUs that it must not interrupt to find out.
     let frequency = number(files, &format!("{cpu}/cpufreq/scaling_cur_freq"));
     let folder = format!("{cpu}/cpuidle");
     let mut numbers: Vec<u32> = files
@@ -61,8 +61,8 @@ pub fn cpu_power(files: &dyn HostFiles, cpu: u16) -> CpuPower {
     CpuPower { frequency_khz: frequency.filter(|khz| *khz > 0), idle_states }
 }
 
-/// Reads the energy of the machine. The kernel shows it to root only. Source: powercap
-/// `intel-rapl`, which AMD's processors also have.
+/// Reads the energy zones of the machine, which the kernel shows to root only. Source: powercap
+/// `intel-rapl`, which AMD processors also have.
 pub fn energy_zones(files: &dyn HostFiles) -> Vec<EnergyZone> {
     let name_of =
         |zone: &str| Some(files.read(&format!("{ZONES}/{zone}/name")).ok()?.trim().to_owned());

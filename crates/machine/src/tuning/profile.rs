@@ -1,4 +1,4 @@
-//! The profiles.
+//! The profiles of CPU configuration.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,26 +6,26 @@ use std::str::FromStr;
 /// A CPU configuration of study 004, table 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TuningProfile {
-    /// Frequencies change, with turbo, idle states and siblings.
+    /// Variable frequency; turbo, idle states and siblings are enabled.
     Default,
-    /// Fixed frequency, no turbo.
+    /// Fixed frequency, no turbo. The next three profiles have this too.
     Ff,
-    /// And no idle states.
+    /// Also no idle states.
     FfNoIdle,
-    /// And no idle states on the named CPUs only.
+    /// Also no idle states, but only on the named CPUs.
     FfNoIdleRt,
-    /// And core scheduling: no other thread on the sibling of a real-time thread.
+    /// Also core scheduling: no other thread runs on the sibling of a real-time thread.
     Core,
     /// Fixed frequency, no turbo, no idle states, no siblings.
     Rt,
 }
 
 impl TuningProfile {
-    /// All of them, in the order of the table.
+    /// All profiles, in the order of the table.
     pub const ALL: [Self; 6] =
         [Self::Default, Self::Ff, Self::FfNoIdle, Self::FfNoIdleRt, Self::Core, Self::Rt];
 
-    /// Its name on the command line.
+    /// Returns the name of the profile on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,13 +38,13 @@ impl TuningProfile {
         }
     }
 
-    /// True if it treats the CPUs of real-time threads in another way than the others.
+    /// True if the profile configures the CPUs of real-time threads differently from the others.
     #[must_use]
     pub const fn has_cores(self) -> bool {
         matches!(self, Self::FfNoIdleRt | Self::Core | Self::Rt)
     }
 
-    /// True if frequencies are fixed.
+    /// True if the profile fixes frequencies.
     #[must_use]
     pub const fn fixes_frequency(self) -> bool {
         !matches!(self, Self::Default)

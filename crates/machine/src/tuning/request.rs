@@ -1,37 +1,38 @@
-//! A request of a profile, and whether it fits the machine.
+//! The request to apply a profile, and the check that it fits the machine.
 
 use crate::placement::CpuSet;
 
 use crate::tuning::{HostFiles, TuningError, TuningProfile};
 
-/// Hugepages that a node should have.
+/// Hugepages that a NUMA node should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HugePagesWanted {
-    /// The node.
+    /// Index of the node.
     pub node: u32,
-    /// Size of a page in KiB, such as 2048.
+    /// Size of a page, such as 2048. Unit: KiB.
     pub page_kib: u32,
-    /// How many.
+    /// Number of pages.
     pub count: u64,
 }
 
-/// A request of a profile.
+/// A request to apply a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningRequest {
     /// The profile.
     pub profile: TuningProfile,
-    /// CPUs of the real-time threads, with profiles that have such CPUs.
+    /// CPUs of the real-time threads; empty if the profile has none.
     pub cores: CpuSet,
-    /// Hugepages by node.
+    /// Hugepages for each node.
     pub huge_pages: Vec<HugePagesWanted>,
-    /// A cgroup (version 2, below its mount) that becomes an isolated partition with `cores`.
+    /// Name of a cgroup (version 2, below its mount) that becomes an isolated partition with
+    /// `cores`.
     pub partition: Option<String>,
-    /// Only the settings of table 1: frequencies, turbo, idle states, siblings.
+    /// True for only the settings of table 1: frequencies, turbo, idle states, siblings.
     pub is_cpu_only: bool,
 }
 
 impl TuningRequest {
-    /// Returns the online CPUs after checking the request against them.
+    /// Checks the request against the online CPUs, and returns these.
     pub(crate) fn checked_online(&self, files: &dyn HostFiles) -> Result<CpuSet, TuningError> {
         let path = "sys/devices/system/cpu/online";
         let text = files.read(path).map_err(|error| TuningError::unreadable(path, error))?;
@@ -60,8 +61,8 @@ impl TuningRequest {
         Ok(online)
     }
 
-    /// CPUs for interrupts and other processes: online, not of real-time threads, and not later
-    /// siblings if those go offline.
+    /// Returns the CPUs for interrupts and other processes: CPUs that are online, not for real-time
+    /// threads, and not siblings that the profile takes offline.
     pub(crate) fn others(&self, files: &dyn HostFiles, online: &CpuSet) -> CpuSet {
         let stays = |cpu: &u32| {
             self.profile != TuningProfile::Rt
@@ -71,7 +72,7 @@ impl TuningRequest {
     }
 }
 
-/// The CPU of a core that stays when siblings go offline.
+/// Returns the CPU of the core of `cpu` that stays when siblings go offline; `None` if unknown.
 pub(crate) fn first_sibling(files: &dyn HostFiles, cpu: u32) -> Option<u32> {
     let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     files.read(&path).ok()?.parse::<CpuSet>().ok()?.first()

@@ -1,40 +1,40 @@
-//! Kinds of settings, with their cost for neighbors.
+//! Kinds of settings, and their cost for other programs.
 
 use crate::tuning::SettingForm;
 
 /// The kind of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingKind {
-    /// Who chooses frequencies.
+    /// The algorithm that chooses frequencies.
     Governor,
     /// Lowest and highest frequency.
     FrequencyLimits,
-    /// Frequencies above the nominal one for short times.
+    /// Frequencies above the nominal one, for short times.
     Turbo,
     /// States in which an idle CPU saves energy.
     IdleStates,
-    /// Several CPUs per core.
+    /// Whether a core has several CPUs.
     Siblings,
-    /// CPUs that get interrupts.
+    /// CPUs that receive interrupts.
     Interrupts,
-    /// CPUs that only one cgroup uses.
+    /// CPUs that are reserved for one cgroup.
     Partition,
-    /// Pages that follow threads to their node.
+    /// Migration of pages to the node of the thread that uses them.
     NumaBalancing,
-    /// Large pages without request.
+    /// Large pages for programs that did not request them.
     TransparentHugePages,
-    /// Timers that move to other CPUs.
+    /// Migration of timers to other CPUs.
     TimerMigration,
-    /// The kernel's watch for CPUs that are stuck.
+    /// The kernel's detection of stuck CPUs.
     Watchdog,
-    /// The share of time that real-time threads leave to others.
+    /// The share of time that real-time threads must leave to other threads.
     RealTimeThrottling,
-    /// Reserved large pages.
+    /// Reserved hugepages.
     HugePages,
 }
 
 impl SettingKind {
-    /// All of them.
+    /// All kinds, in the order of reports.
     pub const ALL: [Self; 13] = [
         Self::Governor,
         Self::FrequencyLimits,
@@ -51,7 +51,7 @@ impl SettingKind {
         Self::HugePages,
     ];
 
-    /// Its name in reports.
+    /// Returns the name of the kind in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,9 +71,9 @@ impl SettingKind {
         }
     }
 
-    /// The cost of the setting for other programs on the machine. Figures: study 004, table 2,
-    /// throughput of a transcoding and of a computation together with the real-time threads,
-    /// relative to a fixed frequency alone.
+    /// Describes the cost of the setting for other programs on the machine. Figures: study 004,
+    /// table 2, the throughput of transcoding and of a computation beside real-time threads,
+    /// relative to that with only a fixed frequency.
     #[must_use]
     pub const fn neighbor_cost(self) -> &'static str {
         match self {
@@ -105,33 +105,33 @@ impl SettingKind {
 /// A value that a file should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TuningSetting {
-    /// Its kind.
+    /// The kind of setting.
     pub kind: SettingKind,
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Its form.
+    /// Format of the file.
     pub form: SettingForm,
-    /// The value, as [`SettingForm::value`] returns it.
+    /// The requested value, as [`SettingForm::value`] returns it.
     pub wanted: String,
-    /// Whether the kernel may refuse it without harm, as with interrupts that are bound to a CPU.
+    /// True if a refusal by the kernel is harmless, as for interrupts that are bound to a CPU.
     pub may_be_refused: bool,
-    /// The kind of `path`.
+    /// The type of file at `path`.
     pub place: SettingPlace,
 }
 
-/// The kind of a setting's path.
+/// The type of file that has a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingPlace {
-    /// A file that exists.
+    /// An existing file.
     File,
-    /// A cgroup to make; the requested value is `exists`.
+    /// A cgroup to create; the requested value is `exists`.
     Folder,
-    /// A file that the kernel makes with such a cgroup.
+    /// A file that the kernel creates together with such a cgroup.
     NewFile,
 }
 
 impl TuningSetting {
-    /// A setting in a file that exists.
+    /// Makes a setting in an existing file.
     pub(crate) fn new(kind: SettingKind, path: String, form: SettingForm, wanted: &str) -> Self {
         Self {
             kind,
@@ -145,8 +145,8 @@ impl TuningSetting {
 }
 
 impl SettingForm {
-    /// The requested value in the form that a comparison needs; the controller's value is one
-    /// already.
+    /// Converts a requested value for comparison; that of the cgroup controller already has the
+    /// right form.
     fn value_of_wanted(self, wanted: &str) -> String {
         match self {
             Self::CpusetController => wanted.to_owned(),
@@ -158,8 +158,8 @@ impl SettingForm {
 /// A setting that this machine does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingSetting {
-    /// Its kind.
+    /// The kind of setting.
     pub kind: SettingKind,
-    /// Why there is none.
+    /// The reason, as a sentence.
     pub why: String,
 }

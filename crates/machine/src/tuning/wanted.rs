@@ -1,4 +1,4 @@
-//! From a profile to settings.
+//! Derives settings from a profile.
 
 mod cpu;
 mod kernel;
@@ -9,8 +9,8 @@ use crate::tuning::{
     HostFiles, MissingSetting, SettingForm, SettingKind, TuningError, TuningRequest, TuningSetting,
 };
 
-/// The settings of a request on this machine. Settings are in the order of writing; they are taken
-/// back in reverse.
+/// The settings of a request on this machine, in the order of writing. They are reverted in reverse
+/// order.
 #[derive(Debug, Default)]
 pub(crate) struct WantedSettings {
     pub settings: Vec<TuningSetting>,
@@ -30,12 +30,14 @@ impl WantedSettings {
 /// The CPUs of a request.
 struct RequestCpus {
     online: CpuSet,
-    /// For interrupts and other processes.
+    /// CPUs for interrupts and other processes.
     others: CpuSet,
 }
 
+/// Returns the settings of `request`.
+///
 /// # Errors
-/// When the request does not fit the machine.
+/// The request does not fit the machine.
 pub(crate) fn wanted(
     files: &dyn HostFiles,
     request: &TuningRequest,
@@ -53,7 +55,7 @@ pub(crate) fn wanted(
         kernel::interrupts(files, request, &cpus, &mut wanted);
         kernel::partition(files, request, &mut wanted);
     }
-    // Last: siblings that go offline take their files along.
+    // Must be the last: the files of siblings disappear when these go offline.
     cpu::siblings(files, request, &mut wanted)?;
     Ok(wanted)
 }

@@ -1,4 +1,4 @@
-//! Association setup by either side, update and release by the CP function.
+//! Association setup by either side; update and release by the CP function.
 //!
 //! Spec: TS 29.244 §6.2.6 to §6.2.8, §7.4.4.
 
@@ -29,9 +29,9 @@ use crate::transaction::RequestPurpose;
 use crate::ue_pools::PoolAnnouncement;
 
 impl Node {
-    /// Sets up an association that a CP function requests. One that exists with this address ends
-    /// first; its sessions stay if the peer has not restarted, or wishes to retain them. Spec: TS
-    /// 29.244 §6.2.6.2.2.
+    /// Sets up an association that a CP function requests. An existing association with the address
+    /// ends first; its sessions stay if the peer has not restarted, or requests to retain them.
+    /// Spec: TS 29.244 §6.2.6.2.2.
     pub(crate) fn handle_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         if self.is_late_setup(request) {
             self.counters.scalars.stale_recovery_time_stamps += 1;
@@ -40,7 +40,7 @@ impl Node {
         }
     }
 
-    /// True for a setup that its sender sent before its latest restart. Nobody waits for the
+    /// True if the peer sent the setup before its latest restart, and so does not wait for the
     /// answer.
     fn is_late_setup(&mut self, request: &ReceivedMessage<'_>) -> bool {
         let Ok(message) = AssociationSetupRequest::decode_body(request.body) else { return false };
@@ -49,7 +49,8 @@ impl Node {
             && known.read_time_stamp(message.recovery_time_stamp.0) == TimeStampMeaning::Late
     }
 
-    /// Accepts or refuses a setup whose Node ID is free, or has a holder that is alive.
+    /// Accepts or refuses a setup whose Node ID no other peer holds, or whose holder is known to be
+    /// alive.
     pub(crate) fn decide_association_setup(&mut self, request: &ReceivedMessage<'_>) {
         match self.accept_association(request) {
             Ok(up) => self.respond_to_accepted_setup(request, up),
@@ -144,13 +145,13 @@ impl Node {
         self.send_request(now, to, &body, RequestPurpose::AssociationSetup { position });
     }
 
-    /// Takes the response to our own association setup.
+    /// Processes the response to an association setup that we requested.
     pub(crate) fn handle_association_setup_response(&mut self, response: &ReceivedMessage<'_>) {
         let expects =
             |purpose: &RequestPurpose| matches!(purpose, RequestPurpose::AssociationSetup { .. });
         let sequence = response.header.sequence;
         let purpose = self.transactions.take(response.from, sequence, expects);
-        // INTEROP: some control planes answer with sequence number 1, whatever the request had.
+        // INTEROP: some control planes answer with sequence number 1, whichever the request had.
         let purpose = purpose.or_else(|| match sequence {
             1 => self.transactions.take_of(response.from, expects),
             _ => None,
@@ -203,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Gives up on an own request.
+    /// Processes the failure of a request of ours: no response after all retransmissions.
     pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: RequestPurpose) {
         match purpose {
             RequestPurpose::Heartbeat { owner } | RequestPurpose::Probe { owner } => {
@@ -233,7 +234,7 @@ impl Node {
         }
     }
 
-    /// Takes the CP function's new features. Spec: TS 29.244 §6.2.7.2.2.
+    /// Processes an update of the association by the CP function. Spec: TS 29.244 §6.2.7.2.2.
     pub(crate) fn handle_association_update(&mut self, request: &ReceivedMessage<'_>) {
         match self.update_association(request) {
             Ok(prepares) => {
@@ -254,7 +255,7 @@ impl Node {
         self.respond(request, None, &body, None);
     }
 
-    /// Returns the association whose release the peer prepares (PARPS).
+    /// Updates the association. Returns it if the peer prepares its release (PARPS).
     fn update_association(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -289,9 +290,8 @@ impl Node {
         Ok(flags.contains(PfcpAuReqFlags::PARPS).then_some(owner))
     }
 
-    /// Releases the association; the response follows when its sessions are gone, and their last
-    /// usage is reported if the CP function takes such reports.
-    /// Spec: TS 29.244 §6.2.8.2.
+    /// Releases the association. The response follows when its sessions are gone and, if the CP
+    /// function supports that, have reported their last usage. Spec: TS 29.244 §6.2.8.2.
     pub(crate) fn handle_association_release(&mut self, request: &ReceivedMessage<'_>) {
         let association = self.association(request.peer());
         let named = AssociationReleaseRequest::decode_body(request.body).is_ok_and(|m| {
@@ -303,7 +303,7 @@ impl Node {
         }
     }
 
-    /// Releases the association, whatever its sessions have yet to report.
+    /// Releases the association even if sessions have not reported all usage.
     pub(crate) fn complete_release(&mut self, request: &ReceivedMessage<'_>) {
         let (cause, last) = match self.release_association(request) {
             Ok(last) => (Cause::RequestAccepted, last),
@@ -343,10 +343,10 @@ impl Node {
     }
 }
 
-/// The path delays that a CP function requests: `None` without the IE, empty with an IE of length
-/// zero.
+/// Decodes the path delays that a CP function requests: `None` without the IE, empty if the IE has
+/// length zero.
 ///
-/// # Errors
+/// Those of [`PathQosControl::from_ie`]; Cause 75 for more than [`PATH_CONTROLS_MAX`] controls.
 /// As [`PathQosControl::from_ie`]; Cause 75 for more than [`PATH_CONTROLS_MAX`].
 pub(super) fn path_controls<'a>(
     ies: Repeated<'a, Nullable<GtpuPathQosControlInformation<'a>>>,
@@ -363,7 +363,7 @@ pub(super) fn path_controls<'a>(
     Ok(Some(controls))
 }
 
-/// The addresses whose sessions a CP function wishes to retain; none means all.
+/// Returns the addresses whose sessions a CP function requests to retain; an empty list means all.
 fn retained_addresses(wish: &SessionRetentionInformation<'_>) -> Vec<IpAddr> {
     let addresses = wish.cp_pfcp_entity_ip_addresses.into_iter();
     addresses.flat_map(|at| [at.v4.map(IpAddr::V4), at.v6.map(IpAddr::V6)]).flatten().collect()

@@ -16,16 +16,16 @@ use crate::session_state::{DiscardedReports, RemainingReports};
 use crate::sessions::DeletedSession;
 use crate::transition::SessionDisposition;
 
-/// An association that was set up.
+/// The result of an association setup that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptedAssociation {
-    /// The last change to be published before the setup may be answered.
+    /// The condition that must be met before the setup is answered, if any.
     pub last: Option<Condition>,
-    /// The sessions of the association before were kept.
+    /// True if the sessions of the former association were retained.
     pub retained: bool,
 }
 
-/// Why an association cannot come into being.
+/// The reason why an association cannot be established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AssociationRefusal {
     NodeIdInUse,
@@ -34,29 +34,29 @@ pub(crate) enum AssociationRefusal {
 }
 
 impl Node {
-    /// The association of a peer address.
+    /// Returns the association of a peer address.
     #[must_use]
     pub fn association(&self, address: IpAddr) -> Option<&Association> {
         self.peers.association(address)
     }
 
-    /// The NF instance that the CP function at `address` said it is. Spec: TS 29.244 §8.2.175.
+    /// Returns the NF Instance ID that the CP function at `address` reported. Spec: TS 29.244
+    /// §8.2.175.
     #[must_use]
     pub fn nf_instance_id(&self, address: IpAddr) -> Option<[u8; 16]> {
         self.peers.get(address)?.nf_instance_id
     }
 
-    /// All associations, by address.
+    /// Returns all associations, by address.
     pub fn associations(&self) -> impl Iterator<Item = &Association> {
         self.peers.associations()
     }
 
-    /// Sets up an association, after ending the one that the address has. The answer waits for the
-    /// condition in the result, if sessions had to end.
+    /// Establishes an association, after ending the one that the address has. If sessions had to
+    /// end, the answer must wait for the condition in the result.
     ///
-    /// A Node ID that is associated from another address is refused, so that nobody deletes
-    /// another peer's sessions by claiming its Node ID; `contested_setup` probes that address
-    /// before.
+    /// Refuses a Node ID that is associated from another address, so that nobody deletes another
+    /// peer's sessions by claiming its Node ID; `contested_setup` has probed that address before.
     pub(crate) fn create_association(
         &mut self,
         now: Nanos,
@@ -79,9 +79,9 @@ impl Node {
             self.end_association(now, address, self.reason_of_end(&facts));
             self.peers.next_owner()
         });
-        // Sessions that ended without the peer's knowledge have moved it.
+        // The time stamp has moved if sessions ended without the peer's knowledge.
         let own_time_stamp = self.time_stamp_towards(address).0;
-        // The peer's previous sessions are gone before it gets the answer.
+        // The peer's former sessions must be gone before it gets the answer.
         let waiter = JobWaiter { address, node_id: node_id.clone() };
         let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };
         self.peers.setups.connected(address);
@@ -119,7 +119,7 @@ impl Node {
         Ok(AcceptedAssociation { last, retained: retained.is_some() && facts.retain.is_some() })
     }
 
-    /// The meaning of a setup for the association that its address has.
+    /// Returns why a setup ends the association that its address has.
     fn reason_of_end(&self, facts: &AssociationParameters) -> DownReason {
         match self.association(facts.address) {
             Some(known) if known.recovery_time_stamp != facts.recovery_time_stamp => {
@@ -129,12 +129,12 @@ impl Node {
         }
     }
 
-    /// Keeps the sessions of the association that the address of a setup has. Returns their owner;
-    /// `None` if they end.
+    /// Retains the sessions of the association that the address of a setup has. Returns their
+    /// owner; `None` if the sessions end.
     ///
-    /// The peer may wish to retain all, or those that are controlled from the addresses that it
-    /// lists. A peer with its earlier Recovery Time Stamp still has its sessions: all of them stay,
-    /// and it deletes those that it does not need. Spec: TS 29.244 §6.2.6.2.2.
+    /// The peer may request to retain all sessions, or those that are controlled from listed
+    /// addresses. If its Recovery Time Stamp is unchanged it still has its sessions: all of them
+    /// stay, and the peer deletes those that it does not need. Spec: TS 29.244 §6.2.6.2.2.
     fn retain_sessions(&mut self, now: Nanos, facts: &AssociationParameters) -> Option<OwnerId> {
         let address = facts.address;
         let known = self.association(address)?;
@@ -156,7 +156,8 @@ impl Node {
             let waiter = JobWaiter { address, node_id };
             let at = listed.into();
             self.begin_transition(owner, SessionDisposition::Retain { at }, Some(waiter));
-            // The sessions of a small association are gone before the rest is counted.
+            // Ends the sessions of a small association at once, so that only retained ones are
+            // counted.
             self.advance_jobs(now);
         }
         if has_restarted {
@@ -171,8 +172,9 @@ impl Node {
         Some(owner)
     }
 
-    /// A setup names the Node ID of a silent peer: that one is at another address now. A peer that
-    /// has not restarted gets its association there; the association of another one ends.
+    /// Handles a setup with the Node ID of a silent peer: that peer has moved to the address of the
+    /// setup. If it has not restarted, its association moves there too; otherwise the association
+    /// ends.
     fn take_from_silent_address(&mut self, now: Nanos, facts: &AssociationParameters) {
         let AssociationParameters { address, ref node_id, recovery_time_stamp, .. } = *facts;
         let Some(former) = self.peers.other_holder(address, node_id) else { return };
@@ -189,7 +191,7 @@ impl Node {
         self.begin_transition(owner, SessionDisposition::Move { to: owner, address }, None);
     }
 
-    /// Takes the association from its address, with everything that waits for the peer.
+    /// Removes the association from its address, with everything that waits for its peer.
     fn detach_association(&mut self, address: IpAddr) -> Option<Association> {
         let association = self.peers.detach(address)?;
         self.sessions.records.note_association(address);
@@ -201,10 +203,10 @@ impl Node {
         Some(association)
     }
 
-    /// Ends the association of `address` if there is one: its sessions go in a job, answers that
-    /// still wait are not sent any more, and the answered requests are forgotten, because a peer
-    /// that restarts counts its sequence numbers anew. Answers that need the sessions to be gone
-    /// wait ([`Node::wait_for_jobs`]).
+    /// Ends the association of `address` if there is one. A job ends its sessions. Answers that
+    /// wait are dropped, and kept answers are forgotten, because a peer that restarts begins its
+    /// sequence numbers again. Answers for which the sessions must be gone wait
+    /// ([`Node::wait_for_jobs`]).
     pub(crate) fn end_association(&mut self, now: Nanos, address: IpAddr, reason: DownReason) {
         let Some(owner) = self.association(address).map(|association| association.owner) else {
             return;
@@ -249,13 +251,14 @@ impl Node {
         Some(self.forget_discarded(deleted))
     }
 
-    /// Gives up the requests whose reports went with a session. Returns the change that deleted it.
+    /// Drops the requests that carry reports of a deleted session. Returns the change that deleted
+    /// it.
     pub(crate) fn forget_discarded(&mut self, deleted: DeletedSession) -> DeltaId {
         self.drop_reports(deleted.discarded);
         deleted.change
     }
 
-    /// Gives up the request of discarded reports, and counts the usage that is lost.
+    /// Drops the request that carries discarded reports, and counts the usage that is lost.
     pub(crate) fn drop_reports(&mut self, discarded: DiscardedReports) {
         if let Some(sequence) = discarded.sequence {
             self.transactions.close(sequence);

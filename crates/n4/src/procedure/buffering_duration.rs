@@ -1,8 +1,9 @@
 //! The DL Buffering Duration: how long downlink data is buffered before it is discarded.
 //!
-//! A CP function gives it with a BAR in its response to a report of downlink data: it cannot page
-//! the UE now. At its end the buffered packets are discarded, and the next packet is reported
-//! again. A change of the FARs' actions cancels it. Spec: TS 29.244 §7.5.9.2, §8.2.29.
+//! A CP function that cannot page the UE now sends the duration, with a BAR, in its response to a
+//! report of downlink data. When it has passed, the buffered packets are discarded, and the next
+//! packet is reported again. A change of the FARs' actions cancels it. Spec: TS 29.244 §7.5.9.2,
+//! §8.2.29.
 
 use adit_pfcp::ie::DlBufferingDuration;
 use adit_rules::ApplyAction;
@@ -13,7 +14,7 @@ use adit_types::{BarId, FarId, Nanos, Seid};
 use crate::node::Node;
 
 impl Node {
-    /// Starts the duration in a response; an infinite one cancels the previous one.
+    /// Starts the duration that a response contains; an infinite one cancels an earlier one.
     pub(crate) fn limit_buffering(
         &mut self,
         now: Nanos,
@@ -33,7 +34,7 @@ impl Node {
         }
     }
 
-    /// Discards the packets of sessions whose buffering duration is over.
+    /// Discards buffered packets of sessions whose buffering duration has passed.
     pub(crate) fn end_due_buffering(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some((up_seid, bar)) = self.sessions.states.take_buffering_end(now) else { return };
@@ -47,7 +48,7 @@ impl Node {
                 continue;
             }
             let change = SessionChange { at: now, drop_buffered: true, ..SessionChange::default() };
-            // Nothing in it can be refused.
+            // A change that only discards packets is never refused.
             if self.sessions.modify(up_seid, change).is_err() {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Panics are contained where they occur; see [`crate::containment`].
+//! Contains panics where they occur; see [`crate::containment`].
 
 use core::any::Any;
 use core::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::refusal::Rejected;
 use crate::session_state::RemainingReports;
 
 impl Node {
-    /// Handles one message and contains its panics.
+    /// Handles one message, and contains panics.
     pub(crate) fn handle_contained(&mut self, request: &ReceivedMessage<'_>) {
         let commits = self.sessions.store().commits();
         let before = CONTAINED.replace(true);
@@ -30,8 +30,8 @@ impl Node {
         }
     }
 
-    /// Runs work that no message requested, and contains its panics. Returns the change that
-    /// removes a session that a panic left half changed.
+    /// Runs work that no message requested, and contains panics. If a panic left a session half
+    /// changed, removes the session and returns that change.
     pub(crate) fn run_contained(
         &mut self,
         activity: &'static str,
@@ -53,7 +53,7 @@ impl Node {
         if wrote { self.remove_session_at_fault(false) } else { None }
     }
 
-    /// An iteration begins. Ends the thread when the last iterations all had a fault.
+    /// Begins an iteration. Ends the thread if too many iterations in a row had a fault.
     pub(crate) fn count_faulty_turns(&mut self) {
         let turns = self.faults.begin_turn();
         if turns >= TURNS_WITH_FAULT_MAX {
@@ -79,11 +79,11 @@ impl Node {
         }
     }
 
-    /// Removes the session whose change was interrupted. Returns the change. `is_answered`: its CP
-    /// function learns of it by a refusal.
+    /// Removes the session whose change was interrupted, and returns that change. `is_answered`:
+    /// true if a refusal informs the CP function.
     fn remove_session_at_fault(&mut self, is_answered: bool) -> Option<DeltaId> {
         let up_seid = self.sessions.store().last_commit()?;
-        // The change took the measurements with it.
+        // Usage measured in the interrupted change is lost with it.
         let id = match self.sessions.recover(RemainingReports::KeepUsageInFlight(None)) {
             Some(deleted) => Some(self.forget_discarded(deleted)),
             None if is_answered => self.end_locally(up_seid),
@@ -93,8 +93,8 @@ impl Node {
         id
     }
 
-    /// Ends a session. A CP function that takes no last reports learns it from our Recovery Time
-    /// Stamp.
+    /// Ends a session. If its CP function does not support last reports, moves our Recovery Time
+    /// Stamp, which informs the CP function.
     fn end_untold(&mut self, up_seid: Seid) -> Option<DeltaId> {
         let owner = self.sessions.store().session(up_seid)?.owner();
         let is_told = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);
@@ -113,7 +113,7 @@ impl Node {
         self.events.push_back(NodeEvent::Fault { from, message_type: message_type.name(), text });
     }
 
-    /// Panics at `point` of the next message that reaches it. For tests.
+    /// Injects a panic: the next message or work that reaches `point` panics. For tests.
     #[doc(hidden)]
     pub fn inject_fault(&mut self, point: FaultPoint) {
         match point {

@@ -1,10 +1,10 @@
-//! Association Setup Requests that name a Node ID which another address has.
+//! Association Setup Requests with a Node ID that another address has.
 //!
-//! The setup waits while the holder is probed by Heartbeat Requests in quick succession: it is
-//! refused as soon as the holder answers, and accepted when the holder stays silent for T1. Nobody
-//! takes an association from a live peer by claiming its Node ID, and a peer that moved does not
-//! wait until its old address has missed N1 heartbeats at their usual pace. Spec: TS 29.244
-//! §6.2.6.2.2.
+//! The setup waits while the holder of the Node ID is probed with Heartbeat Requests in quick
+//! succession. It is refused as soon as the holder answers, and accepted if the holder stays silent
+//! for T1. So nobody takes an association from a live peer by claiming its Node ID, and a peer that
+//! has moved need not wait until its old address has missed N1 heartbeats at their usual pace.
+//! Spec: TS 29.244 §6.2.6.2.2.
 
 use core::net::IpAddr;
 
@@ -20,10 +20,10 @@ use crate::setup::ContestedSetup;
 use crate::transaction::{OutgoingRequest, RequestPurpose, Retransmission};
 
 impl Node {
-    /// Keeps a setup whose Node ID another address has, and probes that address. False when the
-    /// setup can be decided now.
+    /// Keeps a setup whose Node ID another address has, and probes that address. False if the setup
+    /// can be decided now.
     pub(crate) fn hold_contested_setup(&mut self, request: &ReceivedMessage<'_>) -> bool {
-        // A retransmission takes the place of the request that it repeats.
+        // A retransmitted setup replaces the earlier copy.
         self.peers.contested_setups.retain(|contest| contest.from.ip() != request.peer());
         if self.shutdown.is_stopping || self.peers.contested_setups.len() >= CONTESTS_MAX {
             return false;
@@ -43,8 +43,8 @@ impl Node {
         true
     }
 
-    /// Probes the association that has `node_id` at another address than `claimant`, if there is
-    /// one, unless that is under way.
+    /// Probes the association that has `node_id` at another address than `claimant`, unless a probe
+    /// is under way. Returns that association; `None` if there is none.
     pub(crate) fn probe_holder(
         &mut self,
         now: Nanos,
@@ -63,7 +63,7 @@ impl Node {
         Some(owner)
     }
 
-    /// Decides the setups whose holder went without having been found dead.
+    /// Decides setups whose holder lost its association otherwise than by the probe.
     pub(crate) fn decide_setups_without_holder(&mut self, now: Nanos) {
         let lives = |owner| self.peers.association_of(owner).is_some();
         let gone = self
@@ -77,8 +77,8 @@ impl Node {
         }
     }
 
-    /// Decides the setups that waited for the probe of `holder`: the association that still has
-    /// the Node ID keeps it.
+    /// Decides the setups that waited for the probe of `holder`: they are refused if `holder` still
+    /// has its association.
     pub(crate) fn decide_contested_setups(&mut self, now: Nanos, holder: OwnerId) {
         let waited = self.peers.contested_setups.extract_if(.., |contest| contest.holder == holder);
         let waited: Vec<ContestedSetup> = waited.collect();

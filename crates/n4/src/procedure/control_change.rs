@@ -1,5 +1,5 @@
-//! Changes of control in responses to reports: redirection to another SMF of the set, and another
-//! CP F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
+//! Changes of control that a response to a report requests: redirection to another SMF of the set,
+//! or a new CP F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
 
 use core::net::IpAddr;
 
@@ -12,8 +12,8 @@ use adit_types::Seid;
 use crate::node::{Node, ReceivedMessage};
 
 impl Node {
-    /// Sends the report in flight to the SMF that the response names. False when it names none, or
-    /// one that is not known as a member of the set.
+    /// Sends the report again to the SMF that the response names. False if it names none, or one
+    /// that is not known as a member of the set.
     pub(crate) fn follow_redirection(
         &mut self,
         up_seid: Seid,
@@ -30,8 +30,8 @@ impl Node {
         follows
     }
 
-    /// Takes the new CP F-SEID of a session from an accepting response; who gave it controls the
-    /// session from now on.
+    /// Sets the new CP F-SEID of a session from an accepting response; the sender of the response
+    /// controls the session from now on.
     pub(crate) fn apply_control(
         &mut self,
         response: &ReceivedMessage<'_>,
@@ -55,7 +55,7 @@ impl Node {
         self.counters.scalars.sessions_moved += u64::from(owner != before);
     }
 
-    /// The FARs that send packets to the CP function, with another tunnel.
+    /// Returns updates that make the FARs which send packets to the CP function use another tunnel.
     pub(crate) fn fars_towards_cp_function(&self, up_seid: Seid, f_teid: FTeid) -> Vec<FarUpdate> {
         let FTeid::Given { teid, addr } = f_teid else { return Vec::new() };
         let (v4, v6) = (addr.v4().map(IpAddr::V4), addr.v6().map(IpAddr::V6));

@@ -1,4 +1,4 @@
-//! The node and the data plane that runs its sessions.
+//! Connects the node with the data plane that runs its sessions.
 
 use adit_rules::{DataPlane, WorkerCommand};
 use adit_types::Nanos;
@@ -6,8 +6,8 @@ use adit_types::Nanos;
 use crate::node::Node;
 
 impl Node {
-    /// Applies every change that waits to `plane`, in order. `command` gets each command that all
-    /// workers must have before the next change.
+    /// Passes every change that waits to `plane`, in order. Calls `command` with each command that
+    /// all workers must receive before the next change.
     pub fn apply_changes<P: DataPlane>(
         &mut self,
         plane: &mut P,
@@ -21,8 +21,8 @@ impl Node {
         }
     }
 
-    /// Concludes at most `max` changes that are in effect in `plane`: their answers leave. Returns
-    /// how many it concluded.
+    /// Completes at most `max` changes that all workers of `plane` have observed, upon which their
+    /// answers leave. Returns how many it completed.
     pub fn conclude_changes<P: DataPlane>(
         &mut self,
         now: Nanos,

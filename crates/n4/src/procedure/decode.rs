@@ -1,4 +1,4 @@
-//! Values that IEs of several kinds of rules share, from IEs to the types of the session store.
+//! Decodes values that IEs of several kinds of rules share to the types of the session store.
 
 use core::net::IpAddr;
 
@@ -12,14 +12,14 @@ use crate::name;
 use crate::ntp::NtpClock;
 use crate::refusal::Rejected;
 
-/// When a request came, and what time of day that was.
+/// When a request arrived, and a clock to convert times of day in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestTime {
     pub now: Nanos,
     pub ntp_clock: NtpClock,
 }
 
-/// A member of a Create or an Update group that says something about a part of a rule.
+/// A member of a Create or Update group that sets, keeps or withdraws a part of a rule.
 pub(super) trait GroupMember<T> {
     fn change(self) -> Change<T>;
 }
@@ -46,10 +46,10 @@ impl<T> GroupMember<T> for Option<Nullable<T>> {
     }
 }
 
-/// The part whose value a member has. Withdrawal goes before a value.
+/// Returns the change of a part of a rule from a member of a group, reading its value with `read`.
 ///
 /// # Errors
-/// That of `read`.
+/// The error of `read`.
 pub(super) fn try_part<T, U>(
     member: impl GroupMember<T>,
     read: impl FnOnce(T) -> Result<U, Rejected>,
@@ -61,12 +61,13 @@ pub(super) fn try_part<T, U>(
     })
 }
 
-/// As [`try_part`], for a value that is always usable.
+/// Does the same as [`try_part`] for a value that cannot be refused.
 pub(super) fn part<T, U>(member: impl GroupMember<T>, read: impl FnOnce(T) -> U) -> Change<U> {
     member.change().map(read)
 }
 
-/// A part that is withdrawn if one of `ies` came with length zero. Spec: TS 29.244 §5.6.3.
+/// Returns the change of a part: withdrawn if one of `ies` was received with length zero. Spec: TS
+/// 29.244 §5.6.3.
 pub(super) fn unless_withdrawn<T>(
     part: impl Into<Change<T>>,
     withdrawn: Withdrawn,
@@ -78,9 +79,9 @@ pub(super) fn unless_withdrawn<T>(
     }
 }
 
-/// The parts of a rule from the members of a Create or Update group. A row is the part, its member,
-/// `=` and how the value is read (`?` if that may fail, `&` if a value may lack the part), and the
-/// IEs that withdraw it by length zero.
+/// Builds the update of a rule from the members of a Create or Update group. Each row has the part,
+/// the member, how the value is read (`=`; `?` if that may fail; `&` if the value may lack the
+/// part), and the IEs that withdraw the part when received with length zero.
 macro_rules! parts {
     ($update:ident of $group:ident {
         $( $part:ident: $member:ident $how:tt $read:expr $(, $ie:ident)*; )+
@@ -105,7 +106,7 @@ macro_rules! parts {
 
 pub(super) use parts;
 
-/// A value that is well-formed and not ours to act on: Cause 73.
+/// Returns the refusal of a well-formed value that this UP function cannot use: Cause 73.
 pub(super) fn unusable(ie: IeType) -> Rejected {
     Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
 }
@@ -117,7 +118,7 @@ pub(super) fn f_teid(ie: ie::FTeid) -> FTeidSpec {
     }
 }
 
-/// An empty name withdraws the network instance. Spec: TS 29.244 §7.5.4.3.
+/// Returns the change of a network instance; an empty name withdraws it. Spec: TS 29.244 §7.5.4.3.
 pub(super) fn network_instance(ie: Option<ie::NetworkInstance<'_>>) -> Change<Box<str>> {
     match ie.map(name::network_instance) {
         Some(name) if name.is_empty() => Change::Withdraw,
@@ -161,16 +162,16 @@ pub(super) fn destination(
     }
 }
 
-/// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
-/// If a GTP-U peer has addresses of both families, the IPv4 address is taken if `can_send_to` it.
-/// Spec: TS 29.244 §8.2.56.
+/// Decodes an outer header creation of one kind: GTP-U, UDP or IP. Others, such as VLAN tags, are
+/// refused. If a GTP-U peer has addresses of both families, its IPv4 address is used if
+/// `can_send_to` it. Spec: TS 29.244 §8.2.56.
 pub(super) fn creation(
     ie: ie::OuterHeaderCreation,
     can_send_to: impl Fn(IpAddr) -> bool,
 ) -> Result<HeaderCreation, Rejected> {
     use OuterHeaderDescription as D;
     let unusable = unusable(IeType::OUTER_HEADER_CREATION);
-    // N19 and N6 only name the purpose of the tunnel.
+    // N19 and N6 only state the purpose of the tunnel.
     let kinds = ie.description & !(D::N19 | D::N6);
     let is_only = |families: D| !kinds.is_empty() && families.contains(kinds);
     let (v4, v6) = (ie.v4.map(IpAddr::V4), ie.v6.map(IpAddr::V6));
@@ -191,8 +192,8 @@ pub(super) fn creation(
     Err(unusable)
 }
 
-/// The DSCP to write, in its place of the octet: the value under its mask. The ECN field is ours.
-/// Spec: RFC 3168 §22.
+/// Returns the DSCP to write, at its position in the ToS octet: the value under its mask. The ECN
+/// field is left out: this node sets it. Spec: RFC 3168 §22.
 pub(super) fn marking(ie: ie::TransportLevelMarking) -> u8 {
     let [value, mask] = ie.0.to_be_bytes();
     value & mask & 0xfc

@@ -15,7 +15,7 @@ use crate::refusal::Rejected;
 use crate::sessions::FollowUp;
 
 impl Node {
-    /// Deletes a session; the response follows when its rules do not run any more.
+    /// Deletes a session; the response follows when no worker runs its rules any more.
     pub(crate) fn handle_session_deletion(&mut self, request: &ReceivedMessage<'_>) {
         let (up_seid, cp_seid) = match self.session_of(request) {
             Ok(seids) => seids,
@@ -33,7 +33,7 @@ impl Node {
         }
         let usage = self.sessions.states.waiting_usage(up_seid);
         let packet_rates = self.packet_rates_to_report(up_seid);
-        // Usage is on its way, without a response yet. Spec: TS 29.244 §8.2.215 (PURU).
+        // True if usage was reported and not acknowledged yet. Spec: TS 29.244 §8.2.215 (PURU).
         let is_unacknowledged = self.sessions.states.has_unacknowledged_usage(up_seid);
         let overflow = self.ended_session(up_seid, false);
         let Some(change) = self.delete_session(up_seid) else {
@@ -53,15 +53,16 @@ impl Node {
         self.respond(request, Some(cp_seid), &body, [Condition::Observed(change)]);
     }
 
-    /// The packet rates of a session whose status its end reports. Spec: TS 29.244 §8.2.174 (RCSR).
+    /// Returns the packet rates whose status is reported when the session ends. Spec: TS 29.244
+    /// §8.2.174 (RCSR).
     fn packet_rates_to_report(&self, up_seid: Seid) -> Vec<QerPacketRate> {
         let mut rates = self.sessions.store().packet_rates(up_seid);
         rates.retain(|rate| rate.reported_at_end);
         rates
     }
 
-    /// Appends the status of packet rates to the answer that waits for the change `id`, when no
-    /// worker counts any more.
+    /// Appends the status of packet rates to the answer that waits for the change `id`. Call it
+    /// when no worker counts any more.
     pub(crate) fn append_packet_rates(&mut self, now: Nanos, id: DeltaId, rates: &[QerPacketRate]) {
         let Some(answer) = self.answers.awaiting_mut(Condition::Observed(id)) else { return };
         for rate in rates {

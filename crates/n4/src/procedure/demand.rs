@@ -1,7 +1,7 @@
-//! IEs that demand a function that this UP function lacks.
+//! Refuses IEs that require a function which this UP function does not have.
 //!
-//! Optional IEs may be ignored only while nothing is lost by it; these are refused instead, in
-//! messages and at any depth of their rules. Unknown IEs are ignored. Spec: TS 29.244 §7.6.9.
+//! An optional IE may be ignored only if nothing is lost by that. The IEs here are refused instead,
+//! in messages and at any depth of their rules. Unknown IEs are ignored. Spec: TS 29.244 §7.6.9.
 
 use adit_pfcp::ie::PdnType;
 use adit_pfcp::{Ie, IeIter, IeType};
@@ -11,7 +11,7 @@ use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 use crate::refusal::Rejected;
 use crate::support::{ies, unannounced};
 
-/// Groups whose members are checked.
+/// Grouped IEs whose members are checked.
 const GROUPS: &[IeType] = ies! {
     CREATE_PDR, UPDATE_PDR, PDI, CREATE_TRAFFIC_ENDPOINT, UPDATE_TRAFFIC_ENDPOINT, CREATE_FAR,
     UPDATE_FAR, FORWARDING_PARAMETERS, UPDATE_FORWARDING_PARAMETERS, DUPLICATING_PARAMETERS,
@@ -19,12 +19,12 @@ const GROUPS: &[IeType] = ies! {
     UPDATE_BAR_SESSION_MODIFICATION_REQUEST,
 };
 
-/// Groups within groups: PDI within Create PDR. Deeper ones are not legal, and a peer cannot make
-/// us descend further.
+/// Maximum depth of nested groups, such as PDI within Create PDR. Deeper nesting is illegal, so a
+/// peer cannot make the check recurse further.
 const DEPTH_MAX: u8 = 2;
 
-/// IEs that are refused wherever they stand, in addition to those of functions that we do not
-/// announce (`support::unannounced`).
+/// IEs that are refused at any place, in addition to those of functions that we do not announce
+/// (`support::unannounced`).
 pub(crate) const DEMANDS: &[IeType] = ies! {
     ETHERNET_INACTIVITY_TIMER, CREATE_MAR, UPDATE_MAR, REMOVE_MAR, MAR_ID, ETHERNET_PACKET_FILTER,
     ETHERNET_PDU_SESSION_INFORMATION, PROXYING, CREATE_BRIDGE_INFO_FOR_TSC,
@@ -34,10 +34,10 @@ pub(crate) const DEMANDS: &[IeType] = ies! {
     QER_INDICATIONS, TSC_MANAGEMENT_INFORMATION_MODIFICATION_REQUEST, ETHERNET_CONTEXT_INFORMATION,
 };
 
-/// Refuses a body that demands an unsupported function.
+/// Refuses a body with an IE that requires a function which we do not have.
 ///
 /// # Errors
-/// Cause 76 with the first such IE, and the rule that contains it.
+/// Cause 76 with the first of these IEs, and the rule that contains it.
 pub(crate) fn check(body: &[u8]) -> Result<(), Rejected> {
     check_to(body, DEPTH_MAX)
 }
@@ -62,7 +62,7 @@ fn check_to(body: &[u8], depth: u8) -> Result<(), Rejected> {
     Ok(())
 }
 
-/// True for an IE that is refused wherever it stands.
+/// True for an IE that is refused at any place.
 pub(crate) fn is_demand(ie: IeType) -> bool {
     DEMANDS.contains(&ie) || unannounced::is_refused(ie)
 }
@@ -72,7 +72,7 @@ fn demands_other_pdn(ie_type: IeType, value: &[u8]) -> bool {
         && matches!(PdnType::decode(value), Ok(PdnType::Ethernet | PdnType::NonIp))
 }
 
-/// The rule that a Create or Update group is about.
+/// Returns the rule that a Create or Update group concerns.
 fn rule_of(ie_type: IeType, group: &[u8]) -> Option<RuleId> {
     match ie_type {
         IeType::CREATE_PDR | IeType::UPDATE_PDR => member::<PdrId>(group).map(RuleId::Pdr),
@@ -103,7 +103,8 @@ mod tests {
         octets
     }
 
-    /// A group with the identifier that makes it a rule, and `inner`.
+    /// Returns a group of this kind with an identifier and `inner`, and the rule that the
+    /// identifier names.
     fn group(kind: IeType, inner: &[u8]) -> (Vec<u8>, Option<RuleId>) {
         let (id, rule) = match kind {
             IeType::CREATE_PDR | IeType::UPDATE_PDR => {
@@ -131,7 +132,7 @@ mod tests {
         DEMANDS.iter().chain(unannounced).copied()
     }
 
-    /// Spec: TS 29.244 §7.5.2, §7.5.4: where a request may contain IEs.
+    /// Covers every place where a request may contain IEs. Spec: TS 29.244 §7.5.2, §7.5.4.
     #[test]
     fn demand_is_refused_by_name_in_the_message_and_in_every_group_and_its_rule_is_named() {
         for ie in all() {

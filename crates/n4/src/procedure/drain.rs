@@ -1,8 +1,5 @@
-//! The usage of all sessions, reported before their association is released.
-//!
-//! Sessions end one after another, a bounded number at a time, and each reports its last usage.
-//! When all is acknowledged, or given up, the CP function is notified, or its release request is
-//! carried out. Only for CP functions with EPFAR. Spec: TS 29.244 §5.18, §6.2.7, §6.2.8.
+//! Drains associations: reports the usage of all sessions before an association is released; see
+//! [`crate::drain`].
 
 use adit_pfcp::ie::{AssociationReleaseRequest, CpFunctionFeatures, PfcpAuReqFlags};
 use adit_pfcp::message::AssociationUpdateRequest;
@@ -16,8 +13,8 @@ use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Ends all sessions of an association, so that they report their last usage before it is
-    /// released. False when its CP function does not take such reports; nothing happens then.
+    /// Begins to end all sessions of an association, so that they report their last usage before it
+    /// is released. False, without effect, if its CP function does not support such reports.
     pub(crate) fn prepare_release(&mut self, now: Nanos, owner: OwnerId) -> bool {
         let takes = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);
         if takes && !self.drains.contains_key(&owner) {
@@ -28,8 +25,8 @@ impl Node {
         takes
     }
 
-    /// Announces the release of their associations to the CP functions with EPFAR, and
-    /// begins to end their sessions.
+    /// Announces the release of their associations to the CP functions with EPFAR, and begins to
+    /// end the sessions.
     pub(crate) fn prepare_releases(&mut self, now: Nanos) {
         let node_id = self.config.node_id.clone();
         for (owner, to) in self.peers.destinations() {
@@ -44,8 +41,8 @@ impl Node {
         }
     }
 
-    /// Lets a release request wait for the last usage of the association's sessions. False when
-    /// there is none to wait for.
+    /// Makes a release request wait for the last usage of the association's sessions. False if
+    /// there is no usage to wait for.
     pub(crate) fn await_last_usage(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -74,12 +71,12 @@ impl Node {
         self.sessions.states.ended_len(owner)
     }
 
-    /// When a release is not put off any longer.
+    /// Returns when the first release request stops waiting, even if usage is not reported.
     pub(crate) fn next_drain_deadline(&self) -> Option<Nanos> {
         self.drains.values().filter_map(|drain| Some(drain.release.as_ref()?.until)).min()
     }
 
-    /// True when further sessions could end at once.
+    /// True if further sessions of a draining association can end now.
     pub(crate) fn has_drain_to_do(&self) -> bool {
         self.drains.iter().any(|(&owner, drain)| {
             self.sessions.store().next_owned(owner, drain.next).is_some()
@@ -87,7 +84,7 @@ impl Node {
         })
     }
 
-    /// Ends further sessions of associations that are going to be released.
+    /// Ends further sessions of draining associations.
     pub(crate) fn advance_drains(&mut self, now: Nanos) {
         let owners: Vec<OwnerId> = self.drains.keys().copied().collect();
         for owner in owners {
@@ -127,8 +124,8 @@ impl Node {
         }
     }
 
-    /// Sends an Association Update Request: the usage of all sessions was sent. Spec: TS 29.244
-    /// §8.2.77 (URSS).
+    /// Notifies the CP function, in an Association Update Request, that the usage of all sessions
+    /// was sent. Spec: TS 29.244 §8.2.77 (URSS).
     fn notify_all_usage_sent(&mut self, now: Nanos, owner: OwnerId) {
         let association = self.peers.association_of(owner);
         let to = association.map(|a| a.socket());

@@ -1,4 +1,5 @@
-//! IEs of UE addresses and traffic endpoints, to the types of the session store and back.
+//! Converts UE addresses and traffic endpoints from IEs to the types of the session store, and
+//! back.
 //!
 //! Spec: TS 29.244 §7.5.2.7, §7.5.3.2, §7.5.3.5, §8.2.62.
 
@@ -23,13 +24,13 @@ use super::decode::{f_teid, interface_type, network_instance, part};
 use crate::name;
 use crate::refusal::Rejected;
 
-/// Bits of a UE's IPv6 prefix unless the IE says otherwise. Spec: TS 29.244 §8.2.62.
+/// Length of a UE's IPv6 prefix, unless the IE contains another. Spec: TS 29.244 §8.2.62.
 const UE_PREFIX_BITS: u8 = 64;
 
-/// UE addresses of a PDI or traffic endpoint.
+/// The UE addresses of a PDI or traffic endpoint.
 #[derive(Debug, Default)]
 pub(super) struct PdiUeAddresses {
-    /// At most one address per family.
+    /// The first address of each family; `None` if no address is given.
     pub given: Option<UeMatch>,
     /// All other UE addresses, and IPv6 prefixes shorter than a /64.
     pub further: Vec<IpPrefix>,
@@ -37,11 +38,11 @@ pub(super) struct PdiUeAddresses {
     pub choose: Option<ChooseUe>,
 }
 
-/// The UE addresses of a PDI or traffic endpoint.
+/// Decodes the UE addresses of a PDI or traffic endpoint.
 ///
 /// # Errors
-/// Cause 76 with a prefix of our choice that is not a /64, and with a second choice of one family.
-/// Cause 73 when several addresses disagree about which address of a packet is the UE's.
+/// Cause 76 for a prefix to be chosen that is not a /64, and for a second address to be chosen of
+/// one family. Cause 73 if addresses differ in whether they match source or destination.
 pub(super) fn ue(
     addresses: Repeated<'_, UeIpAddress>,
     pools: Repeated<'_, UeIpAddressPoolIdentity<'_>>,
@@ -88,11 +89,11 @@ fn host(addr: Ipv4Addr) -> Option<IpPrefix> {
     Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4)
 }
 
-/// The networks behind a UE.
+/// Decodes the networks behind a UE.
 ///
 /// # Errors
-/// Cause 76 when the UE is to take part in a routing protocol; Cause 73 when a text is no route.
-/// Spec: TS 29.244 §5.16; RFC 2865 §5.10.
+/// Cause 76 if the UE shall take part in a routing protocol; Cause 73 if a text is no route. Spec:
+/// TS 29.244 §5.16; RFC 2865 §5.10.
 pub(super) fn framed_routes(
     v4: Repeated<'_, FramedRoute<'_>>,
     v6: Repeated<'_, FramedIpv6Route<'_>>,
@@ -111,7 +112,7 @@ pub(super) fn framed_routes(
     v4.chain(v6).collect()
 }
 
-/// The members that Create and Update Traffic Endpoint share.
+/// Decodes the members that Create and Update Traffic Endpoint have in common.
 macro_rules! spec {
     ($group:expr) => {{
         let group = $group;
@@ -139,17 +140,18 @@ pub(super) fn update(group: &UpdateTrafficEndpoint<'_>) -> Result<TrafficEndpoin
     spec!(group)
 }
 
-/// The chosen identifiers as the codec's types; groups of a response borrow from it.
+/// F-TEIDs and UE addresses that were chosen, as types of the codec; groups of a response borrow
+/// from them.
 #[derive(Debug, Default)]
 pub(super) struct ChosenIdentifiers {
     pdrs: Vec<(adit_types::PdrId, Vec<FTeid>, Vec<UeIpAddress>)>,
     endpoints: Vec<(TrafficEndpointId, Vec<FTeid>, Vec<UeIpAddress>)>,
-    /// PDRs that existed before.
+    /// PDRs that the request updated rather than created.
     updated: Vec<PdrId>,
 }
 
 impl ChosenIdentifiers {
-    /// Gathers F-TEIDs and UE addresses by PDR and by traffic endpoint.
+    /// Collects F-TEIDs and UE addresses by PDR and by traffic endpoint.
     pub(super) fn new(
         f_teids: &[adit_session::CreatedPdr],
         ues: &[adit_session::CreatedUe],
@@ -175,12 +177,12 @@ impl ChosenIdentifiers {
         Self { pdrs, endpoints, updated: Vec::new() }
     }
 
-    /// Answers those PDRs that existed before as updated.
+    /// Sets which PDRs the request updated, so that the response lists them as updated.
     pub(super) fn updating(self, updated: Vec<PdrId>) -> Self {
         Self { updated, ..self }
     }
 
-    /// Created PDR groups. Spec: TS 29.244 §7.5.3.2.
+    /// Returns the Created PDR groups. Spec: TS 29.244 §7.5.3.2.
     pub(super) fn created_pdrs(&self) -> Vec<CreatedPdr<'_>> {
         let new = self.pdrs.iter().filter(|(pdr, ..)| !self.updated.contains(pdr));
         let groups = new.map(|(pdr, f_teids, ues)| {
@@ -192,7 +194,7 @@ impl ChosenIdentifiers {
         groups.collect()
     }
 
-    /// Updated PDR groups. Spec: TS 29.244 §7.5.9.3.
+    /// Returns the Updated PDR groups. Spec: TS 29.244 §7.5.9.3.
     pub(super) fn updated_pdrs(&self) -> Vec<UpdatedPdr<'_>> {
         let updated = self.pdrs.iter().filter(|(pdr, ..)| self.updated.contains(pdr));
         let groups = updated.map(|(pdr, f_teids, ues)| {
@@ -204,7 +206,7 @@ impl ChosenIdentifiers {
         groups.collect()
     }
 
-    /// Created Traffic Endpoint groups. Spec: TS 29.244 §7.5.3.5.
+    /// Returns the Created Traffic Endpoint groups. Spec: TS 29.244 §7.5.3.5.
     pub(super) fn created_endpoints(&self) -> Vec<CreatedTrafficEndpoint<'_>> {
         let groups = self.endpoints.iter().map(|(id, f_teids, ues)| {
             let mut group = CreatedTrafficEndpoint::new(ie::TrafficEndpointId(id.0));
@@ -221,7 +223,7 @@ fn encode_f_teid(chosen: adit_session::LocalFTeid) -> FTeid {
     let addr = match (v4, v6) {
         (Some(v4), Some(v6)) => FTeidAddress::V4V6(v4, v6),
         (None, Some(v6)) => FTeidAddress::V6(v6),
-        // The store chooses at least one address.
+        // The session store chooses at least one address.
         (v4, None) => FTeidAddress::V4(v4.unwrap_or(Ipv4Addr::UNSPECIFIED)),
     };
     FTeid::Given { teid, addr }

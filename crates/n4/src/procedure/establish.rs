@@ -21,9 +21,9 @@ use crate::sessions::{DeletedSession, EstablishmentContext, FollowUp, NewSession
 use crate::ue_pools::session_s_nssai;
 
 impl Node {
-    /// Establishes a session; the response follows when its rules run.
+    /// Establishes a session; the response follows when all workers run its rules.
     pub(crate) fn handle_session_establishment(&mut self, request: &ReceivedMessage<'_>) {
-        // Without a readable CP F-SEID the response carries SEID 0. Spec: TS 29.244 §7.2.2.4.2.
+        // Without a decodable CP F-SEID the response has SEID 0. Spec: TS 29.244 §7.2.2.4.2.
         let cp_seid = cp_f_seid(request.body).map_or(Seid(0), |cp| cp.seid);
         match self.establish(request) {
             Ok(established) => self.accept_establishment(request, cp_seid, established),
@@ -32,7 +32,7 @@ impl Node {
     }
 
     fn establish(&mut self, request: &ReceivedMessage<'_>) -> Result<NewSession, Rejected> {
-        // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
+        // INTEROP: the address identifies the peer; some SMFs send another of their Node IDs here.
         let owner = self.peers.association_for(request.peer()).map(|association| association.owner);
         let owner = owner.ok_or(Rejected::no_association())?;
         if self.load.standing_workers > 0 {
@@ -61,8 +61,8 @@ impl Node {
         let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
         let sets = set_keys(message.fq_csids, message.group_id)?;
         let mut change = self.change_of_establishment(request.now, &message)?;
-        // With RESTI, this node once chose the F-TEIDs and UE addresses that are given now.
-        // Spec: TS 29.244 §8.2.136.
+        // With RESTI, this node chose the F-TEIDs and UE addresses that are given now for an
+        // earlier session. Spec: TS 29.244 §8.2.136.
         change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;
         let context = EstablishmentContext { owner, cp, information, sets };
@@ -79,8 +79,8 @@ impl Node {
         Ok(established)
     }
 
-    /// The owners whose sessions a new session of `owner` replaces: those of the same CP function
-    /// or SMF set, which has lost or restores them.
+    /// Returns the associations whose sessions a new session of `owner` may replace: those of the
+    /// same CP function or SMF set, which has lost the old session or restores it.
     pub(crate) fn owners_that_give_way(&self, owner: OwnerId) -> Vec<OwnerId> {
         let set = self.peers.association_of(owner).and_then(|known| known.smf_set.id.as_ref());
         let mut owners: Vec<OwnerId> = match set {
@@ -95,8 +95,8 @@ impl Node {
         owners
     }
 
-    /// A session gave way to a new one; its last usage is reported if the CP function takes such
-    /// reports.
+    /// Ends a session that a new one has replaced; reports its last usage if the CP function
+    /// supports such reports.
     fn end_replaced(&mut self, deleted: DeletedSession) {
         let change = self.forget_discarded(deleted);
         self.counters.scalars.sessions_replaced += 1;
@@ -190,7 +190,7 @@ impl Node {
     }
 }
 
-/// The first readable F-SEID of a body.
+/// Decodes the first F-SEID of a body.
 pub(super) fn cp_f_seid(body: &[u8]) -> Option<FSeid> {
     let ie = IeIter::new(body).flatten().find(|ie| ie.ie_type == IeType::F_SEID)?;
     FSeid::decode(ie.value).ok()

@@ -1,5 +1,5 @@
-//! Forwarding and Duplicating Parameters, Redirect Information and Forwarding Policy to the types
-//! of the session store. Spec: TS 29.244 §7.5.2.3, §7.5.4.3.
+//! Decodes Forwarding and Duplicating Parameters, Redirect Information and Forwarding Policy to the
+//! types of the session store. Spec: TS 29.244 §7.5.2.3, §7.5.4.3.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ use crate::procedure::decode::{
 };
 use crate::refusal::Rejected;
 
-/// The members that all groups of forwarding and of duplicating parameters have.
+/// Decodes the members that forwarding and duplicating parameters have in common.
 macro_rules! copy_parts {
     ($group:ident, $own:ident, $interface_type:expr, $network_instance:expr) => {{
         let destination = try_part($group.destination_interface, destination)?;
@@ -37,7 +37,7 @@ macro_rules! copy_parts {
     }};
 }
 
-/// The members of forwarding parameters.
+/// Decodes the members of forwarding parameters.
 macro_rules! forwarding_parts {
     ($group:ident, $own:ident) => {{
         let network_instance = network_instance($group.network_instance);
@@ -98,8 +98,8 @@ pub(super) fn policy(ie: ForwardingPolicy<'_>) -> Box<str> {
     name::text(ie.0)
 }
 
-/// Addresses are text. A SIP URI would need an application level gateway.
-/// Spec: TS 29.244 §8.2.20; RFC 8506 §8.38.
+/// Decodes Redirect Information, in which addresses are text. A SIP URI is refused: it would need
+/// an application level gateway. Spec: TS 29.244 §8.2.20; RFC 8506 §8.38.
 pub(super) fn redirect(ie: RedirectInformation<'_>) -> Result<Redirect, Rejected> {
     use RedirectAddressType as T;
     let wrong = unusable(IeType::REDIRECT_INFORMATION);

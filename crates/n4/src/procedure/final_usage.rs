@@ -1,8 +1,9 @@
-//! The last usage of sessions that end by our decision, or whose last answer has no room for it.
+//! Reports the last usage of sessions that this node ends, or that does not fit into the last
+//! answer.
 //!
-//! A session is deleted first; its last usage is read when no worker runs it any more, and leaves
-//! in Session Report Requests, of which the last one of a session that we ended says so. Reports
-//! without usage are not sent. Spec: TS 29.244 §5.2.2.3.1, §5.18.
+//! A session is deleted first. When no worker runs it any more, its last usage is read and sent in
+//! Session Report Requests; if this node ended the session, the report states that. Reports without
+//! usage are not sent. Spec: TS 29.244 §5.2.2.3.1, §5.18.
 
 use adit_pfcp::ie::CpFunctionFeatures;
 use adit_rules::DeltaId;
@@ -16,7 +17,8 @@ use crate::session_state::{EndedSession, RemainingReports, ReportItem};
 use crate::sessions::FollowUp;
 
 impl Node {
-    /// A session that is about to end, if its CP function accepts its last usage.
+    /// Returns what is needed to report the last usage of a session that is about to end; `None` if
+    /// its CP function does not support that.
     pub(crate) fn ended_session(&self, up_seid: Seid, by_us: bool) -> Option<EndedSession> {
         let ended = self.reporting_session(up_seid)?;
         let feature = if by_us { CpFunctionFeatures::EPFAR } else { CpFunctionFeatures::ARDR };
@@ -24,14 +26,14 @@ impl Node {
         Some(EndedSession { by_us, is_read: false, ..ended })
     }
 
-    /// A session that is about to end, for the report that is in flight.
+    /// Returns what is needed to finish the report that is in flight for a session about to end.
     pub(crate) fn reporting_session(&self, up_seid: Seid) -> Option<EndedSession> {
         let ReportDestination { to, cp_seid, owner, .. } = self.report_destination(up_seid)?;
         Some(EndedSession { to, cp_seid, owner, by_us: false, is_read: true })
     }
 
-    /// Deletes a session by this node's decision; its last usage is reported if the CP function
-    /// takes such reports (EPFAR), and lost if not. `None` when there is no such session.
+    /// Deletes a session by this node's decision. Its last usage is reported if the CP function
+    /// supports such reports (EPFAR), and lost otherwise. `None` if there is no such session.
     pub(crate) fn end_locally(&mut self, up_seid: Seid) -> Option<DeltaId> {
         if let Some(ended) = self.apply_disposition(up_seid) {
             return Some(ended);
@@ -49,8 +51,8 @@ impl Node {
         Some(change)
     }
 
-    /// Sends the last usage of a session that we ended, in session reports: no worker runs it any
-    /// more.
+    /// Sends the last usage of a session that we ended in session reports. Call it when no worker
+    /// runs the session any more.
     pub(crate) fn report_last_usage(&mut self, now: Nanos, up_seid: Seid, usage: Vec<UsageReport>) {
         let Some(owner) = self.sessions.states.set_last_usage_read(up_seid) else {
             self.counters.scalars.usage_reports_lost_with_association += as_count(usage.len());
@@ -62,7 +64,7 @@ impl Node {
         self.advance_drains(now);
     }
 
-    /// Sends usage that had no room in the answer to a deletion, in session reports.
+    /// Sends usage that did not fit into the answer to a deletion in session reports.
     pub(crate) fn report_rest(
         &mut self,
         now: Nanos,
@@ -77,7 +79,7 @@ impl Node {
     }
 }
 
-/// The last report of a session that ended by our decision. Spec: TS 29.244 §8.2.41 (TEBUR).
+/// Marks a last report as that of a session which this node ended. Spec: TS 29.244 §8.2.41 (TEBUR).
 fn ended_by_us(mut report: UsageReport) -> UsageReport {
     if report.triggers.contains(UsageTriggers::TERMINATION) {
         report.triggers.remove(UsageTriggers::TERMINATION);

@@ -1,8 +1,8 @@
-//! Everything that is wrong with a refused request.
+//! Finds everything that is wrong with a refused request, to log it.
 //!
-//! The answer names the first error only. The others are found by removing the named IE from the
-//! request and checking the rest again, a bounded number of times and at most once per second. An
-//! error that may only result from a removal is not reported.
+//! The answer contains the first error only. The others are found by removing the IE at fault from
+//! the request and checking the rest again, a bounded number of times, for at most one request per
+//! second. An error that the removal may have caused is not logged.
 //! Spec: TS 29.244 §7.6.
 
 use adit_pfcp::grouped::GtpuPathQosControlInformation;
@@ -22,7 +22,7 @@ use crate::procedure::association::path_controls;
 use crate::procedure::demand;
 use crate::refusal::{RefusalDetail, Rejected};
 
-/// Time between two requests whose errors are all logged.
+/// Time between two requests whose errors are logged.
 const TELL_INTERVAL: Nanos = Nanos::from_secs(1);
 
 impl Node {
@@ -47,7 +47,7 @@ impl Node {
         let mut body = request.body.to_vec();
         let (mut cut_referenced, mut cut_types) = (false, Vec::new());
         let mut last = first;
-        // Every round cuts something, so that it ends.
+        // Ends, since every round removes an IE.
         for _ in 0..FINDINGS_MAX {
             let Some((rest, cut_type)) = cut(&body, last) else { break };
             cut_types.push(cut_type);
@@ -67,7 +67,7 @@ impl Node {
         findings
     }
 
-    /// Checks a request without carrying it out, as far as it can have several errors.
+    /// Checks a request without running it, for the requests that can have several errors.
     fn judge(&self, request: &ReceivedMessage<'_>, body: &[u8]) -> Result<(), Rejected> {
         let (up_seid, mut change) = match request.header.message_type {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
@@ -100,8 +100,8 @@ impl Node {
     }
 }
 
-/// The body without the IE that `rejected` names, and that IE's type: the group of the rule, else
-/// the IE itself.
+/// Removes from a body the IE that `rejected` names: the group of the rule if it names one, else
+/// the IE itself. Returns the rest, and the type of what was removed.
 fn cut(body: &[u8], rejected: Rejected) -> Option<(Vec<u8>, IeType)> {
     let mut ies = IeIter::new(body);
     loop {
@@ -143,7 +143,7 @@ fn is_named(ie: &RawIe<'_>, rejected: Rejected) -> bool {
     }
 }
 
-/// True for a GTP-U Path QoS Control Information that is refused like this.
+/// True for a GTP-U Path QoS Control Information that is refused for the same reason.
 fn is_named_control(ie: &RawIe<'_>, rejected: Rejected) -> bool {
     if ie.ie_type != GtpuPathQosControlInformation::TYPE || ie.value.is_empty() {
         return false;

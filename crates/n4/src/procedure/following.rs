@@ -1,12 +1,12 @@
-//! Follows the records of an active node, until this one takes over; see [`crate::records`].
+//! Follows the records of an active node until this node takes over; see [`crate::records`].
 //!
-//! Sessions and PFDs take effect as their records change, so workers have all sessions at the
-//! take-over. Changes that concern peers wait for the take-over. Meanwhile nothing is sent, nothing
-//! is recorded, and nothing is counted.
+//! Sessions and PFDs take effect as their records change, so that workers have all sessions at the
+//! takeover. Changes that concern peers wait for the takeover. Meanwhile this node sends, records
+//! and counts nothing.
 //!
-//! A session whose record changes ends, and begins again once its index is free. The order of
-//! changes of different sessions does not matter: a record that another session keeps from taking
-//! effect is tried again when something becomes free, at the latest before the take-over.
+//! A session whose record changes is ended, and restored once its index is free. The order of
+//! changes of different sessions does not matter: a record that conflicts with another session is
+//! tried again when anything becomes free, and for the last time before the takeover.
 
 use adit_session::{KeptUsage, OwnerId};
 use adit_store::{RecordChange, RecordKind, RecordName};
@@ -24,11 +24,11 @@ use crate::records::{
 use crate::session_state::RemainingReports;
 
 impl Node {
-    /// Begins to follow the records of an active node, of which `node` is one. It may begin again
-    /// with all records, see [`Node::begin_reading_again`].
+    /// Begins to follow the records of an active node, starting with its node record `node`.
+    /// Reading all records may start over: see [`Node::begin_reading_again`].
     ///
-    /// Call [`Node::follow_record`] for every record, then for every change. Publish changes, call
-    /// [`Node::handle_timeout`] and [`Node::poll_timeout`] as otherwise. To take over, wait until
+    /// Call [`Node::follow_record`] for every record, then for every change. Publish changes, and
+    /// call [`Node::handle_timeout`] and [`Node::poll_timeout`] as always. To take over, wait until
     /// [`Node::pending_len`] is zero, and call [`Node::end_restoration`].
     pub fn begin_following(&mut self, node: &NodeRecord) {
         self.clock_zero = node.clock_zero;
@@ -44,13 +44,12 @@ impl Node {
         self.restoration.as_ref().is_some_and(|restoration| restoration.followed.is_some())
     }
 
-    /// A record of the active node has this value now; `None` if it has been removed. The order is
-    /// that of the active node's changes; when all records are read, any order in which PFDs and
-    /// usage come before sessions, at best [`RecordKind::ALL`].
+    /// Follows a change of a record of the active node: its new value, or `None` if it was removed.
+    /// Call it in the order of the changes. While all records are read, any order will do in which
+    /// PFDs and usage come before sessions; [`RecordKind::ALL`] is best.
     ///
-    /// # Errors
-    /// The reason why the record cannot be read; an event reports it. A session that another one
-    /// excludes for now is none of them.
+    /// The reason why the record cannot be read, which an event reports as well. A session that
+    /// conflicts with another one for now is no error.
     pub fn follow_record(&mut self, now: Nanos, record: &RecordChange) -> Result<(), RecordError> {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
         let mut followed = restoration.followed.take();
@@ -71,7 +70,7 @@ impl Node {
         result
     }
 
-    /// All records are about to be read again, because changes of them were missed.
+    /// Prepares for reading all records again, after changes were missed.
     pub fn begin_reading_again(&mut self) {
         let Some(restoration) = &mut self.restoration else { return };
         let Some(followed) = &mut restoration.followed else { return };
@@ -100,12 +99,12 @@ impl Node {
         followed.missing = Some(all.collect());
     }
 
-    /// All records have been read again: those that were not among them are gone.
+    /// Ends reading all records again: removes those that were not read again.
     pub fn end_reading_again(&mut self, now: Nanos) {
         let followed = self.restoration.as_mut().and_then(|known| known.followed.as_mut());
         let missing = followed.and_then(|followed| followed.missing.take());
         for (kind, name) in missing.into_iter().flatten() {
-            // A removal is always understood.
+            // A removal cannot fail.
             let _ = self.follow_record(now, &RecordChange { kind, name, value: None });
         }
     }
@@ -237,12 +236,12 @@ impl Node {
             return false;
         }
         followed.wait(up_seid, octets.to_vec());
-        // A session that was known begins again when no worker uses it any more.
+        // A session that existed can be restored only when no worker uses it any more.
         !is_known
     }
 
-    /// The active node has set a session aside, or no longer. So it waits for the take-over, or
-    /// takes effect.
+    /// Follows the mark that the active node has set a session aside (`is_set_aside`), or its
+    /// removal: then the session takes effect.
     fn follow_mark(
         &mut self,
         now: Nanos,
@@ -268,8 +267,8 @@ impl Node {
         }
     }
 
-    /// Restores a session whose record waits. It waits on if another session excludes it, and is
-    /// set aside if its record cannot be read.
+    /// Restores a session whose record waits. It continues to wait if another session conflicts
+    /// with it, and is set aside if its record cannot be decoded.
     fn try_waiting(
         &mut self,
         now: Nanos,
@@ -299,7 +298,7 @@ impl Node {
         }
     }
 
-    /// Restores a record that no longer waits. A refusal is an error.
+    /// Restores a session whose record no longer waits. Any refusal is an error.
     fn restore_or_refuse(
         &mut self,
         now: Nanos,
@@ -311,8 +310,8 @@ impl Node {
         self.restore_session(now, restoration, up_seid, &mut value)
     }
 
-    /// No worker uses the session of this index any more: session records take effect that wait for
-    /// it.
+    /// Restores sessions whose records wait for this index: no worker uses the session that had it
+    /// any more.
     pub(crate) fn follow_freed(&mut self, now: Nanos, session: SessionIndex) {
         self.while_following(|node, restoration, followed| {
             followed.note_freed();
@@ -322,7 +321,7 @@ impl Node {
         });
     }
 
-    /// The work of an iteration: waiting records take effect, a bounded part of them.
+    /// Does the work of one iteration: lets a bounded number of waiting records take effect.
     pub(crate) fn advance_following(&mut self, now: Nanos) {
         self.begin_turn(now);
         self.while_following(|node, restoration, followed| {
@@ -334,7 +333,7 @@ impl Node {
         });
     }
 
-    /// Lets a waiting record take effect. False if none can.
+    /// Lets one waiting record take effect. False if none can.
     fn follow_one(
         &mut self,
         now: Nanos,
@@ -342,7 +341,7 @@ impl Node {
         followed: &mut FollowedRecords,
     ) -> bool {
         if let Some(up_seid) = followed.used.pop_first() {
-            // The record of the session may have taken its place.
+            // The record of the session may have replaced this usage already.
             let known = self.sessions.store().session(up_seid).is_some();
             if let Some(used) = restoration.usage.remove(&up_seid).filter(|_| known) {
                 self.sessions.resume_usage(now, up_seid, &used);
@@ -385,7 +384,7 @@ impl Node {
         followed.is_some_and(FollowedRecords::has_work)
     }
 
-    /// This node takes over: waiting records take effect, or are refused. From now on changes are
+    /// Takes over: all waiting records take effect or are refused. From now on changes are
     /// recorded.
     pub(super) fn end_following(
         &mut self,
@@ -424,7 +423,7 @@ impl Node {
                 self.tell_of_refused(restoration, RecordKind::Report, &name, &error);
             }
         }
-        // Their records say so already.
+        // The records contain this usage already.
         while self.sessions.states.take_changed_usage().is_some() {}
         restoration.answers = followed.answers.into_values().collect();
         self.end_unowned_sessions(restoration);
@@ -432,10 +431,10 @@ impl Node {
         self.counters.scalars.sessions_restored += as_count(restoration.restored);
     }
 
-    /// Begins to end the sessions whose association is gone and has no heir.
+    /// Begins to end sessions whose association is gone and has no heir.
     fn end_unowned_sessions(&mut self, restoration: &NodeRestoration) {
         if restoration.has_unread_association {
-            // The sessions may belong to an association that could not be read.
+            // The sessions may belong to an association whose record could not be decoded.
             return;
         }
         let owners = self.sessions.store().owners();

@@ -1,4 +1,4 @@
-//! The end of our own set of sessions, when this node stops; see [`crate::csid`].
+//! Announces that all our sessions end when this node stops; see [`crate::csid`].
 
 use core::net::SocketAddr;
 
@@ -14,11 +14,11 @@ use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Sends Session Set Deletion Requests to the CP functions that received our FQ-CSID: its
-    /// sessions are gone. Call it last: the sessions themselves end with the process.
+    /// Sends Session Set Deletion Requests for our FQ-CSID to the CP functions that received it,
+    /// since the sessions are gone. Call it last: the sessions themselves end with the process.
     ///
-    /// One step per association, unless the CP function named sets for few of its many sessions:
-    /// 1,000,000 sessions without a set are searched in 0.1 s; no answer waits at that point.
+    /// Cost: one step per association; a search of its sessions if its CP function has put few of
+    /// them into sets: 0.1 s for 1,000,000 sessions without a set. No answer waits at that point.
     pub fn give_up_sessions(&mut self, now: Nanos) {
         let has_member = |owner| {
             let mut sessions = self.sessions.store().owned_by(owner);
@@ -37,7 +37,7 @@ impl Node {
         }
     }
 
-    /// Takes the response to a Session Set Deletion Request of ours.
+    /// Processes the response to a Session Set Deletion Request of ours.
     pub(crate) fn handle_session_set_deletion_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = SessionSetDeletionResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;

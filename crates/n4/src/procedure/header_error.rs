@@ -1,5 +1,4 @@
-//! Messages whose header cannot be trusted: those that the standard requires to be answered are
-//! answered.
+//! Messages with a defective header: answers those that the standard requires to be answered.
 //!
 //! Spec: TS 29.244 §7.6.2, §7.6.3.
 
@@ -11,11 +10,11 @@ use adit_types::Nanos;
 use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 
-/// Octets of a header behind type and length: without and with a SEID.
+/// Octets of a header without a SEID, and with one.
 const HEADER_BYTES: (usize, usize) = (8, 16);
 
 impl Node {
-    /// Takes `rest` of a datagram, which begins with a defective message.
+    /// Handles the rest of a datagram, which begins with a message that has a defective header.
     pub(crate) fn handle_header_error(
         &mut self,
         now: Nanos,
@@ -34,7 +33,8 @@ impl Node {
             }
             HeaderError::VersionNotSupported { sequence, .. } => {
                 let answers = MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
-                // NOTE: answering the answer of a peer of another version would never end.
+                // NOTE: if two peers of different versions answered each other's answers, they
+                // would never stop.
                 if rest.get(1) == Some(&answers.0) {
                     scalars.discarded_version += 1;
                     return;
@@ -47,8 +47,8 @@ impl Node {
         }
     }
 
-    /// Answers a truncated request with Cause 68. Responses, requests whose response has no Cause,
-    /// and session related requests without a SEID are discarded.
+    /// Answers a truncated request with Cause 68. Discards responses, requests whose response has
+    /// no Cause, and session related requests without a SEID.
     fn refuse_length(&mut self, now: Nanos, from: SocketAddr, header: Header, rest: &[u8]) {
         let is_addressed = header.seid.is_some() || !header.message_type.is_session_related();
         let (short, long) = HEADER_BYTES;

@@ -1,4 +1,4 @@
-//! Heartbeats in both directions, and the peer restarts that they reveal.
+//! Heartbeats in both directions, and restarts of peers that they reveal.
 //!
 //! Spec: TS 29.244 §6.2.2, §7.4.2.
 
@@ -12,12 +12,13 @@ use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Answers a Heartbeat Request, with or without an association.
+    /// Answers a Heartbeat Request, whether the sender has an association or not.
     ///
-    /// A newer Recovery Time Stamp, or an older one again, may mean that the peer restarted: its
-    /// response to a heartbeat of ours decides, which is sent at once. INTEROP: some control planes
-    /// write the time of sending into every request, and their true time stamp into responses; once
-    /// a response has shown so, the requests of that peer are ignored. Spec: TS 29.244 §8.2.65.
+    /// A newer Recovery Time Stamp, or an older one for the second time, may mean that the peer
+    /// restarted. To decide, sends a heartbeat at once; the peer's response counts. INTEROP: some
+    /// control planes write the time of sending into every request, and their true time stamp into
+    /// responses only; once a response has shown that, the time stamps in that peer's requests are
+    /// ignored. Spec: TS 29.244 §8.2.65.
     pub(crate) fn handle_heartbeat_request(&mut self, request: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatRequest::decode_body(request.body) else {
             self.counters.scalars.discarded_malformed_request += 1;
@@ -27,8 +28,7 @@ impl Node {
         let mut is_stale = false;
         if let Some(association) = self.peers.association_mut(request.peer()) {
             if association.is_silent() {
-                // A silent peer is there again. Only its response to a request of ours confirms
-                // that.
+                // A silent peer may be back. Only its response to a request of ours confirms that.
                 association.next_heartbeat = request.now;
             }
             let meaning = association.read_time_stamp(seen);
@@ -44,8 +44,8 @@ impl Node {
         self.respond_unremembered(request, &body);
     }
 
-    /// Takes the response to a heartbeat of ours. A newer Recovery Time Stamp means that the peer
-    /// restarted, and an older one is to be repeated in the next response, whose request leaves at
+    /// Processes the response to a heartbeat of ours. A newer Recovery Time Stamp means that the
+    /// peer restarted. An older one must be repeated in the next response, whose request is sent at
     /// once.
     pub(crate) fn handle_heartbeat_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = HeartbeatResponse::decode_body(response.body) else {
@@ -67,7 +67,7 @@ impl Node {
         let seen = message.recovery_time_stamp.0;
         let mut is_late = false;
         if association.is_time_stamp_unknown {
-            // The first time stamp from the address to which the association moved.
+            // This is the first time stamp from the address to which the association moved.
             association.recovery_time_stamp = seen;
             association.is_time_stamp_unknown = false;
             self.sessions.records.note_association(response.peer());

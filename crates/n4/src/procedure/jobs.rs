@@ -1,4 +1,4 @@
-//! The jobs of [`crate::backlog`], a bounded part in each iteration of the control thread.
+//! Runs the jobs of [`crate::backlog`], a bounded part in each iteration of the control thread.
 
 use adit_rules::DeltaId;
 use adit_types::Nanos;
@@ -11,32 +11,32 @@ use crate::node::Node;
 use crate::session_state::ReportItem;
 
 impl Node {
-    /// How many jobs on many sessions have not ended: they are not done, or workers do not run
-    /// their last change yet.
+    /// Returns how many jobs on many sessions are open: they have sessions to process, or some
+    /// worker has not observed their last change yet.
     #[must_use]
     pub fn pending_jobs_len(&self) -> usize {
         self.backlog.open_len()
     }
 
-    /// Begins a job. Its end is a condition for the answer to the message that is being handled.
+    /// Starts a job. Its end is a condition for the answer to the message that is being handled.
     pub(crate) fn start_job(&mut self, waiter: Option<JobWaiter>, task: JobTask) -> Condition {
         Condition::JobEnded(self.backlog.push(waiter, task))
     }
 
-    /// Makes a request of the peer wait for its jobs, if there are any.
+    /// Returns the condition that all open jobs of the peer have ended; `None` if it has none.
     pub(crate) fn wait_for_jobs(&mut self, waiter: JobWaiter) -> Option<Condition> {
         let waits = self.backlog.has_job_for(&waiter);
         waits.then(|| self.start_job(Some(waiter), JobTask::Wait))
     }
 
-    /// Allows another iteration's share of sessions and continues the jobs.
+    /// Resets the allowance of sessions for a new iteration, and continues the jobs.
     pub(crate) fn begin_turn(&mut self, now: Nanos) {
         self.backlog.allowance = SESSIONS_PER_TURN_MAX;
         self.sessions.states.begin_turn();
         self.advance_jobs(now);
     }
 
-    /// Continues the jobs while this iteration's share lasts and the workers keep up.
+    /// Continues the jobs while the iteration's allowance lasts and workers keep up with changes.
     pub(crate) fn advance_jobs(&mut self, now: Nanos) {
         self.end_jobs(now);
         while self.has_job_to_do() && self.backlog.allowance > 0 {
@@ -46,13 +46,13 @@ impl Node {
         }
     }
 
-    /// True if a job can continue at once.
+    /// True if a job can continue now.
     pub(crate) fn has_job_to_do(&self) -> bool {
         self.pending_len() < BACKGROUND_CHANGES_MAX
             && self.backlog.jobs.iter().any(|job| !job.is_done)
     }
 
-    /// Sessions that jobs have processed since the node was created: at most
+    /// Returns how many sessions jobs have processed since the node was created: at most
     /// [`SESSIONS_PER_TURN_MAX`] more after each [`Node::handle_timeout`].
     #[doc(hidden)]
     #[must_use]
@@ -60,7 +60,7 @@ impl Node {
         self.backlog.touched
     }
 
-    /// Processes one session of the job whose turn it is.
+    /// Processes one session of the job at the front.
     fn advance_job(&mut self, now: Nanos) {
         let Some(job) = self.backlog.jobs.front_mut().filter(|job| !job.is_done) else { return };
         let (id, part) = (job.id, next_session_task(&mut job.task, &mut self.sessions));
@@ -68,7 +68,8 @@ impl Node {
             job.is_done = true;
             return;
         };
-        // From here on the job is past the session, even if it faults.
+        // The job has advanced past this session, so a fault does not make it try the session
+        // again.
         self.backlog.take_allowance();
         let mut change = None;
         let removed = self.run_contained("a job", |node| change = node.run_session_task(now, part));
@@ -112,7 +113,8 @@ impl Node {
         }
     }
 
-    /// Ends the jobs that are done: their answers leave when workers run the last change of each.
+    /// Ends jobs that have processed all sessions: their answers leave when workers have observed
+    /// the last change of each.
     fn end_jobs(&mut self, now: Nanos) {
         while let Some(BacklogJob { id, last, .. }) = self.backlog.take_ended() {
             match last.filter(|last| self.sessions.is_pending(*last)) {
@@ -122,7 +124,8 @@ impl Node {
         }
     }
 
-    /// All workers run the change `id`: jobs end if it was their last change.
+    /// Notes that all workers have observed the change `id`; ends the jobs that waited for it or an
+    /// earlier one.
     pub(crate) fn end_jobs_behind(&mut self, now: Nanos, id: DeltaId) {
         while let Some(at) = self.backlog.ended.iter().position(|(last, _)| *last <= id)
             && let Some((_, job)) = self.backlog.ended.remove(at)

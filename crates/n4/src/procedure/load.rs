@@ -1,4 +1,4 @@
-//! Load and overload information in responses; see [`crate::load`].
+//! Adds load and overload information to responses; see [`crate::load`].
 
 use core::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::load::{LoadAndOverload, OVERLOAD_VALIDITY_S, ReportedMetric, percent}
 use crate::node::Node;
 
 impl Node {
-    /// The load that CP functions get. Unit: per cent of the capacity.
+    /// Returns the load that is reported to CP functions. Unit: per cent of the capacity.
     #[must_use]
     pub fn load_percent(&self) -> u8 {
         let waiting = percent(self.answers.len(), PENDING_MAX);
@@ -27,19 +27,19 @@ impl Node {
     }
 
     /// Sets the saturation of the busiest worker: the share of its steps that found a full burst.
-    /// Unit: per cent, cut to 100.
+    /// Unit: per cent, limited to 100.
     pub fn set_worker_saturation(&mut self, percent: u8) {
         self.load.worker_saturation = percent.min(100);
     }
 
-    /// Sets how many workers take no step. While one takes none, no change is observed: the load is
-    /// reported as 100 %, and new sessions are refused.
+    /// Sets how many workers are not running. A single one keeps every change from being observed:
+    /// the load is then reported as 100 %, and new sessions are refused.
     pub const fn set_standing_workers(&mut self, count: usize) {
         self.load.standing_workers = count;
     }
 
-    /// The information for a response to `peer`: the values that changed since its last report, if
-    /// it announced the feature.
+    /// Returns the information for a response to `peer`: metrics that have changed since they were
+    /// last sent to it, if it announced the feature.
     pub(crate) fn control_information(&mut self, peer: IpAddr) -> LoadAndOverload {
         let mut load = self.load;
         load.update(self.load_percent());

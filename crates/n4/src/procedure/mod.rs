@@ -1,7 +1,7 @@
-//! One file per PFCP procedure, and the parts that several of them share.
+//! One file for each PFCP procedure, and what several of them share.
 //!
-//! A procedure checks, changes the session store at most once, and responds; nothing fails after
-//! the change. Spec: TS 29.244 §6.2, §6.3.
+//! A procedure checks its request, changes the session store at most once, and responds; nothing
+//! can fail after the change. Spec: TS 29.244 §6.2, §6.3.
 
 mod association;
 mod association_life;
@@ -57,21 +57,21 @@ use adit_types::Seid;
 use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 
-/// Why a request about a session is refused that its sender does not control.
+/// Text of the refusal of a request about a session that its sender does not control.
 const NO_SUCH_SESSION: &str = "no session of this peer has the SEID";
 
-/// A refusal, and the SEID that the header of the response carries.
+/// A refusal, and the SEID for the header of the response.
 struct RefusalWithSeid {
     seid: Seid,
     rejected: Rejected,
 }
 
 impl Node {
-    /// The session that a modification or deletion is about: our SEID and the CP function's.
+    /// Returns the UP SEID and the CP SEID of the session that a modification or deletion concerns.
     ///
     /// # Errors
-    /// Cause 72 without an association, Cause 65 without such a session of this peer; both with
-    /// SEID 0, because the peer's is not known. Spec: TS 29.244 §7.2.2.4.2.
+    /// Cause 72 without an association; Cause 65 if this peer controls no such session. Both with
+    /// SEID 0, because the CP SEID is not known. Spec: TS 29.244 §7.2.2.4.2.
     fn session_of(
         &mut self,
         request: &ReceivedMessage<'_>,

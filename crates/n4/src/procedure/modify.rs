@@ -23,8 +23,8 @@ use crate::sessions::{FollowUp, ModifiedSession};
 use crate::ue_pools::session_s_nssai;
 
 impl Node {
-    /// Modifies a session; the response follows when its new rules run, or at once if nothing
-    /// changes for packets.
+    /// Modifies a session. The response follows when all workers run the new rules, or at once if
+    /// nothing changes for packets.
     pub(crate) fn handle_session_modification(&mut self, request: &ReceivedMessage<'_>) {
         let (up_seid, cp_seid) = match self.session_of(request) {
             Ok(seids) => seids,
@@ -79,7 +79,7 @@ impl Node {
         Ok(modified)
     }
 
-    /// The FARs whose packets wait, if some were reported.
+    /// Returns the FARs that buffer, if downlink data of the session was reported.
     fn buffering_fars(&self, up_seid: Seid) -> Vec<FarId> {
         if !self.sessions.states.has_notified(up_seid) {
             return Vec::new();
@@ -89,7 +89,8 @@ impl Node {
         fars.filter(|far| far.action.contains(ApplyAction::BUFF)).map(|far| far.id).collect()
     }
 
-    /// Another SMF of the set controls the session from now on. Spec: TS 29.244 §5.22.3.
+    /// Transfers the session to the association that sent the request, another SMF of the set.
+    /// Spec: TS 29.244 §5.22.3.
     fn take_control(&mut self, request: &ReceivedMessage<'_>, up_seid: Seid) {
         let owner = self.peers.association_for(request.peer()).map(|association| association.owner);
         let session = self.sessions.store().session(up_seid);
@@ -200,7 +201,7 @@ impl Node {
         }
         self.fail_if_injected(FaultPoint::Answer);
         self.counters.scalars.sessions_modified += 1;
-        // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
+        // A new CP F-SEID applies from this response on. Spec: TS 29.244 §7.5.4.1.
         let session = self.sessions.store().session(up_seid);
         let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
         let chosen =
@@ -230,7 +231,7 @@ impl Node {
         self.report_behind_answer(request.now, up_seid, later, change);
     }
 
-    /// Sends usage that had no room in an answer in session reports behind it. Spec: TS 29.244
+    /// Sends usage that did not fit into an answer in session reports after it. Spec: TS 29.244
     /// §5.2.2.3.1.
     fn report_behind_answer(
         &mut self,
@@ -260,7 +261,7 @@ impl Node {
     }
 }
 
-/// FARs whose action the change sets: their next packet is reported again.
+/// Returns the FARs whose action the change sets; their next packet is reported again.
 fn activated_fars(change: &SessionChange) -> Vec<FarId> {
     let updated = change.update_fars.iter().filter(|update| update.action.is_set());
     let updated = updated.map(|update| update.id);

@@ -1,9 +1,9 @@
-//! Node reports: events of GTP-U peers and of the user plane paths to them.
+//! Node reports: events of GTP-U peers, and of user plane paths to them.
 //!
-//! Every associated CP function gets reports of paths that failed and recovered; of peers that
-//! restarted, if it supports such reports (RPGUR); of delays, if it requested them. It has one
-//! request in flight; events meanwhile wait, one state per GTP-U peer, and leave in the next
-//! request. A failure that is over before it was reported is not reported. Spec: TS 29.244 §6.2.5,
+//! Every associated CP function gets reports of paths that failed or recovered; of peers that
+//! restarted, if it supports these (RPGUR); of delays, if it requested them. A CP function has at
+//! most one request in flight. Events meanwhile wait, one state per GTP-U peer, for the next
+//! request. A failure that ends before it was reported is not reported. Spec: TS 29.244 §6.2.5,
 //! §7.4.5.1.
 
 use core::net::{IpAddr, SocketAddr};
@@ -47,8 +47,8 @@ impl Node {
         self.send_node_reports(now);
     }
 
-    /// Sends Node Report Requests about a restart of a GTP-U peer to the CP functions that support
-    /// them. Spec: TS 29.244 §7.4.5.1.6; TS 23.007 §18A.
+    /// Reports a restart of a GTP-U peer to the CP functions that support this. Spec: TS 29.244
+    /// §7.4.5.1.6; TS 23.007 §18A.
     pub(crate) fn report_peer_restart(&mut self, now: Nanos, gtpu_peer: IpAddr) {
         let feature = u64::from(CpFunctionFeatures::RPGUR.bits());
         let knows = |peer: &&mut crate::peers::PfcpPeer| {
@@ -61,8 +61,7 @@ impl Node {
         self.send_node_reports(now);
     }
 
-    /// Sends the delays that CP functions requested, in Node Report Requests. Spec: TS 29.244
-    /// §7.4.5.1.5.
+    /// Reports path delays to the CP functions that requested them. Spec: TS 29.244 §7.4.5.1.5.
     pub(crate) fn report_path_delays(&mut self, now: Nanos, reports: Vec<(OwnerId, PathDelays)>) {
         for (owner, delays) in reports {
             let peer = self.peers.peer_of_mut(owner);
@@ -135,7 +134,7 @@ impl Node {
         self.send_request(now, to, &body, RequestPurpose::NodeReport { owner });
     }
 
-    /// Takes the response to a node report.
+    /// Processes the response to a node report.
     pub(crate) fn handle_node_report_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = NodeReportResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
@@ -164,14 +163,15 @@ impl Node {
         }
     }
 
-    /// The CP function refused a node report, or did not answer it. It is sent again after a pause.
+    /// Notes that the CP function refused a node report or did not answer it. The report is sent
+    /// again after a pause.
     pub(crate) fn on_node_report_not_delivered(&mut self, now: Nanos, owner: OwnerId) {
         let peer = self.peers.peer_of_mut(owner);
         let lost = peer.map_or(0, |peer| peer.paths.on_not_delivered(now));
         self.counters.scalars.node_reports_lost_queue_full += as_count(lost);
     }
 
-    /// When node reports that wait for the end of a pause may leave.
+    /// Returns when node reports that wait for the end of a pause may be sent.
     pub(crate) fn next_node_report(&self) -> Option<Nanos> {
         let answering = |peer: &&crate::peers::PfcpPeer| {
             peer.association.as_ref().is_some_and(|known| !known.is_silent())
@@ -190,7 +190,7 @@ fn remote_gtpu_peer(addr: IpAddr) -> RemoteGtpuPeer<'static> {
     peer
 }
 
-/// The groups of one report, by traffic class.
+/// Returns the groups of one report, one for each traffic class.
 fn information(delays: &PathDelays) -> Vec<PathQosInformation<'static>> {
     let groups = delays.delays.iter().map(|(marking, delays)| {
         let mut group = PathQosInformation::new(AveragePacketDelay(millis(delays.average)));
@@ -202,7 +202,7 @@ fn information(delays: &PathDelays) -> Vec<PathQosInformation<'static>> {
     groups.collect()
 }
 
-/// Whole milliseconds, rounded up, so that no delay is reported as zero.
+/// Converts to milliseconds, rounding up so that no delay is reported as zero.
 fn millis(span: Nanos) -> u32 {
     u32::try_from(span.0.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
-//! Requests of an operator to the node: end a session, request a CP function to release its
-//! association or end the association without it, and take no new sessions.
+//! Requests of the operator: end a session, have an association released or end it without its CP
+//! function, refuse new sessions.
 
 use core::net::IpAddr;
 
@@ -11,8 +11,8 @@ use crate::event::{DownReason, NodeEvent, ReleaseFailure};
 use crate::node::Node;
 
 impl Node {
-    /// Ends a session by the operator's decision. Its CP function gets the last usage if it takes
-    /// such reports (EPFAR). False if there is no such session. Spec: TS 29.244 §5.18.
+    /// Ends a session. Its CP function gets the last usage if it supports such reports (EPFAR).
+    /// False if there is no such session. Spec: TS 29.244 §5.18.
     pub fn end_session(&mut self, up_seid: Seid) -> bool {
         let mut is_ended = false;
         self.run_contained("the end of a session by the operator", |node| {
@@ -23,8 +23,8 @@ impl Node {
     }
 
     /// Requests the CP function at `address` to release its association within `period`. The
-    /// association and its sessions go on until it does; [`NodeEvent::NotReleased`] says that it
-    /// does not. False if there is no such association. Spec: TS 29.244 §6.2.7.3.2.
+    /// association and its sessions continue until it does; [`NodeEvent::NotReleased`] reports that
+    /// it did not. False if there is no such association. Spec: TS 29.244 §6.2.7.3.2.
     pub fn request_release(&mut self, now: Nanos, address: IpAddr, period: Nanos) -> bool {
         let Some(association) = self.peers.association_mut(address) else { return false };
         association.release_due = Some(now + period);
@@ -33,11 +33,12 @@ impl Node {
         true
     }
 
-    /// Ends the association of `address` and its sessions without its CP function, which gets no
-    /// last usage. It learns of it by Cause 72 at its next request. Returns the number of sessions,
-    /// `None` without such an association.
+    /// Ends the association of `address` and its sessions without informing its CP function, which
+    /// gets no last usage; its next request is refused with Cause 72. Returns how many sessions
+    /// ended; `None` without such an association.
     ///
-    /// The standard lets only CP functions release associations: this is for one that does not.
+    /// The standard lets only CP functions release associations: this is for a CP function that
+    /// does not.
     pub fn end_association_by_operator(&mut self, now: Nanos, address: IpAddr) -> Option<usize> {
         let owner = self.association(address)?.owner;
         let sessions = self.sessions.store().owned_count(owner);
@@ -47,8 +48,8 @@ impl Node {
         Some(sessions)
     }
 
-    /// Gives up the associations whose CP functions did not release them in time, with an event for
-    /// each.
+    /// Reports, with an event each, the associations that their CP functions did not release in
+    /// time.
     pub(crate) fn report_late_releases(&mut self, now: Nanos) {
         let late = |known: &&Association| known.release_due.is_some_and(|due| due <= now);
         let late: Vec<OwnerId> =
@@ -56,12 +57,13 @@ impl Node {
         late.into_iter().for_each(|owner| self.on_not_released(owner, ReleaseFailure::Late));
     }
 
-    /// When the first of these times is over.
+    /// Returns when the first requested release will be late.
     pub(crate) fn next_late_release(&self) -> Option<Nanos> {
         self.associations().filter_map(|known| known.release_due).min()
     }
 
-    /// An association goes on although the operator wishes its release. Reported once per wish.
+    /// Reports, once per request, that an association continues although the operator requested its
+    /// release.
     pub(crate) fn on_not_released(&mut self, owner: OwnerId, failure: ReleaseFailure) {
         let Some(address) = self.peers.association_of(owner).map(|known| known.address) else {
             return;
@@ -73,13 +75,13 @@ impl Node {
         }
     }
 
-    /// Refuses new sessions with Cause 74 and reports full load and overload, or ends that. Known
-    /// sessions go on. Spec: TS 29.244 §6.2.3, §6.2.4.
+    /// Starts or stops draining: new sessions are refused with Cause 74, and full load and overload
+    /// are reported. Existing sessions continue. Spec: TS 29.244 §6.2.3, §6.2.4.
     pub const fn set_draining(&mut self, is_draining: bool) {
         self.load.is_draining = is_draining;
     }
 
-    /// True while new sessions are refused by the operator's decision.
+    /// True while new sessions are refused because the operator drains the node.
     #[must_use]
     pub const fn is_draining(&self) -> bool {
         self.load.is_draining

@@ -1,4 +1,4 @@
-//! Packet rates of QERs, between their IEs and the records.
+//! Converts packet rates of QERs between IEs and session records.
 //!
 //! Spec: TS 29.244 §8.2.63, §8.2.139, §8.2.174.
 
@@ -13,7 +13,7 @@ use super::decode::RequestTime;
 use crate::ntp::NtpClock;
 use crate::refusal::Rejected;
 
-/// Both rates. Spec: TS 29.244 §8.2.63.
+/// Decodes the packet rates of both directions. Spec: TS 29.244 §8.2.63.
 pub(super) fn limits(ie: ie::PacketRate) -> Result<PacketLimits, Rejected> {
     let limit = |plain: Option<_>, additional: Option<_>| {
         plain.map(|plain| PacketLimit { plain: quota(plain), additional: additional.map(quota) })
@@ -35,13 +35,13 @@ fn quota(limit: ie::PacketRateLimit) -> PacketQuota {
         2 => 60 * MINUTE,
         3 => 24 * 60 * MINUTE,
         4 => 7 * 24 * 60 * MINUTE,
-        // Units of later releases are read as 0.
+        // Units that later releases define are read as 0.
         _ => MINUTE,
     };
     PacketQuota { pkts_max: limit.packets_max, unit: Nanos::from_secs(seconds) }
 }
 
-/// The status that an earlier session left. Spec: TS 29.244 §8.2.139.
+/// Decodes the status that an earlier session left. Spec: TS 29.244 §8.2.139.
 pub(super) fn status(
     ie: ie::PacketRateStatus,
     RequestTime { now, ntp_clock }: RequestTime,
@@ -57,7 +57,7 @@ pub(super) fn status(
     }
 }
 
-/// Whether the status is reported when the session ends. Spec: TS 29.244 §8.2.174.
+/// Returns whether the status is to be reported when the session ends. Spec: TS 29.244 §8.2.174.
 pub(super) fn is_reported(indications: QerControlIndications) -> Result<bool, Rejected> {
     const REFUSED: QerControlIndications =
         QerControlIndications::MOED.union(QerControlIndications::NORD);
@@ -67,9 +67,9 @@ pub(super) fn is_reported(indications: QerControlIndications) -> Result<bool, Re
     }
 }
 
-/// The rest of a QER's packet rates at `now`. The IE has one validity time: the
-/// later one of both directions, so that no direction passes more than its rate.
-/// Spec: TS 29.244 §7.5.5.4, §7.5.7.1.
+/// Encodes what is left of a QER's packet rates at `now`. The IE has one validity time: the later
+/// one of both directions, so that neither direction passes more than its rate. Spec: TS 29.244
+/// §7.5.5.4, §7.5.7.1.
 pub(crate) fn status_report(
     rate: &QerPacketRate,
     now: Nanos,
@@ -80,7 +80,7 @@ pub(crate) fn status_report(
     let has_additional = both.iter().flatten().any(|left| left.additional.is_some());
     let [uplink, downlink] = both.map(|left| {
         let PacketsLeft { packets, additional, .. } = left?;
-        // Present for both directions or for none.
+        // The additional packets are present for both directions, or for none.
         let additional = has_additional.then(|| additional.unwrap_or(0));
         Some(ie::RemainingPackets { packets, additional })
     });

@@ -1,4 +1,4 @@
-//! Delays of GTP-U paths; see [`crate::path_qos`].
+//! Runs the measurement of GTP-U path delays; see [`crate::path_qos`].
 
 use adit_types::Nanos;
 
@@ -6,7 +6,7 @@ use crate::counters::as_count;
 use crate::node::Node;
 
 impl Node {
-    /// Sends due Echo Requests and reports of path delays.
+    /// Sends Echo Requests and reports of path delays that are due.
     pub(crate) fn measure_paths(&mut self, now: Nanos) {
         self.scan_peers(now);
         self.path_qos.send_due_probes(now);
@@ -16,7 +16,7 @@ impl Node {
         }
     }
 
-    /// Scans the next peers for new controls.
+    /// Scans the next peers for controls that are new.
     fn scan_peers(&mut self, now: Nanos) {
         let most = self.path_qos.peers_per_turn();
         for _ in 0..most {

@@ -1,4 +1,4 @@
-//! Reports of GTP-U paths that fail and recover; see [`crate::path`].
+//! Runs the monitoring of GTP-U paths, and reports failure and recovery; see [`crate::path`].
 
 use core::net::IpAddr;
 use core::ops::Bound;
@@ -14,18 +14,18 @@ use crate::node::Node;
 use crate::path::{EchoOutcome, PathEntry, PathMtuChange, PathTransition};
 use crate::path_qos::MEASURES;
 
-/// An Echo Response that a worker received at `at`.
+/// An Echo Response that a worker received at the time `at`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoResponse {
     pub peer: IpAddr,
     pub sequence: u16,
-    /// When its sender started.
+    /// When the sender started, if the response contains that.
     pub started: Option<u32>,
     pub at: Nanos,
 }
 
 impl Node {
-    /// Runs due work on paths, a bounded part of it.
+    /// Runs work on paths that is due, a bounded part of it.
     pub(crate) fn watch_paths(&mut self, now: Nanos) {
         for _ in 0..self.path_qos.peers_per_turn() {
             let Some(peer) = self.sessions.take_changed_peer() else { break };
@@ -63,16 +63,16 @@ impl Node {
         }
     }
 
-    /// Takes the start time that a GTP-U peer sent unasked. Addresses that no FAR sends to are not
-    /// remembered.
+    /// Processes a start time that a GTP-U peer sent without a request. Does not store addresses
+    /// that no FAR sends to.
     pub(crate) fn on_unsolicited_recovery(&mut self, now: Nanos, peer: IpAddr, started: u32) {
         let is_peer = self.sessions.store().peer_sides(peer) != PeerSides::default();
         self.paths.set_peer(now, peer, is_peer);
         self.paths.note_unproven_start(now, peer, started);
     }
 
-    /// Handles a router's message about a packet into a tunnel. It is believed if a session sends
-    /// into that tunnel.
+    /// Processes a router's message that a packet into a tunnel was too large. Ignores it if no
+    /// session sends into that tunnel.
     pub(crate) fn narrow_path(
         &mut self,
         now: Nanos,
@@ -92,7 +92,8 @@ impl Node {
         }
     }
 
-    /// The next change of the limit of packets to a GTP-U peer. Call until it returns `None`.
+    /// Returns the next change of the maximum packet size to a GTP-U peer. Call it until it returns
+    /// `None`.
     pub fn poll_path_mtu(&mut self) -> Option<PathMtuChange> {
         self.paths.poll_mtu_change()
     }
@@ -112,8 +113,8 @@ impl Node {
         }
     }
 
-    /// When a path is due next. Peers that changed since the last iteration are processed in the
-    /// next one, whenever that is.
+    /// Returns when the next work on paths is due. Peers that changed since the last iteration do
+    /// not count: the next iteration, which need not come sooner for them, processes them.
     pub(crate) fn next_path_deadline(&self) -> Option<Nanos> {
         let due = self.paths.deadlines.first().map(|(due, _)| *due);
         let wider = self.paths.narrow.first().map(|(until, _)| *until);
@@ -121,13 +122,14 @@ impl Node {
         if self.paths.has_peers_left { Some(Nanos(0)) } else { due }
     }
 
-    /// The paths to all GTP-U peers, by address; while none are watched only those that are
-    /// narrower than their links.
+    /// Returns the paths to all GTP-U peers, by address; without monitoring only paths with an MTU
+    /// below that of the link.
     pub fn paths(&self) -> impl Iterator<Item = PathEntry> + '_ {
         self.paths_behind(None)
     }
 
-    /// As [`Self::paths`], from behind the path to `peer` on; `None` begins with the first.
+    /// Does the same as [`Self::paths`], but begins after the path to `peer`; at the first for
+    /// `None`.
     pub fn paths_behind(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
         let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.paths.paths.range((first, Bound::Unbounded));

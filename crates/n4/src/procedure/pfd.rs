@@ -1,8 +1,8 @@
 //! PFD management: CP functions describe applications by packet flow descriptions.
 //!
-//! Only the flow descriptions of PFD contents act. URLs, domain names and custom contents would
-//! need more than the headers of one packet; a request with such PFDs is refused, because detection
-//! without them would miss packets that the CP function counts on. Spec: TS 29.244 §6.2.5, §7.4.3,
+//! Only the flow descriptions of PFDs are supported. URLs, domain names and custom contents cannot
+//! be matched by the headers of one packet. A request with such PFDs is refused, since detection
+//! without them would miss packets that the CP function relies on. Spec: TS 29.244 §6.2.5, §7.4.3,
 //! §8.2.39.
 
 use adit_pfcp::grouped::ApplicationIdsPfds;
@@ -22,8 +22,8 @@ use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 
 impl Node {
-    /// Provisions or removes PFDs; the response follows when the rules of all sessions that the
-    /// change concerns run.
+    /// Provisions or removes PFDs. The response follows when all workers run the changed rules of
+    /// all sessions concerned.
     pub(crate) fn handle_pfd_management(&mut self, request: &ReceivedMessage<'_>) {
         match self.manage_pfds(request) {
             Ok(changed) => {
@@ -40,8 +40,8 @@ impl Node {
     }
 
     /// # Errors
-    /// Cause 72 without an association, Cause 75 beyond a limit, else the Cause of the fault in the
-    /// PFDs.
+    /// Cause 72 without an association, Cause 75 beyond a limit, otherwise the Cause for the error
+    /// in the PFDs.
     fn manage_pfds(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -71,20 +71,20 @@ impl Node {
         self.respond(request, None, &body, after);
     }
 
-    /// Removes the PFDs of an association that ended; the peer's next requests wait for that.
+    /// Removes the PFDs of an association that ended; the next requests of its peer wait for that.
     pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId, waiter: JobWaiter) {
         let changed = self.sessions.withdraw_pfds(owner);
         self.recompile(changed, Some(waiter));
     }
 
-    /// Gives the PFDs of an association to another one of its SMF set.
+    /// Transfers the PFDs of an association to another one of its SMF set.
     pub(crate) fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) {
         let changed = self.sessions.hand_over_pfds(from, to);
         self.recompile(changed, None);
     }
 
-    /// Begins to recompile the sessions that name one of the applications. Returns the end of the
-    /// job, if there is anything to do.
+    /// Starts to recompile the sessions that refer to one of the applications. Returns the
+    /// condition that the job has ended; `None` if there is nothing to do.
     pub(super) fn recompile(
         &mut self,
         changed: ChangedApplications,
@@ -96,7 +96,7 @@ impl Node {
     }
 
     /// # Errors
-    /// Cause 75 while so many requests with many sessions are being carried out.
+    /// Cause 75 while [`JOBS_MAX`] jobs on many sessions are under way.
     pub(super) fn refuse_beyond_jobs(&mut self) -> Result<(), Rejected> {
         if self.backlog.len() < JOBS_MAX {
             return Ok(());
@@ -118,8 +118,8 @@ fn application(group: &ApplicationIdsPfds<'_>) -> Result<PfdApplication, Rejecte
     Ok(PfdApplication { id: id.ok_or(incorrect)?.into(), flow_descriptions })
 }
 
-/// The flow description of PFD contents, and the additional ones. Contents without any component
-/// describe nothing: an application that has no others loses its PFDs.
+/// Appends the flow description of PFD contents, and the additional ones. Contents without any
+/// component add nothing: an application that has only such contents loses its PFDs.
 fn add_flow_descriptions(
     contents: &PfdContents<'_>,
     texts: &mut Vec<Box<str>>,

@@ -1,4 +1,4 @@
-//! A changed configuration of a running node.
+//! Changes the configuration of a running node.
 
 use adit_types::{Nanos, SessionIndex};
 
@@ -7,14 +7,14 @@ use crate::config::NodeConfig;
 use crate::node::Node;
 
 impl Node {
-    /// Takes over from `config` the policy for peers, the timers, the watch of GTP-U paths, how
-    /// records are kept, and the objects that rules may name; all else stays. With `recompiles` the
-    /// sessions that exist get rules by the new configuration, a bounded number in each iteration;
-    /// without it they keep theirs. Requests are decided by the new configuration from here on;
-    /// peers keep their sessions.
+    /// Adopts from `config` the policy for peers, the timers, the monitoring of GTP-U paths, how
+    /// records are kept, and the objects that rules may refer to; ignores all else. New requests
+    /// are decided by the new configuration. With `recompiles`, existing sessions get rules
+    /// compiled by the new configuration, a bounded number in each iteration; otherwise they keep
+    /// their rules.
     ///
-    /// The interfaces, which further ones may follow, the conditions of slices and the network
-    /// instance of each forwarding policy must be the same as before: see
+    /// The interfaces (except that further ones may be appended), the conditions of slices and the
+    /// network instance of each forwarding policy must not change: see
     /// [`adit_session::SessionStore::set_provisioning`].
     pub fn reconfigure(&mut self, now: Nanos, config: NodeConfig, recompiles: bool) {
         let NodeConfig {

@@ -1,5 +1,5 @@
-//! Hands out records, waits for them, and restores those of a previous process; see
-//! [`crate::records`].
+//! Passes records to the store, waits until they are durable, and restores those of a previous
+//! process; see [`crate::records`].
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -28,9 +28,9 @@ use crate::session_state::{EndedSession, ReportItem};
 use crate::transition::SessionDisposition;
 
 impl Node {
-    /// The changes of records since the last call, as one group. Call it after whatever else the
-    /// node did in an iteration of the control thread, and [`Node::handle_durable`] when the store
-    /// has the group.
+    /// Returns the changes of records since the last call, as one group. Call it after all other
+    /// work of an iteration of the control thread. Call [`Node::handle_durable`] when the store has
+    /// the group.
     pub fn poll_records(&mut self, now: Nanos) -> Option<RecordGroup> {
         self.note_changed_usage();
         self.rewrite_part();
@@ -39,7 +39,7 @@ impl Node {
             clock_zero: self.clock_zero,
             last_owner: self.peers.last_owner().0,
         };
-        // The records are a part of the sessions, which they are made of.
+        // Taken out of `sessions` for the call, which reads the other parts of `sessions`.
         let mut records = core::mem::take(&mut self.sessions.records);
         let sources = RecordSources {
             now,
@@ -54,23 +54,24 @@ impl Node {
         group
     }
 
-    /// The store has made the groups up to `number` durable: the messages that waited for them
-    /// leave.
+    /// Notes that the groups up to `number` are durable, and sends the messages that waited for
+    /// them.
     pub fn handle_durable(&mut self, now: Nanos, number: RecordNumber) {
         self.sessions.records.set_durable(number);
         self.release_held(now);
     }
 
-    /// The store can take less from now on, or more again. While it fails, requests are refused
-    /// with Cause 77; while it is full, those that let the records grow with Cause 75, which lets a
-    /// CP function try another UP function with more room. Or all are served all the same
-    /// ([`RecordConfig::serves_without_store`](crate::RecordConfig)).
+    /// Sets the state of the store. While the store fails, requests are refused with Cause 77.
+    /// While it is full, requests that add to the records are refused with Cause 75, upon which a
+    /// CP function may try another UP function. With
+    /// [`RecordConfig::serves_without_store`](crate::RecordConfig) all requests are served
+    /// nevertheless.
     pub fn set_store_state(&mut self, now: Nanos, state: StoreState) {
         self.sessions.records.set_store_state(state);
         self.release_held(now);
     }
 
-    /// Why the store cannot keep the changes of a request, if it cannot.
+    /// Returns the state of the store if it cannot keep the changes of a request.
     pub(crate) fn store_refusal(&self, request: &ReceivedMessage<'_>) -> Option<StoreState> {
         let grows = matches!(
             request.header.message_type,
@@ -81,21 +82,21 @@ impl Node {
         self.sessions.records.refusal(grows)
     }
 
-    /// Groups that the store does not have yet, and messages that wait for them.
+    /// Returns how many groups the store does not have yet, and how many messages wait for them.
     #[must_use]
     pub fn waiting_for_store(&self) -> (u64, usize) {
         (self.sessions.records.groups_under_way(), self.sessions.records.held_len())
     }
 
-    /// Begins the records of a node without any: its clock began when the time of day was
-    /// `clock_zero`, in nanoseconds since 1900-01-01.
+    /// Starts the records of a node that has none. `clock_zero`: the time of day at which the
+    /// node's clock was zero, in nanoseconds since 1900-01-01.
     pub fn begin_records(&mut self, clock_zero: u64) {
         self.clock_zero = clock_zero;
         self.sessions.records.note_node();
     }
 
-    /// The store has groups up to `number` of a previous process: those of this one follow. Before
-    /// the first of them is made.
+    /// Notes that the store has groups up to `number` from a previous process, so that those of
+    /// this process follow. Call it before the first group of this process is made.
     pub fn begin_groups_behind(&mut self, number: RecordNumber) {
         self.sessions.records.begin_behind(number);
     }
@@ -112,10 +113,11 @@ impl Node {
         }
     }
 
-    /// Takes an establishment back whose answer was held until no copy of its request came any
-    /// more, T1 after the last one. Its sender gave up and does not have the SEID, so nobody else
-    /// could remove the session. Nothing is answered: should a copy come all the same, the request
-    /// is a new one. All other requests leave nothing that their sender cannot name.
+    /// Removes a session whose establishment was answered too late: no copy of the request has
+    /// arrived for T1, so its sender has given up. The sender does not have the SEID, so nobody
+    /// else could remove the session. Sends no answer; if another copy arrives nevertheless, it is
+    /// a new request. True if it did so. Other requests need no such removal: their senders can
+    /// refer to what they changed.
     fn takes_back(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) -> bool {
         let HeldAnswer { peer, key, number } = answered;
         if MessageType(key.message_type) != MessageType::SESSION_ESTABLISHMENT_REQUEST {
@@ -139,7 +141,8 @@ impl Node {
         }
     }
 
-    /// Refuses a request, which changes nothing, at once.
+    /// Refuses a request because of the state of the store. The refusal changes nothing, so it is
+    /// sent at once.
     pub(crate) fn refuse_without_store(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -159,18 +162,18 @@ impl Node {
         self.refuse_at_once(request, rejected);
     }
 
-    /// Refuses a request, which changes nothing, without waiting for the store.
+    /// Refuses a request without waiting for the store, since the refusal changes nothing.
     pub(crate) fn refuse_at_once(&mut self, request: &ReceivedMessage<'_>, rejected: Rejected) {
         self.sessions.records.set_passing(true);
         self.refuse_request(request, rejected, None);
         self.sessions.records.set_passing(false);
     }
 
-    /// When the next part of the walk that records usage is due.
+    /// Returns when the next part of recording usage is due.
     pub(crate) fn next_usage_record(&self) -> Option<Nanos> {
         let records = &self.sessions.records;
         let interval = records.config()?.usage_interval;
-        // Usage that cannot be recorded now is read when it can be.
+        // Usage that cannot be recorded now is read once it can be recorded.
         if records.is_blocked() || records.store_state() == StoreState::Failing {
             return None;
         }
@@ -181,7 +184,7 @@ impl Node {
         }
     }
 
-    /// Records the usage of sessions: each one once in an interval, a bounded number in each
+    /// Records the usage of sessions: of each once per interval, and of a bounded number in each
     /// iteration of the control thread.
     pub(crate) fn record_usage(&mut self, now: Nanos) {
         if self.next_usage_record().is_none_or(|due| due > now) {
@@ -198,11 +201,11 @@ impl Node {
         let (sessions, next) = store.sessions_from(first, USAGE_RECORDS_PER_TURN_MAX);
         let used = sessions.filter_map(|session| {
             let up_seid = session.up_seid();
-            // The record of its pending change will include the usage.
+            // The record that follows the pending change will include the usage.
             if self.sessions.is_changing(up_seid) {
                 return None;
             }
-            // In a full store a record is replaced, and none is added.
+            // A full store accepts the replacement of a record, but no further record.
             if is_full && !self.sessions.records.has_usage(up_seid) {
                 return None;
             }
@@ -216,7 +219,7 @@ impl Node {
         self.sessions.records.walk = UsageWalk { next: next.unwrap_or_default(), since };
     }
 
-    /// Records the usage of all sessions, at once: the process is about to end.
+    /// Records the usage of all sessions at once, because the process is about to end.
     pub fn record_all_usage(&mut self, now: Nanos) {
         self.sessions.records.walk = UsageWalk { next: SessionIndex(0), since: Nanos(0) };
         loop {
@@ -231,13 +234,13 @@ impl Node {
     /// heartbeats are answered; other requests wait.
     pub fn begin_restoration(&mut self, node: &NodeRecord) {
         self.clock_zero = node.clock_zero;
-        // Its version is that of the program that wrote last.
+        // Rewritten, since it contains the version of the program that wrote it last.
         self.sessions.records.note_node();
         self.peers.skip_owners(OwnerId(node.last_owner));
         self.restoration = Some(NodeRestoration::default());
     }
 
-    /// Takes sessions as `preparer` prepared them; see
+    /// Accepts sessions as `preparer` has prepared them; see
     /// [`SessionStore::accept_prepared`](adit_session::SessionStore::accept_prepared).
     pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
         self.sessions.accept_prepared(preparer);
@@ -249,12 +252,13 @@ impl Node {
         self.restoration.is_some()
     }
 
-    /// Restores a record, which is of no further use. The kinds come in the order of
-    /// [`RecordKind::ALL`]; sessions cost least in the order of their indices, the lowest 24 bits
-    /// of their SEIDs, and if the thread that read `record` drops it, whose memory it is.
+    /// Restores a record, and takes its contents. Pass the kinds in the order of
+    /// [`RecordKind::ALL`]. Sessions cost least in the order of their indices, the lowest 24 bits
+    /// of their SEIDs, and if `record` is dropped by the thread that read it and allocated its
+    /// memory.
     ///
     /// # Errors
-    /// Why it cannot be restored; an event reports the reason as well.
+    /// The reason why the record cannot be restored; an event reports it as well.
     pub fn restore_record(
         &mut self,
         now: Nanos,
@@ -273,7 +277,7 @@ impl Node {
         restored
     }
 
-    /// Counts a record that cannot be restored, and names the first ones.
+    /// Counts a record that cannot be restored; reports the first ones with an event.
     pub(super) fn tell_of_refused(
         &mut self,
         restoration: &mut NodeRestoration,
@@ -306,7 +310,7 @@ impl Node {
         };
         match (*kind, &*name) {
             (RecordKind::Node | RecordKind::Standby, _) => Ok(()),
-            // The mark was read before the clock of this process began.
+            // The caller has read the clock mark before the clock of this process started.
             (kind, name) if is_clock_mark(kind, name) => clock_mark(octets).map(|_| ()),
             (RecordKind::Association, RecordName::Octets(name)) => {
                 self.restore_association(now, restoration, address_of(name)?, decoded(octets)?);
@@ -372,8 +376,8 @@ impl Node {
         }
     }
 
-    /// Restores the state that a record of its own has of an association, at once or when that is
-    /// restored.
+    /// Restores the state of an association that is kept in a record of its own, at once or when
+    /// the association is restored.
     fn restore_peer_state(
         &mut self,
         now: Nanos,
@@ -422,8 +426,8 @@ impl Node {
         self.restore_or_set_aside(now, restoration, up_seid, record)
     }
 
-    /// Restores a session if its association exists. Otherwise sets its record aside, or removes it
-    /// when its association is known to be gone.
+    /// Restores a session if its association exists. Otherwise sets its record aside, or removes
+    /// the record if the association is known to be gone.
     pub(super) fn restore_or_set_aside(
         &mut self,
         now: Nanos,
@@ -445,18 +449,17 @@ impl Node {
         restored
     }
 
-    /// The store has lost records, and with them perhaps sessions: every peer learns it from our
-    /// Recovery Time Stamp. Call it before [`Node::end_restoration`].
+    /// Notes that the store has lost records, perhaps of sessions: our Recovery Time Stamp will
+    /// show that to every peer. Call it before [`Node::end_restoration`].
     pub fn note_lost_records(&mut self) {
         if let Some(restoration) = &mut self.restoration {
             restoration.is_loss_unknown = true;
         }
     }
 
-    /// Moves our Recovery Time Stamp towards peers whose sessions are not restored, which shows
-    /// them the loss.
+    /// Moves our Recovery Time Stamp towards peers that have lost sessions, which informs them.
     fn move_time_stamps_of_lost_sessions(&mut self, now: Nanos, restoration: &NodeRestoration) {
-        // Peers that set up an association anew see a time stamp of this process.
+        // Peers that set up an association again see a time stamp of this process.
         self.note_time_stamp(self.ntp_clock.seconds(now));
         let owners = self.associations().map(|known| known.owner);
         let has_lost =
@@ -466,8 +469,8 @@ impl Node {
         }
     }
 
-    /// Restores a session, with usage that is known to be later than its record. If it is refused,
-    /// nothing has changed.
+    /// Restores a session, with usage if a usage record is later than the session's. A refusal
+    /// changes nothing.
     pub(super) fn restore_session(
         &mut self,
         now: Nanos,
@@ -498,8 +501,8 @@ impl Node {
         Ok(())
     }
 
-    /// A session of a previous process is gone. Returns it if its last usage is to be reported,
-    /// with reports that were not acknowledged: to a CP function that takes such reports. Spec: TS
+    /// Ends a session of a previous process. Returns it if its last usage is to be reported, with
+    /// reports that were not acknowledged, because its CP function supports such reports. Spec: TS
     /// 29.244 §5.18 (EPFAR).
     pub(super) fn end_former_session(
         &mut self,
@@ -559,9 +562,9 @@ impl Node {
         Ok(())
     }
 
-    /// Remembers the answers whose requests may still be retransmitted. Their time stood still
-    /// while nobody served: a peer goes on with a request that was sent shortly before the previous
-    /// process ended.
+    /// Restores answers whose requests may still be retransmitted. The time between the processes
+    /// does not count: a peer continues to retransmit a request that it sent shortly before the
+    /// previous process ended.
     fn restore_answers(&mut self, now: Nanos, mut answers: Vec<AnswerValue>) {
         answers.sort_unstable_by_key(|answer| answer.number);
         let last = answers.iter().map(|answer| answer.at).max().unwrap_or_default();
@@ -570,7 +573,8 @@ impl Node {
         answers.into_iter().for_each(|answer| self.restore_answer(now, answer));
     }
 
-    /// A peer whose association is another one by now counts its sequence numbers anew.
+    /// Restores an answer, unless its peer has another association by now: then sequence numbers
+    /// began again.
     fn restore_answer(&mut self, now: Nanos, answer: AnswerValue) {
         let owner = self.peers.association_for(answer.peer).map(|association| association.owner);
         if answer.owner != owner.map(|owner| owner.0) {
@@ -583,14 +587,14 @@ impl Node {
         }
     }
 
-    /// All records are restored: the node serves again, first the requests that waited.
+    /// Ends the restoration: the node serves again, beginning with the requests that waited.
     pub fn end_restoration(&mut self, now: Nanos) {
         let Some(mut restoration) = self.restoration.take() else { return };
         if let Some(followed) = restoration.followed.take() {
             self.end_following(now, &mut restoration, *followed);
         }
         for owner in restoration.peer_states.keys() {
-            // Their associations are gone.
+            // The association is gone, and this removes the record.
             self.sessions.records.note_peer_state(*owner);
         }
         self.restore_set_aside(now, &mut restoration);
@@ -611,11 +615,11 @@ impl Node {
         }
     }
 
-    /// Keeps a datagram for later that needs sessions, while these are restored.
+    /// Keeps a datagram that needs sessions for later, while sessions are restored; true if it did.
     pub(crate) fn postpones(&mut self, from: SocketAddr, octets: &[u8]) -> bool {
         let Some(restoration) = &mut self.restoration else { return false };
         if restoration.followed.is_some() {
-            // The active node answers.
+            // The active node answers this datagram.
             self.counters.scalars.discarded_restoring += as_count(1);
             return true;
         }
@@ -631,31 +635,31 @@ impl Node {
     }
 }
 
-/// The session that an answer says is established.
+/// Decodes from an answer the session that it reports as established.
 fn established_session(bytes: &[u8]) -> Option<Seid> {
     let message = PfcpDatagram::new(bytes).next()?.ok()?;
     let answer = SessionEstablishmentResponse::decode_body(message.body).ok()?;
     answer.up_f_seid.filter(|_| answer.cause.is_accepted()).map(|id| id.seid)
 }
 
-/// True for the name of a [`CLOCK_MARK`].
+/// True for the key of a [`CLOCK_MARK`].
 pub(super) fn is_clock_mark(kind: RecordKind, name: &RecordName) -> bool {
     (kind, name.as_id()) == (CLOCK_MARK.kind, CLOCK_MARK.id)
 }
 
-/// The session whose mark has this name.
+/// Parses the session from the name of the mark that it is set aside.
 pub(super) fn marked_session(name: &[u8]) -> Result<Seid, RecordError> {
     let octets = name.try_into().map_err(|_| RecordError::Malformed)?;
     Ok(Seid(u64::from_be_bytes(octets)))
 }
 
-/// The address that names the record of an association.
+/// Parses the address that an association record is named by.
 pub(super) fn address_of(name: &[u8]) -> Result<IpAddr, RecordError> {
     let address = core::str::from_utf8(name).ok().and_then(|text| text.parse().ok());
     address.ok_or(RecordError::Malformed)
 }
 
-/// The association named by the number of a record.
+/// Parses the association that a record is named by.
 pub(super) fn owner_of(number: u64) -> Result<OwnerId, RecordError> {
     u32::try_from(number).map(OwnerId).map_err(|_| RecordError::Malformed)
 }

@@ -1,4 +1,4 @@
-//! Refusing a request for a reason that lies outside its procedure.
+//! Refuses a request for a reason that lies outside its procedure.
 
 use adit_pfcp::MessageType;
 use adit_types::Seid;
@@ -9,8 +9,8 @@ use crate::procedure::establish::cp_f_seid;
 use crate::refusal::Rejected;
 
 impl Node {
-    /// Refuses `request`, after the change `after` if there is one. Returns false for
-    /// a message that has no response with a Cause.
+    /// Refuses `request`; the response waits for the condition `after`, if given. False for a
+    /// message that has no response with a Cause.
     pub(crate) fn refuse_request(
         &mut self,
         request: &ReceivedMessage<'_>,
@@ -60,7 +60,7 @@ impl Node {
         true
     }
 
-    /// The CP function's SEID of the session that a request names, zero if there is none.
+    /// Returns the CP SEID of the session that a request concerns; zero if there is none.
     fn cp_seid_of(&mut self, request: &ReceivedMessage<'_>) -> Seid {
         self.session_of(request).map_or(Seid(0), |(_, cp_seid)| cp_seid)
     }

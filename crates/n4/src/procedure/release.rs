@@ -1,7 +1,7 @@
-//! The release of associations that this node requests before it stops.
+//! Requests the release of all associations before this node stops.
 //!
-//! Only a CP function releases an association; the UP function requests it to, with a time that it
-//! grants. Spec: TS 29.244 §6.2.7.3, §6.2.8, §7.4.4.3.
+//! Only a CP function may release an association; a UP function can request that, and grants a time
+//! for it. Spec: TS 29.244 §6.2.7.3, §6.2.8, §7.4.4.3.
 
 use core::net::SocketAddr;
 
@@ -17,9 +17,9 @@ use crate::node::{Node, ReceivedMessage};
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Requests every CP function to release its association within `period`, and takes no new
-    /// association from now on. The sessions live until the CP function releases them; those of a
-    /// CP function with EPFAR end after half the time, so that their usage is reported.
+    /// Requests every CP function to release its association within `period`, and accepts no new
+    /// association from now on. Sessions stay until the CP function releases the association; those
+    /// of a CP function with EPFAR end after half the period, so that their usage is reported.
     pub fn start_release(&mut self, now: Nanos, period: Nanos) {
         self.shutdown.is_stopping = true;
         self.shutdown.prepare_releases_at = Some(now + Nanos(period.0 / 2));
@@ -45,14 +45,13 @@ impl Node {
         self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 
-    /// True without associations, but those of silent peers, and without answers that wait: this
-    /// node may stop.
+    /// True if this node may stop: only silent peers have associations, and no answer waits.
     #[must_use]
     pub fn is_released(&self) -> bool {
         self.associations().all(Association::is_silent) && self.answers.len() == 0
     }
 
-    /// Takes the response to an Association Update Request of ours.
+    /// Processes the response to an Association Update Request of ours.
     pub(crate) fn handle_association_update_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = AssociationUpdateResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;

@@ -1,10 +1,10 @@
 //! Session reports, from a session to the CP function that controls it.
 //!
-//! Each session has at most one Session Report Request in flight; events meanwhile wait in a
-//! bounded queue and leave together in the next one. An item equal to one that waits is merged into
-//! it. A report that the CP function refuses or does not answer is not delivered: after a pause,
-//! which grows with each failure, usage is sent again as it was, and events that happen again are
-//! reported again. A new kind of report is a new [`ReportItem`], and its place in
+//! Each session has at most one Session Report Request in flight. Events meanwhile wait in a
+//! bounded queue, and are sent together in the next request. An item equal to a waiting one is
+//! merged into it. If the CP function refuses a report or does not answer, a pause follows that
+//! grows with each failure. Then usage is sent again unchanged; other events are reported when they
+//! happen again. To add a kind of report, add a [`ReportItem`] and encode it in
 //! [`SessionReportGroups`]. Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
 
 mod response;
@@ -42,14 +42,14 @@ fn item_time_stamps(item: &ReportItem, ntp_clock: NtpClock) -> Vec<EventTimeStam
     }
 }
 
-/// A downlink packet that its FAR does not forward, and its fate.
+/// A downlink packet that its FAR does not forward, and what happened to it.
 struct DownlinkPacket {
     pdr: PdrId,
     service: DownlinkDataServiceInformation,
     delivery: Option<DataDelivery>,
 }
 
-/// The FAR of `pdr` if it requests notifications of such data. Spec: TS 29.244 §8.2.26.
+/// Returns the FAR of `pdr` if it requests notifications of such packets. Spec: TS 29.244 §8.2.26.
 fn notifying_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<Far> {
     let Records { pdrs, fars, .. } = session.records();
     let pdr = pdrs.into_iter().find(|known| known.id == pdr)?;
@@ -67,7 +67,7 @@ fn notification_delay(session: &Session, far: &Far) -> Nanos {
     bar.map_or(Nanos(0), |bar| Nanos::from_millis(50 * u64::from(bar.notification_delay)))
 }
 
-/// Owns the lists that the grouped IEs of one Session Report Request borrow.
+/// The lists that the grouped IEs of one Session Report Request borrow from.
 #[derive(Debug, Default)]
 struct SessionReportGroups<'a> {
     report_type: ReportType,
@@ -79,7 +79,7 @@ struct SessionReportGroups<'a> {
 }
 
 impl<'a> SessionReportGroups<'a> {
-    /// `events` are the time stamps of the items' events.
+    /// `events`: for each item, the time stamps of its events.
     fn new(
         items: &'a [ReportItem],
         events: &'a [Vec<EventTimeStamp>],
@@ -134,10 +134,10 @@ impl<'a> SessionReportGroups<'a> {
 }
 
 impl Node {
-    /// Processes an event of a worker. Events that do not concern sessions change nothing.
+    /// Processes an event of a worker. Ignores events that do not concern sessions.
     pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent) {
         if self.is_following() {
-            // The packets of the sessions are at the active node.
+            // Only the active node has packets of the sessions.
             return;
         }
         self.run_contained("an event of a worker", |node| node.dispatch_event(now, event));
@@ -187,8 +187,8 @@ impl Node {
         }
     }
 
-    /// Notifies the CP function of downlink data once per activation of its FAR, after the delay of
-    /// the FAR's BAR. Spec: TS 29.244 §5.2.3.1, §8.2.26, §8.2.28.
+    /// Notifies the CP function of downlink data once per activation of its FAR, after the delay
+    /// that the FAR's BAR sets. Spec: TS 29.244 §5.2.3.1, §8.2.26, §8.2.28.
     fn handle_downlink_data(
         &mut self,
         now: Nanos,
@@ -216,7 +216,7 @@ impl Node {
         }
     }
 
-    /// Sends a Downlink Data Report, unless its FAR does not request it any more.
+    /// Sends a Downlink Data Report, unless the FAR does not request it any more.
     fn notify(&mut self, now: Nanos, up_seid: Seid, notification: DownlinkDataNotice) {
         let DownlinkDataNotice { data: NotifiedData { far, pdr, delivery }, service } =
             notification;
@@ -233,7 +233,7 @@ impl Node {
         self.report(now, up_seid, ReportItem::DownlinkData { pdr, service, status });
     }
 
-    /// Sends notifications whose delay is over.
+    /// Sends the notifications whose delay has passed.
     pub(crate) fn send_due_notifications(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some((up_seid, notification)) = self.sessions.states.take_delayed_notice(now)
@@ -244,8 +244,8 @@ impl Node {
         }
     }
 
-    /// The next packet of these FARs is reported, whatever was reported before. Returns the earlier
-    /// reports.
+    /// Forgets that downlink data of these FARs was reported, so that their next packet is
+    /// reported. Returns the forgotten reports.
     pub(crate) fn rearm_notifications(
         &mut self,
         up_seid: Seid,
@@ -254,8 +254,8 @@ impl Node {
         self.sessions.states.take_notified(up_seid, Some(fars))
     }
 
-    /// Repeats reports of downlink data that still wait: an update of the session requests them
-    /// anew.
+    /// Reports downlink data again that is still buffered, since an update of the session requests
+    /// that.
     pub(crate) fn repeat_notifications(
         &mut self,
         now: Nanos,
@@ -272,7 +272,7 @@ impl Node {
             if delivery != Some(DataDelivery::Discarded)
                 && self.sessions.states.note_notified(up_seid, notice)
             {
-                // Behind the answer to the update, if that does not wait.
+                // Delayed even by zero, so that it is sent after the answer to the update.
                 self.sessions.states.delay_notice(at, up_seid, notice);
             }
         }
@@ -297,14 +297,14 @@ impl Node {
         }
     }
 
-    /// Sends `item` in a Session Report Request to the CP function of the session that we named
-    /// `up_seid`: at once, or after the request that is in flight. About a session that is gone
-    /// there is nothing to report.
+    /// Reports `item` to the CP function of the session with our SEID `up_seid`: at once, or after
+    /// the request that is in flight. For a session that is gone it only counts the item.
     pub(crate) fn report(&mut self, now: Nanos, up_seid: Seid, item: ReportItem) {
         self.report_all(now, up_seid, vec![item]);
     }
 
-    /// As [`Self::report`], for several items, which leave in one request if they fit.
+    /// Does the same as [`Self::report`] for several items, which are sent in one request if they
+    /// fit.
     pub(crate) fn report_all(&mut self, now: Nanos, up_seid: Seid, items: Vec<ReportItem>) {
         if items.is_empty() {
             return;
@@ -317,7 +317,8 @@ impl Node {
         self.queue_reports(now, up_seid, owner, items);
     }
 
-    /// As [`Self::report_all`], for a session of the association `owner` that may be gone.
+    /// Does the same as [`Self::report_all`] for a session of the association `owner` that may be
+    /// gone.
     pub(crate) fn queue_reports(
         &mut self,
         now: Nanos,
@@ -338,10 +339,10 @@ impl Node {
         self.send_reports(now);
     }
 
-    /// Sends reports that may be sent in this iteration.
+    /// Sends the reports that may be sent in this iteration.
     pub(crate) fn send_reports(&mut self, now: Nanos) {
         while let Some((up_seid, items)) = self.sessions.states.start_report() {
-            // A session that moves reports to its new CP function.
+            // If the session is to move, its reports go to the new CP function.
             self.apply_disposition(up_seid);
             if !self.sessions.states.is_reporting(up_seid) {
                 continue;
@@ -371,10 +372,10 @@ impl Node {
         }
     }
 
-    /// Where reports of a session go: to the address of its CP F-SEID of our own family, and to the
-    /// association's address without one; to the new owner of a session that moved; or to another
-    /// SMF of the set, which identifies the session by the CP F-SEID that the previous one gave.
-    /// Spec: TS 29.244 §5.22, §7.2.2.4.2, §7.5.8.1 (Old CP F-SEID).
+    /// Returns where reports of a session go: to the address of our own family in its CP F-SEID, or
+    /// without one to the association's address; to the new owner if the session moved; or to
+    /// another SMF of the set, which gets the CP F-SEID that the previous SMF assigned. Spec: TS
+    /// 29.244 §5.22, §7.2.2.4.2, §7.5.8.1 (Old CP F-SEID).
     pub(crate) fn report_destination(&self, up_seid: Seid) -> Option<ReportDestination> {
         if let Some(leaving) = self.sessions.states.ended(up_seid) {
             let EndedSession { to, cp_seid, owner, .. } = *leaving;
@@ -385,9 +386,9 @@ impl Node {
         session.destination(&self.config, &self.peers, &self.sessions.states)
     }
 
-    /// A report stayed without a response.
+    /// Notes that a report was not answered.
     pub(crate) fn on_report_lost(&mut self, now: Nanos, up_seid: Seid, items: usize) {
-        // If the session moves, its reports move with it.
+        // If the session is to move, its reports move with it.
         self.apply_disposition(up_seid);
         if !self.sessions.states.is_reporting(up_seid) {
             return self.send_reports(now);
@@ -398,17 +399,18 @@ impl Node {
         self.advance_drains(now);
     }
 
-    /// A report was refused or not answered. `attempts` of a session that is gone are made.
+    /// Notes that a report was refused or not answered. `attempts`: how often a report of a deleted
+    /// session is tried, at most.
     pub(crate) fn on_report_not_delivered(&mut self, now: Nanos, up_seid: Seid, attempts: u32) {
         let ended = self.sessions.states.ended(up_seid);
-        // A release does not wait for pauses.
+        // A release of the association does not wait for pauses.
         let is_draining = ended.is_some_and(|ended| self.drains.contains_key(&ended.owner));
         let attempts = if is_draining { 1 } else { attempts };
         let given_up = self.sessions.states.fail_report(now, up_seid, attempts);
         self.counters.scalars.usage_reports_given_up += as_count(given_up);
     }
 
-    /// The work of an iteration for session reports: pauses end, and reports that may be sent are.
+    /// Does the work of one iteration for session reports: ends pauses, and sends what may be sent.
     pub(crate) fn send_due_reports(&mut self, now: Nanos) {
         self.sessions.states.end_report_pauses(now);
         self.send_reports(now);

@@ -1,4 +1,4 @@
-//! Where the reports of a session go. Spec: TS 29.244 §5.18, §5.22, §7.2.2.4.2, §7.5.8.1.
+//! Determines where reports of a session go. Spec: TS 29.244 §5.18, §5.22, §7.2.2.4.2, §7.5.8.1.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -11,18 +11,18 @@ use crate::config::NodeConfig;
 use crate::peers::Peers;
 use crate::session_state::{EndedSession, RemainingReports, SessionStates};
 
-/// The receiver of a report.
+/// The receiver of a session's reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportDestination {
     pub to: SocketAddr,
-    /// The receiver's SEID; zero if the request carries the previous one's F-SEID instead.
+    /// The receiver's SEID; zero if the request contains the F-SEID of the previous SMF instead.
     pub cp_seid: Seid,
     pub owner: OwnerId,
-    /// The CP F-SEID that another SMF of the set gave.
+    /// The CP F-SEID that the previous SMF of the set assigned.
     pub former: Option<CpFSeid>,
 }
 
-/// A session that has something to report.
+/// A session that may have reports to send.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportingSession {
     pub up_seid: Seid,
@@ -31,7 +31,7 @@ pub(crate) struct ReportingSession {
 }
 
 impl ReportingSession {
-    /// Where its reports go; `None` without an association.
+    /// Returns where the session's reports go; `None` without an association.
     pub(crate) fn destination(
         self,
         config: &NodeConfig,
@@ -53,7 +53,7 @@ impl ReportingSession {
         Some(ReportDestination { to, cp_seid, owner, former })
     }
 
-    /// The fate of the reports of a session that ends by our decision.
+    /// Decides what happens to the reports of a session that a new session replaces.
     pub(crate) fn last_reports(
         self,
         config: &NodeConfig,

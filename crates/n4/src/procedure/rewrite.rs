@@ -1,4 +1,4 @@
-//! Hands all records out again, after the store has lost them.
+//! Passes all records to the store again, after the store has lost some.
 
 use core::net::IpAddr;
 
@@ -10,12 +10,12 @@ use crate::node::Node;
 use crate::records::{KeptAnswer, RecordRewrite};
 use crate::response_cache::RecordedAnswer;
 
-/// Groups that are handed out before the store has them.
+/// Maximum of groups that are made before the store has them.
 const GROUPS_AHEAD_MAX: u64 = 4;
 
 impl Node {
-    /// The store has lost records: all are handed out again, a bounded number in each iteration,
-    /// while requests are answered.
+    /// Begins to pass all records to the store again, a bounded number in each iteration; requests
+    /// are answered meanwhile.
     pub fn rewrite_records(&mut self) {
         if !self.sessions.records.are_kept() {
             return;
@@ -31,21 +31,21 @@ impl Node {
         records.rewrite = Some(RecordRewrite::Sessions(SessionIndex(0)));
     }
 
-    /// The last of the groups that have all records again, once it is handed out.
+    /// Returns the last of the groups that have all records again, once that group is made.
     pub fn take_rewritten(&mut self) -> Option<RecordNumber> {
         let Some(RecordRewrite::Ended(number)) = self.sessions.records.rewrite else { return None };
         self.sessions.records.rewrite = None;
         Some(number)
     }
 
-    /// When the next part is due.
+    /// Returns when the next part is due.
     pub(crate) fn next_rewrite(&self) -> Option<Nanos> {
         let records = &self.sessions.records;
         let is_open = records.rewrite.is_some_and(|one| !matches!(one, RecordRewrite::Ended(_)));
         (is_open && records.groups_under_way() < GROUPS_AHEAD_MAX).then_some(Nanos(0))
     }
 
-    /// Marks the next records as changed, before a group is made.
+    /// Marks the next records as changed. Called before a group is made.
     pub(crate) fn rewrite_part(&mut self) {
         if self.next_rewrite().is_none() {
             return;
@@ -66,7 +66,8 @@ impl Node {
         let sessions: Vec<_> = sessions.map(|known| (known.index(), known.up_seid())).collect();
         for (index, up_seid) in sessions {
             if self.sessions.is_changing(up_seid) {
-                // Its record is that of the change once workers run it, which it must not miss.
+                // The session is changing: tried again once workers run the change, so that its
+                // record contains it.
                 return RecordRewrite::Sessions(index);
             }
             self.sessions.records.note_session(up_seid);
@@ -88,7 +89,7 @@ impl Node {
 
     fn rewrite_reports(&mut self, after: Seid) -> RecordRewrite {
         let reporting = self.sessions.records.reporting_after(after, USAGE_RECORDS_PER_TURN_MAX);
-        // Reports of sessions that are set aside were written with these sessions.
+        // The reports of sessions that are set aside were written together with these sessions.
         let own = reporting.iter().filter(|up_seid| self.set_aside.get(**up_seid).is_none());
         own.for_each(|up_seid| self.sessions.records.note_reports(*up_seid));
         reporting.last().map_or(RecordRewrite::Answers(None), |last| RecordRewrite::Reports(*last))

@@ -1,6 +1,6 @@
-//! IEs of PDRs, FARs and QERs to the types of the session store.
+//! Decodes PDRs, FARs and QERs to the types of the session store.
 //!
-//! Only form is checked here; the store checks whether rules fit each other.
+//! Checks only the form of each rule; the session store checks whether the rules fit together.
 //! Spec: TS 29.244 §7.5.2, §7.5.4.
 
 use adit_pfcp::grouped::{
@@ -78,7 +78,7 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>, when: RequestTime) -> Result<Pdr
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
 }
 
-/// Names of predefined rules.
+/// Decodes the names of predefined rules.
 fn names(ies: Repeated<'_, ie::ActivatePredefinedRules<'_>>) -> Vec<Box<str>> {
     ies.iter().map(|ie| name::text(ie.0)).collect()
 }
@@ -113,8 +113,8 @@ fn endpoints(ids: Repeated<'_, ie::TrafficEndpointId>) -> Vec<TrafficEndpointId>
     ids.iter().map(|id| TrafficEndpointId(id.0)).collect()
 }
 
-/// When a PDR begins and ceases to match. Times that have passed count from now on; of two that
-/// have, only the later. Spec: TS 29.244 §8.2.121, §8.2.122.
+/// Decodes when a PDR starts and stops matching. Times in the past apply at once; if both are past,
+/// only the later one. Spec: TS 29.244 §8.2.121, §8.2.122.
 fn times(
     activation: Option<ie::ActivationTime>,
     deactivation: Option<ie::DeactivationTime>,
@@ -158,7 +158,8 @@ fn removal(ie: ie::OuterHeaderRemoval) -> Result<HeaderRemoval, Rejected> {
     }
 }
 
-/// GTP-U Extension Header Deletion, bit 1. Spec: TS 29.244 §8.2.64.
+/// True if GTP-U Extension Header Deletion has bit 1 (PDU Session Container) set. Spec: TS 29.244
+/// §8.2.64.
 fn deletes_container(ie: ie::OuterHeaderRemoval) -> bool {
     ie.extension_header_deletion.is_some_and(|bits| bits & 1 == 1)
 }
@@ -201,7 +202,7 @@ pub(super) fn update_far(group: &UpdateFar<'_>, own: &Provisioning) -> Result<Fa
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Far(group.far_id)))
 }
 
-/// The store refuses unknown flags.
+/// Decodes the action; the session store refuses unknown flags.
 fn action(ie: ie::ApplyAction) -> ApplyAction {
     ApplyAction::from_bits_retain(ie.bits())
 }
@@ -214,7 +215,7 @@ pub(super) fn create_bar(group: &CreateBar<'_>) -> Bar {
     }
 }
 
-/// A BAR's update in a modification, which has no buffering duration.
+/// Decodes a BAR's update in a modification, where a buffering duration is refused.
 pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
     if group.dl_buffering_duration.is_some() {
         let rejected = Rejected::unsupported(IeType::DL_BUFFERING_DURATION);
@@ -223,7 +224,7 @@ pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
     Ok(update_bar_of_report(group))
 }
 
-/// A BAR's update in the response to a report, without its buffering duration.
+/// Decodes a BAR's update in the response to a report, without its buffering duration.
 pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
     let (delay, withdrawn) = (group.downlink_data_notification_delay, group.withdrawn);
     let count = group.suggested_buffering_packets_count.map(|count| count.0.into());
@@ -241,7 +242,7 @@ pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
     }
 }
 
-/// The members that Create and Update QER share.
+/// Decodes the members that Create and Update QER have in common.
 macro_rules! qer_parts {
     ($group:ident) => { parts!(QerUpdate of $group {
         correlation: qer_correlation_id = |id| id.0, QER_CORRELATION_ID;

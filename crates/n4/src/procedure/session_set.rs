@@ -1,8 +1,7 @@
-//! Deletion and modification of sets of sessions.
+//! Deletes and modifies sets of sessions.
 //!
-//! A CP function acts on the sessions that it controls, alone or with its SMF set; others that
-//! happen to have the same set identifiers are not touched. Spec: TS 29.244 §6.2.9, §6.2.10,
-//! §7.4.6, §7.4.7.
+//! A CP function acts only on sessions that it controls, alone or with its SMF set; other sessions
+//! with the same set identifiers are not touched. Spec: TS 29.244 §6.2.9, §6.2.10, §7.4.6, §7.4.7.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -65,7 +64,8 @@ impl Node {
         self.respond(request, None, &body, after);
     }
 
-    /// Moves the control of sessions to another address of the SMF set; no worker is concerned.
+    /// Moves the control of sessions to another address of the SMF set, which does not concern
+    /// workers.
     pub(crate) fn handle_session_set_modification(&mut self, request: &ReceivedMessage<'_>) {
         match self.modify_session_set(request) {
             Ok(last) => {
@@ -79,7 +79,7 @@ impl Node {
         }
     }
 
-    /// Returns the end of the last job.
+    /// Returns the condition that the last of the jobs has ended.
     fn modify_session_set(&mut self, request: &ReceivedMessage<'_>) -> Result<Condition, Rejected> {
         let message = SessionSetModificationRequest::decode_body(request.body)?;
         let owner = self.check_node(request, &NodeIdentity::from_ie(&message.node_id))?;
@@ -89,7 +89,8 @@ impl Node {
             let to = self.new_address(&info)?;
             self.tasks_of_info(owner, &info, to, &mut tasks)?;
         }
-        // All sets are of one kind, and end in their order.
+        // The jobs of one peer end in the order in which they began, so the last one ends after
+        // all.
         let node_id = NodeIdentity::from_ie(&message.node_id);
         let waiter = JobWaiter { address: request.peer(), node_id };
         for task in tasks {
@@ -98,7 +99,7 @@ impl Node {
         Ok(self.start_job(Some(waiter), JobTask::Wait))
     }
 
-    /// Gives a session to the association at `to`, if that is of the same SMF set.
+    /// Transfers a session to the association at `to`, if that is one of the same SMF set.
     pub(crate) fn move_control(&mut self, by: OwnerId, up_seid: Seid, to: IpAddr) {
         self.apply_disposition(up_seid);
         let Some(session) = self.sessions.store().session(up_seid) else { return };
@@ -113,7 +114,7 @@ impl Node {
         self.counters.scalars.sessions_moved += 1;
     }
 
-    /// The address, of our own family, from which the sessions are controlled from now on.
+    /// Returns the address, of our own family, from which the sessions will be controlled.
     fn new_address(&self, info: &SessionChangeInfo<'_>) -> Result<IpAddr, Rejected> {
         let given = info.alternative_smf_ip_address;
         let (v4, v6) = (given.v4.map(IpAddr::V4), given.v6.map(IpAddr::V6));
@@ -148,7 +149,7 @@ impl Node {
             let known = self.associations().map(|association| association.owner);
             let heirs: Vec<OwnerId> =
                 known.filter(|&other| self.peers.shares_control(owner, other)).collect();
-            // Associations whose sessions are on their way to them come first.
+            // Sessions that are still moving to these associations come first.
             let owners = self
                 .sessions
                 .transitions
@@ -174,7 +175,7 @@ impl Node {
         self.respond(request, None, &body, after);
     }
 
-    /// The association of the requester, if it has one under this Node ID.
+    /// Returns the association of the requester, if its Node ID is this one.
     fn check_node(
         &self,
         request: &ReceivedMessage<'_>,
@@ -188,7 +189,7 @@ impl Node {
         }
     }
 
-    /// Sessions that are in some set named by their CP function.
+    /// Returns how many sessions are in sets that their CP function named.
     #[must_use]
     pub fn sessions_in_sets(&self) -> u64 {
         as_count(self.sessions.states.sets_len())

@@ -1,9 +1,10 @@
-//! Sessions of previous processes that this node cannot have, because it cannot read their records
-//! or its configuration forbids them: their records stay in the store for a later process, and no
-//! other session gets their SEIDs.
+//! Sessions that are set aside: sessions of previous processes that this node cannot restore,
+//! because it cannot decode their records or its configuration forbids them. Their records stay in
+//! the store for a later process, and no other session gets their SEIDs.
 //!
-//! A mark stored with such a record says so: a later process restores these sessions behind all
-//! others, so that one of them never takes the place of a session that was set up since.
+//! A mark is stored with the record of each such session. A later process restores the marked
+//! sessions after all others, so that none of them takes the place of a session that was set up
+//! since.
 
 use core::net::IpAddr;
 
@@ -20,8 +21,8 @@ use crate::records::{
 };
 
 impl Node {
-    /// Sessions of previous processes that this node cannot have, those after `after`, by ascending
-    /// SEID, with the reason. Their records stay in the store.
+    /// Returns the sessions that are set aside, those after `after`, by ascending SEID, each with
+    /// the reason.
     pub fn set_aside_sessions(
         &self,
         after: Option<Seid>,
@@ -29,15 +30,15 @@ impl Node {
         self.set_aside.after(after)
     }
 
-    /// How many sessions are set aside.
+    /// Returns how many sessions are set aside.
     #[must_use]
     pub fn set_aside_len(&self) -> usize {
         self.set_aside.len()
     }
 
-    /// Removes a session that is set aside, and its records, by the operator's decision. Its CP
-    /// function gets the last usage if the record can be read and it takes such reports (EPFAR).
-    /// False if no such session is set aside.
+    /// Removes a session that is set aside, and its records, as the operator requested. Its CP
+    /// function gets the last usage if it supports such reports (EPFAR) and the record can be
+    /// decoded. False if this session is not set aside.
     pub fn discard_set_aside(&mut self, now: Nanos, up_seid: Seid) -> bool {
         let Some(session) = self.take_set_aside(up_seid) else { return false };
         self.sessions.records.note_removed_session(up_seid);
@@ -52,7 +53,7 @@ impl Node {
         true
     }
 
-    /// Forgets that a session is set aside. Its index is free again.
+    /// Removes a session from those that are set aside, and frees its index. Its records stay.
     pub(super) fn take_set_aside(&mut self, up_seid: Seid) -> Option<SetAsideSession> {
         let session = self.set_aside.remove(up_seid)?;
         if session.is_reserved {
@@ -61,7 +62,7 @@ impl Node {
         Some(session)
     }
 
-    /// Sets a session aside that is not restored for the reason `error`.
+    /// Sets a session aside that cannot be restored because of `error`.
     pub(super) fn set_aside(
         &mut self,
         restoration: &mut NodeRestoration,
@@ -87,7 +88,7 @@ impl Node {
         self.sessions.records.note_set_aside(up_seid, true);
     }
 
-    /// Restores sessions that previous processes had set aside, behind all other sessions.
+    /// Restores, after all other sessions, those that previous processes had set aside.
     pub(super) fn restore_set_aside(&mut self, now: Nanos, restoration: &mut NodeRestoration) {
         for (up_seid, octets) in core::mem::take(&mut restoration.set_aside_before) {
             let mut record = FormerSessionRecord::read(octets);
@@ -96,18 +97,18 @@ impl Node {
             }
         }
         for (up_seid, value) in core::mem::take(&mut restoration.reports_before) {
-            // Without its session a report is removed.
+            // A report whose session was not restored is removed.
             let _ = self.restore_reports(up_seid, &value);
         }
-        // Marks of sessions that are gone.
+        // Removes the marks of sessions that are gone.
         for up_seid in core::mem::take(&mut restoration.marks) {
             let is_set_aside = self.set_aside.get(up_seid).is_some();
             self.sessions.records.note_set_aside(up_seid, is_set_aside);
         }
     }
 
-    /// Handles a session that is not restored: removes its record if its association is gone,
-    /// otherwise sets it aside.
+    /// Sets aside a session that was not restored, or removes its record if its association is
+    /// gone.
     pub(super) fn set_aside_or_remove(
         &mut self,
         restoration: &mut NodeRestoration,
@@ -126,7 +127,7 @@ impl Node {
     }
 
     /// # Errors
-    /// A session of `owner` has no association any more.
+    /// `owner` has no association any more, and no other association inherits its sessions.
     pub(super) fn check_owner(
         &self,
         restoration: &NodeRestoration,
@@ -139,7 +140,7 @@ impl Node {
         }
     }
 
-    /// A CP function deletes a session that is set aside: nothing is to be restored.
+    /// Removes a session that is set aside because the CP function `by` deletes it.
     pub(super) fn delete_set_aside(&mut self, now: Nanos, by: OwnerId, up_seid: Seid) {
         let Some(session) = self.set_aside.get(up_seid) else { return };
         if session.owner.is_none_or(|owner| self.peers.shares_control(by, owner)) {
@@ -147,8 +148,8 @@ impl Node {
         }
     }
 
-    /// A CP function has set up a session anew: those with its UE's addresses that are set aside
-    /// are superseded.
+    /// Removes the sessions that are set aside and have an address of the UE whose session a CP
+    /// function has just set up: the new session supersedes them.
     pub(super) fn supersede_set_aside(&mut self, now: Nanos, index: SessionIndex) {
         if self.set_aside.is_empty() {
             return;
@@ -163,7 +164,7 @@ impl Node {
         }
     }
 
-    /// Emits one [`NodeEvent::SessionsNotRestored`] per reason, for the sessions set aside or
+    /// Emits a [`NodeEvent::SessionsNotRestored`] for each reason, for sessions set aside or
     /// removed.
     pub(super) fn emit_not_restored(&mut self, restoration: &mut NodeRestoration) {
         let mut reports = core::mem::take(&mut restoration.reports);
@@ -179,7 +180,7 @@ impl Node {
 }
 
 impl SetAsideReport {
-    /// Counts a session.
+    /// Counts a session that was not restored for this reason.
     pub(super) fn note(&mut self, reason: String, up_seid: Seid) {
         let is_further = self.reasons.len() >= SET_ASIDE_REASONS_MAX;
         let reason = match is_further && !self.reasons.contains_key(&reason) {

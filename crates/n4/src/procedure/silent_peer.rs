@@ -1,10 +1,10 @@
-//! Sessions that outlive their peer: a CP function that does not answer is not one that restarted,
-//! and users keep their service meanwhile.
+//! Sessions that outlive their peer: a CP function that does not answer may not have restarted, and
+//! users keep their service meanwhile.
 //!
-//! The association stays, and so do its sessions, for a time that the operator sets. It is up again
-//! when the peer answers a heartbeat, or sets it up, with the Recovery Time Stamp that it had; a
-//! configured peer gets setups again. Session reports and node reports wait. Spec: TS 29.244
-//! §6.2.6.2.2; TS 23.527 §4.
+//! The association and its sessions stay for a time that the operator configures. The association
+//! works again when the peer answers a heartbeat, or sets it up, with an unchanged Recovery Time
+//! Stamp; a configured peer is also sent setups again. Session reports and node reports wait
+//! meanwhile. Spec: TS 29.244 §6.2.6.2.2; TS 23.527 §4.
 
 use core::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::event::{DownReason, NodeEvent};
 use crate::node::Node;
 
 impl Node {
-    /// No response to a heartbeat after N1 retransmissions.
+    /// Handles a heartbeat that was not answered after N1 retransmissions.
     pub(crate) fn on_heartbeats_lost(&mut self, now: Nanos, owner: OwnerId) {
         let Some(association) = self.peers.association_of(owner) else { return };
         let (address, is_silent) = (association.address, association.is_silent());
@@ -42,7 +42,7 @@ impl Node {
         self.events.push_back(NodeEvent::PeerSilent { address, node_id, sessions, outlive });
     }
 
-    /// The next heartbeat of a silent peer is due after the usual interval.
+    /// Schedules the next heartbeat to a silent peer, after the usual interval.
     fn await_peer(&mut self, now: Nanos, address: IpAddr) {
         let interval = self.config.heartbeat_interval;
         if let Some(association) = self.peers.association_mut(address) {
@@ -51,8 +51,8 @@ impl Node {
         }
     }
 
-    /// A silent peer answered a heartbeat with the Recovery Time Stamp that it had. Whether a
-    /// configured one still has the association, only a setup shows.
+    /// Handles an answer of a silent peer that has not restarted. If the peer is configured, only
+    /// an association setup shows whether it still has the association, so nothing happens yet.
     pub(crate) fn on_silent_peer_answered(&mut self, now: Nanos, address: IpAddr) {
         if self.peers.admission.is_configured(address) {
             return;
@@ -68,20 +68,21 @@ impl Node {
         self.send_what_waited(now, owner);
     }
 
-    /// The peer of an association answers again: reports that waited for it leave.
+    /// Sends the reports that waited until the peer of an association answers again.
     pub(crate) fn send_what_waited(&mut self, now: Nanos, owner: OwnerId) {
         self.sessions.states.release_reports(owner);
         self.send_reports(now);
         self.send_node_reports(now);
     }
 
-    /// When the first association ends whose peer is silent. While records are restored none does.
+    /// Returns when the first association of a silent peer ends; `None` also while records are
+    /// restored.
     pub(crate) fn next_silent_end(&self) -> Option<Nanos> {
         let (until, _) = self.peers.next_silent_end().filter(|_| !self.is_restoring())?;
         Some(until)
     }
 
-    /// Ends the associations whose sessions have outlived their peer for long enough.
+    /// Ends the associations of peers that have been silent for the configured time.
     pub(crate) fn end_silent_associations(&mut self, now: Nanos) {
         while let Some((_, address)) =
             self.peers.next_silent_end().filter(|(until, _)| *until <= now)
@@ -90,8 +91,8 @@ impl Node {
         }
     }
 
-    /// A member of an SMF set is there: it gets the sessions of the silent ones. Spec: TS 29.244
-    /// §5.22.
+    /// Transfers the sessions of silent members of an SMF set to `owner`, a member that answers.
+    /// Spec: TS 29.244 §5.22.
     pub(crate) fn relieve_silent_peers(&mut self, now: Nanos, owner: OwnerId) {
         let silent = |known: &&Association| known.owner != owner && known.is_silent();
         let silent = self.associations().filter(silent);

@@ -1,4 +1,4 @@
-//! SMF sets: who controls whose sessions; see [`crate::smf_set`].
+//! SMF sets: which CP function may control which sessions; see [`crate::smf_set`].
 
 use core::net::IpAddr;
 
@@ -15,16 +15,16 @@ use crate::smf_set::SmfSet;
 use crate::transition::SessionDisposition;
 
 impl Node {
-    /// The association under which requests of an address run: its own, else the one that lists it
-    /// as an alternative address.
+    /// Returns the association that requests from an address belong to: the one at this address,
+    /// else the one that lists it as an alternative address.
     #[must_use]
     pub fn association_for(&self, address: IpAddr) -> Option<&Association> {
         self.peers.association_for(address)
     }
 
-    /// The part of the claim `told` that the peer at `address` may make: all of it if the operator
-    /// named no sets. Otherwise a set that lists the address, and those of the claimed alternative
-    /// addresses that this set lists.
+    /// Returns the part of its claim that the peer at `address` may make: all of it without
+    /// configured sets, otherwise a configured set that lists the address, and those alternative
+    /// addresses that this set lists too.
     pub(crate) fn authorized_smf_set(&mut self, address: IpAddr, told: SmfSet) -> SmfSet {
         let sets = &self.config.policy.smf_sets;
         if sets.is_empty() || told == SmfSet::default() {
@@ -47,8 +47,8 @@ impl Node {
         believed
     }
 
-    /// Gives the sessions and PFDs of an association that ends to another one of its SMF set, the
-    /// sessions one after another. False when there is none.
+    /// Transfers the sessions and PFDs of an association that ends to another one of its SMF set;
+    /// the sessions move one after another. False if there is no other one.
     pub(crate) fn hand_over_sessions(&mut self, owner: OwnerId) -> bool {
         let successor = self.peers.successor_of(owner).map(|a| (a.owner, a.address));
         let Some((to, address)) = successor else { return false };
@@ -61,8 +61,8 @@ impl Node {
         true
     }
 
-    /// Moves an association whose address fell silent to its next alternative address, with its
-    /// sessions. False when there is none left.
+    /// Moves an association whose address does not answer to its next alternative address, with its
+    /// sessions. False if no alternative address is left.
     pub(crate) fn move_to_alternative(&mut self, now: Nanos, address: IpAddr) -> bool {
         let Some(association) = self.association(address) else { return false };
         let alternatives = &association.smf_set.alternatives;

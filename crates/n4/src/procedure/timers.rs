@@ -1,4 +1,4 @@
-//! The work of each iteration of the control thread.
+//! The work that each iteration of the control thread does.
 
 use adit_pfcp::MessageType;
 use adit_types::Nanos;
@@ -9,14 +9,14 @@ use crate::node::Node;
 use crate::transaction::{DueRequest, RequestPurpose};
 use crate::transmit::Transmit;
 
-/// Work of each iteration, and its name in the log of a fault.
+/// A kind of work: its name in the log of a fault, and the function that does it.
 type TimerActivity = (&'static str, fn(&mut Node, Nanos));
 
 impl Node {
     /// Runs work that is due by `now`: retransmissions, heartbeats, setups, expiry.
     ///
-    /// A bounded part of it: the rest is due at once, and requests of other peers are processed in
-    /// between.
+    /// Does a bounded part; the rest is due at once, so that requests of other peers are processed
+    /// in between.
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.count_faulty_turns();
         if self.is_following() {
@@ -48,7 +48,7 @@ impl Node {
         for (name, activity) in activities {
             self.run_contained(name, |node| activity(node, now));
         }
-        // Jobs that began just now, with the rest of this iteration's share.
+        // Continues jobs that were started just now, within the allowance of this iteration.
         self.advance_jobs(now);
         self.peers.forget_idle(now, self.config.retransmission().span());
     }
@@ -63,7 +63,7 @@ impl Node {
         while !self.shutdown.is_stopping
             && let Some((position, to)) = self.peers.setups.poll_due(now)
         {
-            // The sessions that the peer had end first.
+            // The former sessions of the peer must have ended first.
             match self.backlog.has_job_at(to.ip()) {
                 true => self.peers.setups.postponed(now, position),
                 false => self.request_association(now, position, to),
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// The part of it that goes on while records are restored: the peers see that the node is
+    /// Does the work that continues while records are restored, which shows peers that the node is
     /// alive.
     fn handle_timeout_of_restoration(&mut self, now: Nanos) {
         let activities: [TimerActivity; 2] = [
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Sends own requests again that stayed without a response, or gives them up.
+    /// Retransmits requests of ours that were not answered, or gives them up.
     fn handle_due_requests(&mut self, now: Nanos) {
         self.fail_if_injected(FaultPoint::Timer);
         for _ in 0..TIMERS_PER_TURN_MAX {
@@ -91,7 +91,7 @@ impl Node {
             match self.transactions.poll_due(now, |group| records.is_awaited(group)) {
                 None => return,
                 Some(DueRequest::Held) => {}
-                // A held request is given up when its session ends or goes elsewhere.
+                // A held request is dropped when its session ends or moves.
                 Some(DueRequest::Retransmit {
                     purpose: RequestPurpose::SessionReport { owner, .. },
                     ..
@@ -101,7 +101,7 @@ impl Node {
                     if let Some(&message_type) = bytes.get(1) {
                         self.counters.count_sent(MessageType(message_type));
                     }
-                    // The store has the changes that the first copy reported.
+                    // The first copy was sent after the store had the changes that it reports.
                     self.transmits.push_back(Transmit { to, bytes, answers: None });
                 }
                 Some(DueRequest::Failed(purpose)) => {

@@ -10,7 +10,7 @@ use crate::session_state::RemainingReports;
 use crate::transition::SessionDisposition;
 
 impl Node {
-    /// Applies a disposition to the sessions of an association, one after another.
+    /// Begins to apply a disposition to the sessions of an association, one after another.
     pub(crate) fn begin_transition(
         &mut self,
         owner: OwnerId,
@@ -18,7 +18,7 @@ impl Node {
         waiter: Option<JobWaiter>,
     ) {
         if let SessionDisposition::Move { to, .. } = fate {
-            // Sessions on their way to this association move on.
+            // Sessions that are still moving to this association go to the new destination too.
             self.sessions.transitions.redirect(owner, &fate);
             debug_assert!(to == owner || self.associations().any(|a| a.owner == to));
         }
@@ -26,8 +26,8 @@ impl Node {
         self.start_job(waiter, JobTask::Transition { owner, number });
     }
 
-    /// The association ended and nobody inherits its sessions, nor those on their way to it: none
-    /// of them reports any more.
+    /// Stops all reports of the sessions of an association that ended without an heir, and of
+    /// sessions that were still moving to it.
     pub(crate) fn abandon_sessions(&mut self, owner: OwnerId) {
         self.sessions.transitions.drop_of(owner);
         self.sessions.states.abandon_reports(owner);
@@ -36,15 +36,15 @@ impl Node {
         }
     }
 
-    /// True while the sessions of `owner` have a CP function: its association exists, or another
-    /// one of its set is about to get them.
+    /// True while the sessions of `owner` have a CP function: its association exists, or its
+    /// sessions are moving to another one.
     pub(crate) fn has_control_plane(&self, owner: OwnerId) -> bool {
         self.peers.association_of(owner).is_some()
             || self.sessions.transitions.successor(owner).is_some()
     }
 
-    /// Applies the dispositions that wait for a session. Returns the change that ends it, if one
-    /// does.
+    /// Applies the dispositions that wait for a session. Returns the change that ends the session,
+    /// if one of them ends it.
     pub(crate) fn apply_disposition(&mut self, up_seid: Seid) -> Option<DeltaId> {
         loop {
             let session = self.sessions.store().session(up_seid)?;
@@ -65,13 +65,13 @@ impl Node {
         }
     }
 
-    /// Ends a session of an association that ended; its reports go with it.
+    /// Ends a session of an association that ended, and discards its reports.
     pub(crate) fn end_session_with_association(&mut self, up_seid: Seid) -> Option<DeltaId> {
         let deleted = self.sessions.delete(up_seid, RemainingReports::Discard)?;
         Some(self.forget_discarded(deleted))
     }
 
-    /// Discards the reports of a session: it has no CP function any more.
+    /// Discards the reports of a session that has no CP function any more.
     pub(crate) fn discard_reports(&mut self, up_seid: Seid) {
         let discarded = self.sessions.states.discard_reports(up_seid);
         self.drop_reports(discarded);

@@ -1,4 +1,4 @@
-//! Usage of the pools of UE addresses; see [`crate::ue_pools`].
+//! Reports the usage of the pools of UE addresses; see [`crate::ue_pools`].
 
 use core::net::SocketAddr;
 
@@ -16,8 +16,8 @@ use crate::transaction::RequestPurpose;
 use crate::ue_pools::{INTERVAL, VALIDITY_S, announced, slice, stepped, wants};
 
 impl Node {
-    /// Sends pool usage in Association Update Requests to the CP functions whose last figures are
-    /// outdated.
+    /// Sends pool usage in Association Update Requests to the CP functions that have not been sent
+    /// the present figures.
     pub(crate) fn report_pool_usage(&mut self, now: Nanos) {
         if now < self.pool_usage.next_look || !self.has_reported_pools() {
             return;
@@ -91,7 +91,7 @@ impl Node {
         self.send_request(now, to, &body, RequestPurpose::AssociationUpdate { owner });
     }
 
-    /// When pool usage is checked next, if any CP function requests reports.
+    /// Returns when pool usage is checked next; `None` if no CP function requests reports.
     pub(crate) fn next_pool_usage(&self) -> Option<Nanos> {
         self.has_reported_pools().then_some(self.pool_usage.next_look)
     }

@@ -1,4 +1,4 @@
-//! IEs of URRs to the types of the session store. Spec: TS 29.244 §7.5.2.4, §7.5.4.4.
+//! Decodes URRs to the types of the session store. Spec: TS 29.244 §7.5.2.4, §7.5.4.4.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use adit_types::{Nanos, UrrId};
 use crate::procedure::decode::{self, RequestTime, part, parts, try_part, unless_withdrawn};
 use crate::refusal::Rejected;
 
-/// The reporting triggers that have an effect.
+/// The supported reporting triggers; others are refused.
 const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
     (ReportingTriggers::PERIO, UsageTriggers::PERIODIC),
     (ReportingTriggers::VOLTH, UsageTriggers::VOLUME_THRESHOLD),
@@ -45,7 +45,7 @@ fn seconds(seconds: u32) -> Nanos {
     Nanos::from_secs(seconds.into())
 }
 
-/// One monitoring time, with the limits that count from then on.
+/// Decodes one monitoring time, with the limits that apply after it.
 macro_rules! monitoring {
     ($group:expr, $time:expr, $when:expr) => {
         Monitoring {
@@ -60,7 +60,7 @@ macro_rules! monitoring {
     };
 }
 
-/// All monitoring times, by time; `None` without any.
+/// Decodes all monitoring times, in ascending order; `None` without any.
 macro_rules! monitoring_times {
     ($group:expr, $when:expr) => {{
         let first = $group.monitoring_time.map(|time| monitoring!($group, time, $when));
@@ -72,7 +72,7 @@ macro_rules! monitoring_times {
     }};
 }
 
-/// The members that Create URR and Update URR share.
+/// Decodes the members that Create URR and Update URR have in common.
 macro_rules! settings {
     ($group:expr, $when:expr) => {{
         let (group, withdrawn) = ($group, $group.withdrawn);
@@ -145,13 +145,14 @@ fn method(ie: ie::MeasurementMethod) -> MeasurementMethod {
     }
 }
 
-/// The URRs whose reports make this one report, each once; `None` without any.
+/// Decodes the URRs whose reports trigger a report of this one, without duplicates; `None` without
+/// any.
 fn linked(ids: Repeated<'_, ie::LinkedUrrId>) -> Option<Vec<UrrId>> {
     let ids: BTreeSet<UrrId> = ids.iter().map(|id| UrrId(id.0)).collect();
     (!ids.is_empty()).then(|| ids.into_iter().collect())
 }
 
-/// Traffic that a quota action exempts; `None` without any.
+/// Decodes the traffic that a quota action exempts; `None` without any.
 fn exempted<'a>(
     flows: Repeated<'a, ie::SdfFilter<'a>>,
     applications: Repeated<'a, ie::ApplicationId<'a>>,
@@ -162,7 +163,7 @@ fn exempted<'a>(
     Ok((exempted != Exempted::default()).then_some(exempted))
 }
 
-/// The members of a credit pool; `None` for other URRs.
+/// Decodes the members of a credit pool; `None` for a URR that is no credit pool.
 fn aggregated<'a>(
     groups: Repeated<'a, AggregatedUrrs<'a>>,
 ) -> Result<Option<Vec<Aggregated>>, Rejected> {
@@ -175,7 +176,8 @@ fn aggregated<'a>(
     Ok(Some(members?).filter(|members| !members.is_empty()))
 }
 
-/// A multiplier in millionths: not negative, at most a million, and not finer than that.
+/// Converts a multiplier to millionths. `None` if it is negative, greater than a million, or has
+/// more than six decimals.
 fn weight(ie: ie::Multiplier) -> Option<u64> {
     const MILLIONTHS_OF_MILLION: u64 = 1_000_000_000_000;
     let digits = u64::try_from(ie.digits).ok()?;
@@ -191,7 +193,7 @@ fn weight(ie: ie::Multiplier) -> Option<u64> {
     weight.filter(|weight| *weight <= MILLIONTHS_OF_MILLION)
 }
 
-/// Base time interval types 2 and 3 are spare. Spec: TS 29.244 §8.2.81.
+/// Decodes the mechanism; base time interval types 2 and 3 are spare. Spec: TS 29.244 §8.2.81.
 fn time_mechanism(ie: ie::TimeQuotaMechanism) -> Result<TimeMechanism, Rejected> {
     let is_continuous = match ie.interval_type {
         0 => true,
@@ -201,7 +203,7 @@ fn time_mechanism(ie: ie::TimeQuotaMechanism) -> Result<TimeMechanism, Rejected>
     Ok(TimeMechanism { is_continuous, interval: Nanos::from_secs(ie.interval_secs.into()) })
 }
 
-/// Zero is not a number of reports. Spec: TS 29.244 §8.2.133.
+/// Decodes the number of reports, which must not be zero. Spec: TS 29.244 §8.2.133.
 fn number_of_reports(ie: ie::NumberOfReports) -> Result<u16, Rejected> {
     let incorrect = Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::NUMBER_OF_REPORTS);
     if ie.0 == 0 { Err(incorrect) } else { Ok(ie.0) }
@@ -220,7 +222,8 @@ fn triggers(ie: ReportingTriggers) -> Result<UsageTriggers, Rejected> {
     }
 }
 
-/// A request for reduced application detection information is accepted: reports contain all of it.
+/// Decodes the information to measure. A request for reduced application detection information is
+/// accepted, but reports contain all of it.
 fn information(ie: ie::MeasurementInformation) -> Result<MeasurementInformation, Rejected> {
     use ie::MeasurementInformation as Information;
     if ie.intersects(Information::SSPOC | Information::ASPOC | Information::CIAM) {

@@ -1,9 +1,9 @@
 //! Usage reports: in answers to modifications and deletions, and as session reports.
 //!
-//! A report is made once and its measurement ends with it, so no report may be lost on our side: in
-//! answers it is part of the octets that are remembered for retransmissions, as a session report it
-//! is retransmitted, and what waits when the session is deleted leaves in the answer to that.
-//! Spec: TS 29.244 §5.2.2.3, §7.5.5.2, §7.5.7.2, §7.5.8.3.
+//! A report is made once, and its measurement ends with it, so this node must not lose one. In an
+//! answer it is part of the octets that are kept for retransmissions; a session report is
+//! retransmitted; reports that wait when the session is deleted are sent in the answer to the
+//! deletion. Spec: TS 29.244 §5.2.2.3, §7.5.5.2, §7.5.7.2, §7.5.8.3.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::node::Node;
 use crate::ntp::NtpClock;
 use crate::session_state::ReportItem;
 
-/// The triggers of the codec for ours.
+/// Our usage triggers, each with the trigger of the codec.
 const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 20] = [
     (UsageTriggers::PERIODIC, UsageReportTrigger::PERIO),
     (UsageTriggers::VOLUME_THRESHOLD, UsageReportTrigger::VOLTH),
@@ -48,7 +48,7 @@ const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 20] = [
     (UsageTriggers::END_MARKER, UsageReportTrigger::EMRRE),
 ];
 
-/// When the events of a report happened.
+/// Returns when the events in a report happened.
 pub(crate) fn event_time_stamps(
     report: &adit_session::UsageReport,
     ntp_clock: NtpClock,
@@ -56,7 +56,7 @@ pub(crate) fn event_time_stamps(
     report.events.iter().map(|&at| EventTimeStamp(ntp_clock.seconds(at))).collect()
 }
 
-/// A report as the codec's type; `events` are its [`event_time_stamps`].
+/// Converts a report to the type of the codec; `events`: the result of [`event_time_stamps`].
 pub(crate) fn usage_report<'a>(
     report: &'a adit_session::UsageReport,
     ntp_clock: NtpClock,
@@ -85,7 +85,7 @@ pub(crate) fn usage_report<'a>(
     group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(ntp_clock.seconds(at)));
     group.usage_information = usage_information(report);
     group.query_urr_reference = report.query_reference.map(QueryUrrReference);
-    // The flows of an application are not distinguished, so there is no instance to name.
+    // Flows of an application are not distinguished, so there is no application instance to report.
     group.application_detection_information = report
         .application
         .as_deref()
@@ -94,9 +94,10 @@ pub(crate) fn usage_report<'a>(
     group
 }
 
-/// Whether a report is about the usage before or after a monitoring time. `None` for a report that
-/// no monitoring time split: a URR measures either before or after QoS enforcement, as its SMF has
-/// requested. INTEROP: some SMFs cannot read a report with this IE. Spec: TS 29.244 §7.5.8.3.
+/// Returns whether a report covers the usage before or after a monitoring time; `None` if no
+/// monitoring time divided it. Whether usage was measured before QoS enforcement is left out then:
+/// the SMF itself requested which. INTEROP: some SMFs cannot decode a report with this IE. Spec: TS
+/// 29.244 §7.5.8.3.
 fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformation> {
     let mut information = match report.part? {
         UsagePart::Before => UsageInformation::BEF,
@@ -107,7 +108,8 @@ fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformat
     Some(information)
 }
 
-/// The number of reports that follow in session reports. Spec: TS 29.244 §8.2.91.
+/// Returns the IE with the number of reports that follow in session reports. Spec: TS 29.244
+/// §8.2.91.
 pub(crate) fn additional(
     later: &[adit_session::UsageReport],
 ) -> Option<AdditionalUsageReportsInformation> {
@@ -116,19 +118,20 @@ pub(crate) fn additional(
 }
 
 impl Node {
-    /// Names the counters in which workers count usage. Until then nothing is measured.
+    /// Sets the source from which the usage that workers count is read. Before, nothing is
+    /// measured.
     pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
         self.sessions.set_usage_source(source);
     }
 
     /// Sets the time of day at which the clock of `now` was zero, in nanoseconds since 1900-01-01.
-    /// To be repeated regularly, because the clocks drift apart. Until the first call the zero is
-    /// the recovery time stamp.
+    /// Call it regularly, because the clocks drift apart. Until the first call, that time is the
+    /// recovery time stamp.
     pub const fn set_time_of_day(&mut self, at_zero: u64) {
         self.ntp_clock = NtpClock::from_nanos(at_zero);
     }
 
-    /// Runs the actions that follow from usage or time.
+    /// Sends the reports that result from usage or from timers.
     pub(crate) fn apply_usage_outcome(&mut self, now: Nanos, outcome: UsageOutcome) {
         let UsageOutcome { up_seid, reports, inactive, .. } = outcome;
         let mut items: Vec<ReportItem> = reports.into_iter().map(ReportItem::Usage).collect();
@@ -138,7 +141,7 @@ impl Node {
         self.report_all(now, up_seid, items);
     }
 
-    /// Sends reports that are due by `now`.
+    /// Sends usage reports that are due by `now`.
     pub(crate) fn report_due_usage(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(outcome) = self.sessions.poll_usage(now) else { return };
@@ -156,8 +159,8 @@ impl Node {
         self.report_all(now, up_seid, reports.into_iter().map(ReportItem::Usage).collect());
     }
 
-    /// Appends usage reports to the answer that waits for the change `id`. Returns those that are
-    /// to follow in session reports, if the CP function takes them there.
+    /// Appends usage reports to the answer that waits for the change `id`. Returns those that do
+    /// not fit, if `takes_rest`: the CP function accepts them in session reports.
     pub(crate) fn append_usage(
         &mut self,
         id: DeltaId,
@@ -212,7 +215,7 @@ mod tests {
     use crate::node::OWN_MESSAGE_BYTES_MAX;
     use crate::procedure::endpoint_decode::ChosenIdentifiers;
 
-    /// As long as a report can be.
+    /// Returns a usage report of maximum length.
     fn full() -> adit_session::UsageReport {
         let at = Nanos(1);
         adit_session::UsageReport {
@@ -248,7 +251,7 @@ mod tests {
         let mut request = SessionReportRequest::new(ReportType::USAR);
         request.usage_reports = groups.as_slice().into();
         assert!(len(&request) < OWN_MESSAGE_BYTES_MAX);
-        // Notices, which name applications, are in no answer.
+        // Answers contain no notices, the only reports that name applications.
         let report = adit_session::UsageReport { application: None, ..full() };
         let groups =
             vec![usage_report(&report, ntp_clock, &events); USAGE_REPORTS_PER_RESPONSE_MAX];
@@ -263,8 +266,8 @@ mod tests {
         assert!(len(&response) < OWN_MESSAGE_BYTES_MAX);
     }
 
-    /// F-TEIDs and UE addresses of both families for as many PDRs and traffic endpoints as a
-    /// session may have.
+    /// Returns F-TEIDs and UE addresses of both families for the maximum of PDRs and traffic
+    /// endpoints of a session.
     fn most_chosen() -> ChosenIdentifiers {
         let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
         let f_teid = LocalFTeid { teid: Teid(1), v4: Some(v4), v6: Some(v6) };

@@ -1,4 +1,4 @@
-//! Makes the changes of a group from noted changes.
+//! Encodes noted changes into a group.
 
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::records::{AssociationValue, PeerStateValue, ReportsValue};
 use crate::session_state::SessionStates;
 use crate::transition::Transitions;
 
-/// The sources of records.
+/// The state from which records are encoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordSources<'a> {
     pub now: Nanos,
@@ -38,7 +38,7 @@ pub(super) fn digest(octets: &[u8]) -> u64 {
     digest.finish()
 }
 
-/// The record of a session as it is now.
+/// Encodes the record of a session from its present state.
 pub(crate) fn session_value(
     now: Nanos,
     store: &SessionStore,
@@ -57,8 +57,8 @@ pub(crate) fn session_value(
 }
 
 impl RecordBook {
-    /// The next group: the changes since the last one, as far as one group holds them. `None` if
-    /// nothing did, or while the store has enough to do.
+    /// Returns the next group: the changes since the last one, as many as fit. `None` without
+    /// changes, or while the store has enough groups to write.
     pub(crate) fn next_group(
         &mut self,
         node: NodeRecord,
@@ -86,7 +86,8 @@ impl RecordBook {
         }
         let number = self.handed_out;
         if !self.news.is_empty() {
-            // Changes that the last messages report may be in the next group.
+            // The latest messages may report changes that did not fit, so they wait for the next
+            // group.
             let waiting = self.held.iter_mut().rev().take_while(|held| held.group == number);
             waiting.for_each(|held| held.group += 1);
         }
@@ -95,7 +96,7 @@ impl RecordBook {
         Some(RecordGroup { number: RecordNumber(number), changes: group.changes })
     }
 
-    /// Encodes changes that are not about a single session.
+    /// Encodes changes that do not concern a single session.
     fn encode_shared(&mut self, node: NodeRecord, sources: RecordSources<'_>) {
         let now = sources.now;
         let mut unit = GroupChanges::default();
@@ -116,8 +117,8 @@ impl RecordBook {
         self.news.encoded.extend(unit.pieces());
     }
 
-    /// Encodes the next changes that become durable as a whole: those of a session, and the other
-    /// answers at last.
+    /// Encodes the next changes that become durable as a whole: those of one session, and last the
+    /// answers that do not concern a single session.
     fn next_unit(&mut self, sources: RecordSources<'_>) -> Option<GroupChanges> {
         let mut changes = GroupChanges::default();
         let Some((up_seid, unit)) = self.news.sessions.pop_first() else {
@@ -134,7 +135,7 @@ impl RecordBook {
         if let Some(news) = record {
             self.encode_session(up_seid, news, sources, &mut changes);
         }
-        // The session's own record may have taken its place.
+        // The session's own record may have included the usage meanwhile.
         if let Some(octets) = usage.filter(|_| self.usage_digests.contains_key(&up_seid)) {
             changes.put(RecordKind::Usage, name.clone(), octets);
         }
@@ -230,8 +231,8 @@ impl RecordBook {
             SessionNews::Removed => None,
         };
         self.unrecorded.remove(&up_seid);
-        // The session's own record includes the usage. Followers of these changes do not take the
-        // previous usage for a later one.
+        // The session's record includes its usage. A separate usage record counts as later than it,
+        // so the old one is removed first: a follower would otherwise restore old usage.
         if self.usage_digests.remove(&up_seid).is_some() {
             changes.push(RecordKind::Usage, name.clone(), None);
         }
@@ -265,11 +266,11 @@ fn encode_answers(answers: NotedAnswers, changes: &mut GroupChanges) {
     }
 }
 
-/// Octets of a group, as a store counts them. Stores take groups of [`STORE_GROUP_BYTES_MAX`] with
-/// their own additions.
+/// Maximum of octets of a group, as a store counts them. Stores accept groups of
+/// [`STORE_GROUP_BYTES_MAX`], their own additions included.
 const GROUP_OCTETS_MAX: usize = STORE_GROUP_BYTES_MAX - 4096;
 
-/// Changes, and their octets as a store counts them.
+/// Changes of records, and their octets as a store counts them.
 #[derive(Debug, Default)]
 struct GroupChanges {
     changes: Vec<RecordChange>,
@@ -291,7 +292,7 @@ impl GroupChanges {
         self.changes.push(change);
     }
 
-    /// True if the group has room for `changes`.
+    /// True if the group has room for `changes`, or is empty.
     fn takes(&self, changes: &[RecordChange]) -> bool {
         let octets: usize = changes.iter().map(octets_of).sum();
         self.changes.is_empty() || self.octets + octets <= GROUP_OCTETS_MAX
@@ -302,7 +303,7 @@ impl GroupChanges {
         self.changes.extend(changes);
     }
 
-    /// The changes as a whole; one by one if no group could hold them together.
+    /// Returns the changes as one piece; as one piece each if a group cannot hold them together.
     fn pieces(self) -> impl Iterator<Item = Vec<RecordChange>> {
         let fits = self.octets <= GROUP_OCTETS_MAX;
         let (whole, parts) =

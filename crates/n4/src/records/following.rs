@@ -1,4 +1,4 @@
-//! The records of an active node, as a standby node has read them.
+//! The records of an active node, as read by a standby node.
 
 use core::net::IpAddr;
 use core::ops::Bound;
@@ -10,68 +10,69 @@ use adit_types::{Seid, SessionIndex};
 
 use super::values::{AnswerValue, AssociationValue, PeerStateValue, ReportsValue};
 
-/// A session record that waits, in the order of indices.
+/// The key of a session record that waits; ordered by index.
 pub(crate) type WaitingKey = (SessionIndex, Seid);
 
-/// The records of an active node, without sessions and PFDs, which are in the session store.
+/// The records of an active node, except for sessions and PFDs that took effect in the session
+/// store.
 #[derive(Debug, Default)]
 pub(crate) struct FollowedRecords {
-    /// Associations, reports and answers concern peers: they take effect at the take-over.
+    /// Associations, reports and answers concern peers, so they take effect at the takeover.
     pub associations: BTreeMap<IpAddr, AssociationValue>,
-    /// By the numbers of associations.
+    /// States of associations, by association.
     pub peer_states: BTreeMap<OwnerId, PeerStateValue>,
     pub reports: BTreeMap<Seid, ReportsValue>,
-    /// By their place among the records.
+    /// By the identifiers of their records.
     pub answers: BTreeMap<u64, AnswerValue>,
-    /// Sessions in the store with usage that is later than their record's.
+    /// Restored sessions for which there is usage later than in their record.
     pub used: BTreeSet<Seid>,
-    /// Session records that cannot take effect yet: workers may still use a previous session of
-    /// that index, or another session has a key.
+    /// Session records that cannot take effect yet: some worker may still use a former session with
+    /// that index, or another session conflicts.
     waiting: BTreeMap<WaitingKey, Vec<u8>>,
-    /// Sessions that the active node has set aside.
+    /// Sessions that the active node has marked as set aside.
     pub marks: BTreeSet<Seid>,
-    /// Their records. They take effect behind all others, at the take-over.
+    /// Records of sessions that are set aside. They take effect at the takeover, after all others.
     pub set_aside: BTreeMap<Seid, Vec<u8>>,
-    /// The record after which the pass over those that wait goes on; `None` before the first one.
+    /// The last waiting record that this pass has tried; `None` before the first one.
     last_tried: Option<WaitingKey>,
-    /// A pass is under way.
+    /// True while a pass over the waiting records is under way.
     is_trying: bool,
-    /// Something became free after the pass began.
+    /// True if anything became free after the pass began.
     is_freed: bool,
-    /// While all records are read again: those that have not been found yet.
+    /// Records that were known and not read again yet, while all records are read again.
     pub missing: Option<BTreeSet<(RecordKind, RecordName)>>,
 }
 
 impl FollowedRecords {
-    /// Keeps the record of a session until it can take effect. It replaces the previous one.
+    /// Keeps the record of a session until it can take effect; replaces a former one.
     pub(crate) fn wait(&mut self, up_seid: Seid, octets: Vec<u8>) -> WaitingKey {
         let key = (seid_index(up_seid), up_seid);
         self.waiting.insert(key, octets);
         key
     }
 
-    /// Takes out a record that waits.
+    /// Removes a waiting record and returns it.
     pub(crate) fn take_waiting(&mut self, up_seid: Seid) -> Option<Vec<u8>> {
         self.waiting.remove(&(seid_index(up_seid), up_seid))
     }
 
-    /// The sessions whose records wait.
+    /// Returns the sessions whose records wait.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Seid> {
         self.waiting.keys().map(|(_, up_seid)| *up_seid)
     }
 
-    /// The sessions whose records wait for the index `session`.
+    /// Returns the sessions whose records wait for the index `session`.
     pub(crate) fn waiting_for(&self, session: SessionIndex) -> Vec<Seid> {
         let all = (session, Seid(0))..=(session, Seid(u64::MAX));
         self.waiting.range(all).map(|((_, up_seid), _)| *up_seid).collect()
     }
 
-    /// An index, a key or a rate became free: each record that waits is to be tried again.
+    /// Notes that an index, a key or a rate became free: each waiting record is to be tried again.
     pub(crate) const fn note_freed(&mut self) {
         self.is_freed = true;
     }
 
-    /// The next record that waits and has not been tried since something became free.
+    /// Returns the next waiting record that was not tried since anything became free.
     pub(crate) fn next_waiting(&mut self) -> Option<Seid> {
         if !self.is_trying && !core::mem::take(&mut self.is_freed) {
             return None;

@@ -1,12 +1,12 @@
-//! Records of a previous process, read apart from the node.
+//! Records of a previous process, decoded without the node.
 
 use adit_session::{FormerSession, SessionPreparer};
 use adit_store::{RecordKind, RecordName};
 
 use super::values::{CpFSeidValue, InformationValue, RecordError, SessionValue, SetValue, decoded};
 
-/// A record that a previous process left. It is read without the node, so another thread can do
-/// that; [`Node::restore_record`](crate::Node::restore_record) takes it.
+/// A record that a previous process left. It is decoded without the node, so that another thread
+/// can do that, and passed to [`Node::restore_record`](crate::Node::restore_record).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerRecord {
     pub(crate) kind: RecordKind,
@@ -14,23 +14,24 @@ pub struct FormerRecord {
     pub(crate) value: FormerValue,
 }
 
-/// The contents of a record.
+/// The contents of a record, decoded if it is a session's.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FormerValue {
-    /// The record of a session, the only kind of which there are many.
+    /// The record of a session: the only kind worth decoding on another thread, as there may be
+    /// millions.
     Session(FormerSessionRecord),
-    /// The octets of a record of another kind.
+    /// The octets of a record of any other kind.
     Octets(Vec<u8>),
 }
 
-/// The record of a session, with its octets for the case that it is refused.
+/// A decoded session record; its octets are kept for the case that the session is set aside.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FormerSessionRecord {
     pub value: Result<Box<FormerSessionValue>, RecordError>,
     pub octets: Vec<u8>,
 }
 
-/// [`SessionValue`].
+/// The contents of a [`SessionValue`], owned.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FormerSessionValue {
     pub former: FormerSession,
@@ -40,8 +41,7 @@ pub(crate) struct FormerSessionValue {
 }
 
 impl FormerRecord {
-    /// The record of this kind and name with these octets. Octets that are none of its kind are
-    /// refused when the record is to be restored.
+    /// Decodes a record. Malformed octets are refused when the record is restored.
     #[must_use]
     pub fn read(kind: RecordKind, name: RecordName, octets: Vec<u8>) -> Self {
         let value = match kind {
@@ -51,8 +51,8 @@ impl FormerRecord {
         Self { kind, name, value }
     }
 
-    /// As [`Self::read`], and prepares sessions for a node that accepts sessions of `preparer`:
-    /// [`Node::accept_prepared`](crate::Node::accept_prepared).
+    /// Does the same as [`Self::read`], and prepares a session for a node that has accepted
+    /// `preparer`: see [`Node::accept_prepared`](crate::Node::accept_prepared).
     #[must_use]
     pub fn read_prepared(
         preparer: &SessionPreparer,
@@ -77,10 +77,10 @@ impl FormerSessionRecord {
 }
 
 impl FormerSessionValue {
-    /// The session that the octets of its record are.
+    /// Decodes the record of a session.
     ///
     /// # Errors
-    /// Another version, or octets that are no session.
+    /// The octets have another version, or are malformed.
     pub(crate) fn from_octets(octets: &[u8]) -> Result<Self, RecordError> {
         let SessionValue { kept, information, sets, former_cp } = decoded(octets)?;
         Ok(Self { former: FormerSession::from_octets(kept)?, information, sets, former_cp })

@@ -9,42 +9,42 @@ use adit_types::Seid;
 use super::FollowedRecords;
 use super::values::{AnswerValue, PeerStateValue, ReportsValue};
 
-/// The state while records are restored.
+/// The state of a node while its records are restored.
 #[derive(Debug, Default)]
 pub(crate) struct NodeRestoration {
-    /// Usage that is later than that in the record of the session.
+    /// Usage that is later than in the record of the session.
     pub usage: HashMap<Seid, KeptUsage>,
-    /// Associations that ended, and the one that gets their sessions.
+    /// Associations that ended, each with the association that inherits its sessions.
     pub heirs: HashMap<OwnerId, (OwnerId, IpAddr)>,
-    /// States of associations that are not restored yet.
+    /// States of associations that have not been restored yet.
     pub peer_states: BTreeMap<OwnerId, PeerStateValue>,
-    /// Associations of which a session is not restored.
+    /// Associations that have sessions which were not restored.
     pub lost_of: BTreeSet<OwnerId>,
-    /// Sessions are not restored, and their owners are unknown.
+    /// True if sessions were not restored, and their associations are unknown.
     pub is_loss_unknown: bool,
-    /// Answers to send again when peers retransmit their requests.
+    /// Answers to send again if peers retransmit their requests.
     pub answers: Vec<AnswerValue>,
-    /// Sessions that a previous process had set aside, of which no record has been found yet.
+    /// Sessions that a previous process has marked as set aside, whose records were not read yet.
     pub marks: BTreeSet<Seid>,
-    /// Records of such sessions. They are restored behind all others.
+    /// Records of marked sessions, which are restored after all others.
     pub set_aside_before: Vec<(Seid, Vec<u8>)>,
-    /// Reports of such sessions.
+    /// Reports of marked sessions.
     pub reports_before: Vec<(Seid, ReportsValue)>,
-    /// The record of an association could not be read: sessions without an association may be of
-    /// it.
+    /// True if the record of an association could not be decoded: a session without an association
+    /// may belong to it.
     pub has_unread_association: bool,
     /// Sessions that were not restored, by reason.
     pub reports: SetAsideReport,
-    /// Datagrams that need sessions.
+    /// Datagrams that wait, because they need sessions.
     pub postponed: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// While this node is a standby.
+    /// The records of the active node, while this node is a standby.
     pub followed: Option<Box<FollowedRecords>>,
     pub restored: usize,
     pub refused: usize,
 }
 
 impl NodeRestoration {
-    /// A session of `owner`, or of an unknown owner, is not restored.
+    /// Notes that a session of `owner`, or of an unknown association, was not restored.
     pub(crate) fn note_loss(&mut self, owner: Option<OwnerId>) {
         match owner {
             None => self.is_loss_unknown = true,
@@ -53,7 +53,7 @@ impl NodeRestoration {
     }
 }
 
-/// Sessions that were not restored, by reason: how many, and the first ones.
+/// Sessions that were not restored: how many for each reason, and the first of them.
 #[derive(Debug, Default)]
 pub(crate) struct SetAsideReport {
     pub reasons: BTreeMap<String, (usize, Vec<Seid>)>,

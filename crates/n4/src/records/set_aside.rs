@@ -1,4 +1,4 @@
-//! Sessions of previous processes that this node cannot have: their records stay in the store.
+//! Sessions of previous processes that this node cannot restore; their records stay in the store.
 
 use core::net::IpAddr;
 use core::ops::Bound;
@@ -13,17 +13,17 @@ use super::values::RecordError;
 #[derive(Debug)]
 pub(crate) struct SetAsideSession {
     pub error: RecordError,
-    /// The octets of its record.
+    /// The octets of the session record.
     pub octets: Vec<u8>,
-    /// Usage that is later than the record's.
+    /// Usage that is later than in the session record.
     pub usage: Option<KeptUsage>,
-    /// The octets of the record of its usage reports that were not acknowledged.
+    /// The octets of the record of usage reports that were not acknowledged.
     pub reports: Option<Vec<u8>>,
-    /// Its association, if the record can be read.
+    /// The association of the session, if its record can be decoded.
     pub owner: Option<OwnerId>,
-    /// The addresses of its UE, if the record can be read.
+    /// The addresses of the UE, if the session record can be decoded.
     pub addresses: Vec<IpAddr>,
-    /// No other session gets its index.
+    /// True if the index of the session is reserved, so that no other session gets it.
     pub is_reserved: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct SetAsideSession {
 #[derive(Debug, Default)]
 pub(crate) struct SetAsideSessions {
     sessions: BTreeMap<Seid, SetAsideSession>,
-    /// By the addresses of their UEs.
+    /// The sessions by addresses of their UEs.
     addresses: BTreeSet<(IpAddr, Seid)>,
 }
 
@@ -65,7 +65,7 @@ impl SetAsideSessions {
         Some(session)
     }
 
-    /// The sessions after `after`, by ascending SEID.
+    /// Returns the sessions after `after`, by ascending SEID.
     pub(crate) fn after(&self, after: Option<Seid>) -> impl Iterator<Item = (Seid, &RecordError)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let sessions = self.sessions.range((from, Bound::Unbounded));

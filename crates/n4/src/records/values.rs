@@ -1,7 +1,7 @@
-//! The values of records: the version of this file's structures, then the structure (postcard).
+//! The values of records: a version, and a structure of this file (encoded by postcard).
 //!
-//! `docs/internals/store.md` describes them. A change of a structure raises [`RECORD_VERSION`], and
-//! the previous structures stay readable.
+//! `docs/internals/store.md` describes them. A changed structure gets a new [`RECORD_VERSION`], and
+//! the former structure stays readable.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,21 +20,21 @@ use crate::response_cache::RequestKey;
 use crate::session_state::{EndedSession, SessionInformation, SetKey, UnacknowledgedUsage};
 use crate::smf_set::SmfSet;
 
-/// The version of the values of records, their first octet.
+/// The version of the structures, which is the first octet of each value.
 pub const RECORD_VERSION: u8 = 1;
 
-/// Why a record cannot be restored.
+/// The reason why a record cannot be restored.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordError {
-    /// The octets are of a version that this program does not read.
+    /// The value has a version that this program does not read.
     Version(u8),
-    /// The octets are no record of their kind.
+    /// The octets do not decode as a record of this kind.
     Malformed,
-    /// The session's own part.
+    /// The part of a session record that the session store encodes cannot be decoded.
     Session(PackedRecordError),
     /// The configuration, or another session, forbids the session now.
     Refused(Refusal),
-    /// There is no association for it.
+    /// The session has no association.
     NoAssociation,
     /// The configuration forbids the PFDs now.
     Pfds,
@@ -66,17 +66,17 @@ impl From<PackedRecordError> for RecordError {
     }
 }
 
-/// A value behind its version.
+/// Encodes a value, after its version.
 pub(crate) fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
     let encoded = postcard::to_extend(value, vec![RECORD_VERSION]);
     // Encoding cannot fail: the structures have known lengths, and a vector grows.
     encoded.unwrap_or_default()
 }
 
-/// The value that `octets` are.
+/// Decodes a value.
 ///
 /// # Errors
-/// Another version, or octets that are no such value.
+/// The octets have another version, or are malformed.
 pub(crate) fn decoded<'a, T: Deserialize<'a>>(octets: &'a [u8]) -> Result<T, RecordError> {
     match octets.split_first() {
         None => Err(RecordError::Malformed),
@@ -88,18 +88,18 @@ pub(crate) fn decoded<'a, T: Deserialize<'a>>(octets: &'a [u8]) -> Result<T, Rec
     }
 }
 
-/// The record that says when the records changed last, by the node's clock: no record is later by
-/// [`CLOCK_MARK_INTERVAL`] or more. Release 0.1.0 ignores it: it has the name of an association
-/// that there cannot be.
+/// The record of when records changed last, by the node's clock: every change is less than
+/// [`CLOCK_MARK_INTERVAL`] later than this time. Release 0.1.0 ignores it, as its key is that of an
+/// association which cannot exist.
 pub const CLOCK_MARK: RecordKey<'static> = RecordKey::number(RecordKind::Association, 1 << 32);
 
-/// How often the mark follows the clock, while records change.
+/// How often the mark is written while records change.
 pub const CLOCK_MARK_INTERVAL: Nanos = Nanos::from_secs(10);
 
-/// The time that the octets of a [`CLOCK_MARK`] are.
+/// Decodes the value of a [`CLOCK_MARK`].
 ///
 /// # Errors
-/// Another version, or octets that are no time.
+/// The octets have another version, or are malformed.
 pub fn clock_mark(octets: &[u8]) -> Result<Nanos, RecordError> {
     decoded(octets).map(Nanos)
 }
@@ -107,23 +107,23 @@ pub fn clock_mark(octets: &[u8]) -> Result<Nanos, RecordError> {
 /// The node's own record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// When the node started first. Unit: seconds since 1900-01-01 (NTP).
+    /// When the node was first started. Unit: seconds since 1900-01-01 (NTP).
     pub recovery_time_stamp: u32,
-    /// The time of day at zero of the node's clock, which later processes continue. Unit:
+    /// The time of day when the node's clock was zero; later processes continue this clock. Unit:
     /// nanoseconds since 1900-01-01.
     pub clock_zero: u64,
-    /// The last name given to an association.
+    /// The identifier that the last new association got.
     pub(crate) last_owner: u32,
 }
 
 impl NodeRecord {
-    /// Its name.
+    /// The key of this record.
     pub const KEY: RecordKey<'static> = RecordKey::number(RecordKind::Node, 0);
 
-    /// The node that the octets of a record are.
+    /// Decodes the node's own record.
     ///
     /// # Errors
-    /// Another version, or octets that are no such record.
+    /// The octets have another version, or are malformed.
     pub fn from_octets(octets: &[u8]) -> Result<Self, RecordError> {
         decoded(octets)
     }
@@ -142,7 +142,7 @@ pub(crate) struct AssociationValue {
     smf_set: Option<Vec<u8>>,
     alternatives: Vec<IpAddr>,
     pub nf_instance_id: Option<[u8; 16]>,
-    /// Associations that ended, whose sessions are on their way to this one.
+    /// Associations that ended, whose sessions are moving to this association.
     pub predecessors: Vec<u32>,
     controls: Vec<PathControlValue>,
 }
@@ -186,8 +186,8 @@ impl AssociationValue {
         core::mem::take(&mut self.controls).into_iter().map(PathQosControl::from).collect()
     }
 
-    /// The association at `address` of a node with `time_stamp`; a Heartbeat Request to it is due
-    /// at once.
+    /// Returns the association at `address`, with `time_stamp` as our Recovery Time Stamp; a
+    /// Heartbeat Request to it is due at once.
     pub(crate) fn into_association(
         self,
         now: Nanos,
@@ -247,8 +247,9 @@ impl From<PathControlValue> for PathQosControl {
     }
 }
 
-/// Parts of an association that release 0.1.0 does not read: a record of its own, named by the
-/// association's number. Without it, the time stamp is the node's, and the peer answers.
+/// State of an association that release 0.1.0 does not read, in a record of its own, whose
+/// identifier is the owner. Without this record, our time stamp is the node's, and the peer is not
+/// silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PeerStateValue {
     own_time_stamp: u32,
@@ -256,7 +257,8 @@ pub(crate) struct PeerStateValue {
 }
 
 impl PeerStateValue {
-    /// `None` if a node with `time_stamp` needs no record.
+    /// Returns the state; `None` if no record is needed, as our time stamp is `time_stamp` and the
+    /// peer is not silent.
     pub(crate) fn of(association: &Association, time_stamp: u32) -> Option<Self> {
         let Association { own_time_stamp, silent_until, .. } = *association;
         let is_usual = own_time_stamp == time_stamp && silent_until.is_none();
@@ -270,11 +272,11 @@ impl PeerStateValue {
     }
 }
 
-/// The PFDs of one application: flow descriptions by association, the latest last.
+/// The PFDs of one application: flow descriptions for each association, the latest last.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PfdValue(pub Vec<(u32, Vec<String>)>);
 
-/// A session: its own octets, and the node's state of it.
+/// The record of a session: what the session store encodes, and the state that the node has of it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionValue<'a> {
     /// [`KeptSession::octets`](adit_session::KeptSession::octets).
@@ -372,9 +374,9 @@ impl From<SetValue> for SetKey {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReportsValue {
     pub owner: u32,
-    /// Where they go, if the session is gone.
+    /// Where the reports go if the session is gone.
     pub ended: Option<EndedValue>,
-    /// [`UsageReport::octets`](adit_session::UsageReport::octets) of each.
+    /// The octets of each report; see [`UsageReport::octets`](adit_session::UsageReport::octets).
     pub usage: Vec<Vec<u8>>,
 }
 
@@ -409,13 +411,13 @@ impl From<EndedValue> for EndedSession {
     }
 }
 
-/// An answer, for a retransmission of its request.
+/// An answer, to be sent again if its request is retransmitted.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AnswerValue {
-    /// Its place in the order of all answers.
+    /// Number of the answer among all answers.
     pub number: u64,
     pub at: u64,
-    /// The association of the peer by then.
+    /// The association that the peer had then.
     pub owner: Option<u32>,
     pub peer: IpAddr,
     port: u16,
@@ -425,11 +427,11 @@ pub(crate) struct AnswerValue {
     pub octets: Vec<u8>,
 }
 
-/// An answer that leaves, and its request.
+/// An answer that is being sent, and the key of its request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptAnswer<'a> {
     pub at: Nanos,
-    /// The association of the peer.
+    /// The association that the peer has.
     pub owner: Option<OwnerId>,
     pub peer: IpAddr,
     pub key: RequestKey,

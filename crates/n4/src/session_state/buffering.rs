@@ -1,4 +1,4 @@
-//! When sessions stop buffering downlink data.
+//! The times at which sessions stop buffering downlink data.
 
 use adit_types::{BarId, Nanos, Seid};
 
@@ -12,7 +12,7 @@ pub(super) struct BufferingEnd {
 }
 
 impl SessionStates {
-    /// Packets that the FARs with this BAR buffer are to be discarded at `at`.
+    /// Schedules that packets which FARs with this BAR buffer are discarded at `at`.
     pub(crate) fn set_buffering_end(&mut self, up_seid: Seid, bar: BarId, at: Nanos) {
         self.cancel_buffering_end(up_seid);
         let end = BufferingEnd { at, bar };
@@ -20,7 +20,7 @@ impl SessionStates {
         self.buffering_ends.insert((at, up_seid));
     }
 
-    /// The session buffers without a limit.
+    /// Cancels the end of buffering, so that the session buffers without a time limit.
     pub(crate) fn cancel_buffering_end(&mut self, up_seid: Seid) {
         let end = self.live.activity(up_seid).and_then(|activity| activity.buffering_end);
         if let Some(BufferingEnd { at, .. }) = end {
@@ -29,7 +29,7 @@ impl SessionStates {
         }
     }
 
-    /// Takes out a session whose buffering ends by `now`.
+    /// Removes and returns a session whose buffering ends by `now`, and its BAR.
     pub(crate) fn take_buffering_end(&mut self, now: Nanos) -> Option<(Seid, BarId)> {
         let &(_, up_seid) = self.buffering_ends.first().filter(|(at, _)| *at <= now)?;
         let BufferingEnd { bar, .. } = self.live.activity(up_seid)?.buffering_end?;
@@ -37,7 +37,7 @@ impl SessionStates {
         Some((up_seid, bar))
     }
 
-    /// When the next session stops buffering.
+    /// Returns when the next session stops buffering.
     pub(crate) fn next_buffering_end(&self) -> Option<Nanos> {
         self.buffering_ends.first().map(|(at, _)| *at)
     }

@@ -1,4 +1,4 @@
-//! Information of CP functions about a session for people to read. Nothing here changes behavior.
+//! Information about a session that CP functions send and operators see. It affects no behavior.
 //!
 //! Subscriber identities are masked before they are stored, so that neither an operator's screen
 //! nor a core dump reveals them.
@@ -13,13 +13,14 @@ use super::{ServiceCounts, ServiceName, SessionStates};
 use crate::name;
 use crate::refusal::Rejected;
 
-/// Octets of a data network name at most. Spec: TS 23.003 §9.1.
+/// Maximum of octets of a data network name. Spec: TS 23.003 §9.1.
 const DNN_BYTES_MAX: usize = 100;
 
-/// Characters at the end of an identity that stay readable.
+/// How many characters at the end of an identity are not masked.
 const CLEAR_CHARS: usize = 4;
 
-/// The information that a CP function sent about one session; absent parts were not sent.
+/// The information that a CP function has sent about one session; parts that it did not send are
+/// `None` or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionInformation {
     /// Data network name.
@@ -28,7 +29,7 @@ pub struct SessionInformation {
     pub s_nssai: Option<SNssai>,
     /// Radio access technology.
     pub rat_type: Option<RatType>,
-    /// Identities of the user by their kind, masked but for the last four characters.
+    /// Identities of the user with their kinds; all but the last four characters are masked.
     pub user: Box<[(&'static str, Box<str>)]>,
 }
 
@@ -37,10 +38,10 @@ impl SessionInformation {
     pub(crate) const IDENTITIES: [&'static str; 7] =
         ["imsi", "imei", "msisdn", "nai", "supi", "gpsi", "pei"];
 
-    /// The information in an establishment.
+    /// Decodes the information in an establishment.
     ///
     /// # Errors
-    /// Cause 68 when the DNN is too long.
+    /// Cause 68 if the DNN is too long.
     pub(crate) fn of_establishment(
         message: &SessionEstablishmentRequest<'_>,
     ) -> Result<Self, Rejected> {
@@ -52,7 +53,7 @@ impl SessionInformation {
         })
     }
 
-    /// The information in a modification.
+    /// Decodes the information in a modification.
     pub(crate) fn of_modification(message: &SessionModificationRequest<'_>) -> Self {
         Self { s_nssai: message.s_nssai, rat_type: message.rat_type, ..Self::default() }
     }
@@ -61,7 +62,7 @@ impl SessionInformation {
         *self == Self::default()
     }
 
-    /// The data network and the slice.
+    /// Returns the data network and the slice.
     pub(super) fn service(&self) -> ServiceName {
         ServiceName {
             dnn: self.dnn.clone(),
@@ -81,13 +82,13 @@ impl SessionInformation {
 }
 
 impl SessionStates {
-    /// The information that the CP function sent about a session; `None` if it sent none.
+    /// Returns the information that the CP function sent about a session; `None` if it sent none.
     pub(crate) fn information(&self, session: SessionIndex) -> Option<&SessionInformation> {
         let information = &self.live.get(session)?.information;
         (!information.is_empty()).then_some(information)
     }
 
-    /// Replaces the parts that `news` has.
+    /// Replaces the parts that `news` contains.
     pub(crate) fn update_information(&mut self, session: SessionIndex, news: SessionInformation) {
         if !news.is_empty() {
             let services = &mut self.services;
@@ -99,7 +100,7 @@ impl SessionStates {
         }
     }
 
-    /// Sessions by data network and slice.
+    /// Returns how many sessions there are for each data network and slice.
     pub(crate) const fn services(&self) -> &ServiceCounts {
         &self.services
     }
@@ -121,7 +122,7 @@ fn identities(user: &UserId<'_>) -> Box<[(&'static str, Box<str>)]> {
     identities.filter_map(|(kind, clear)| Some((kind, masked(&clear?)))).collect()
 }
 
-/// Telephony digits: two per octet, the first in the lower half, a filler at the end.
+/// Decodes telephony digits: two per octet, the first in the lower half, with a filler at the end.
 /// Spec: TS 29.274 §8.3; TS 29.002 (TBCD-STRING).
 fn digits(octets: &[u8]) -> String {
     let halves = octets.iter().flat_map(|octet| [octet & 0xf, octet >> 4]);

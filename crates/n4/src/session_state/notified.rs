@@ -1,4 +1,4 @@
-//! Downlink data that was reported, and notifications that wait for their delay.
+//! Downlink data that was reported, and notifications that are delayed.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use adit_types::{FarId, Nanos, PdrId, Seid};
 
 use super::SessionStates;
 
-/// Downlink data that was reported, and is not reported a second time.
+/// The identity of a notification of downlink data: the same one is not reported twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotifiedData {
     pub far: FarId,
@@ -17,21 +17,21 @@ pub(crate) struct NotifiedData {
     pub delivery: Option<DataDelivery>,
 }
 
-/// Downlink data as a worker saw it.
+/// A notification of downlink data, as a worker's event requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DownlinkDataNotice {
     pub data: NotifiedData,
     pub service: DownlinkDataServiceInformation,
 }
 
-/// A notification of a session, and whether its next packet is to be reported again.
+/// A notification that was made. `is_open`: the next packet is reported again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Notified {
     notice: DownlinkDataNotice,
     is_open: bool,
 }
 
-/// Notifications that their BAR delays, by time and in the order of their arrival.
+/// Notifications that a BAR delays, ordered by time and arrival.
 #[derive(Debug, Default)]
 pub(super) struct DelayedNotices {
     by_time: BTreeMap<(Nanos, u64), (Seid, DownlinkDataNotice)>,
@@ -39,7 +39,7 @@ pub(super) struct DelayedNotices {
 }
 
 impl SessionStates {
-    /// Remembers a notification; false if it was reported before, or without room.
+    /// Notes a notification as made. False if it was made before, or there is no room.
     pub(crate) fn note_notified(&mut self, up_seid: Seid, notice: DownlinkDataNotice) -> bool {
         let notified = self.live.activity(up_seid).map_or(&[][..], |a| &a.notified);
         let known = notified.iter().position(|known| known.notice.data == notice.data);
@@ -59,13 +59,13 @@ impl SessionStates {
         is_new
     }
 
-    /// True if downlink data of a session was reported, and its FARs have not been set anew since.
+    /// True if downlink data of a session was reported since its FARs were set last.
     pub(crate) fn has_notified(&self, up_seid: Seid) -> bool {
         self.live.activity(up_seid).is_some_and(|activity| !activity.notified.is_empty())
     }
 
-    /// The CP function did not accept the notifications of a session: the next packet of each is
-    /// reported.
+    /// Makes the next packet of each notification be reported again, because the CP function did
+    /// not accept the report.
     pub(crate) fn reopen_notified(&mut self, up_seid: Seid) {
         if self.has_notified(up_seid) {
             self.live.edit_activity(up_seid, |activity| {
@@ -74,8 +74,8 @@ impl SessionStates {
         }
     }
 
-    /// Forgets the notifications of a session, or those of some of its FARs: the next packet is
-    /// reported again. Returns them.
+    /// Removes and returns the notifications of a session, or of some of its FARs, so that the next
+    /// packet is reported again.
     pub(crate) fn take_notified(
         &mut self,
         up_seid: Seid,
@@ -91,20 +91,20 @@ impl SessionStates {
         })
     }
 
-    /// Delays a notification until `at`; beyond the bound it is due at once.
+    /// Delays a notification until `at`; if too many are delayed, it is due at once.
     pub(crate) fn delay_notice(&mut self, at: Nanos, up_seid: Seid, notice: DownlinkDataNotice) {
         let at = if self.delayed.by_time.len() < REPORT_ITEMS_MAX { at } else { Nanos(0) };
         self.delayed.total += 1;
         self.delayed.by_time.insert((at, self.delayed.total), (up_seid, notice));
     }
 
-    /// Takes out a notification that is due by `now`.
+    /// Removes and returns a delayed notification that is due by `now`.
     pub(crate) fn take_delayed_notice(&mut self, now: Nanos) -> Option<(Seid, DownlinkDataNotice)> {
         let entry = self.delayed.by_time.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())
     }
 
-    /// When the next delayed notification is due.
+    /// Returns when the next delayed notification is due.
     pub(crate) fn next_delayed_notice(&self) -> Option<Nanos> {
         self.delayed.by_time.first_key_value().map(|(&(at, _), _)| at)
     }

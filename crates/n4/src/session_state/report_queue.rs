@@ -1,4 +1,4 @@
-//! The reports about one session.
+//! The queue of reports of one session.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
@@ -18,19 +18,21 @@ pub(crate) enum ReportItem {
     DownlinkData {
         /// The PDR that the data matched.
         pdr: PdrId,
-        /// The fields of the first packet: paging policy and QoS flow.
+        /// The paging policy and QoS flow of the first packet.
         service: DownlinkDataServiceInformation,
-        /// Whether the data was buffered or dropped; `None` for a plain notification.
+        /// Whether the data was buffered or dropped; `None` for a notification without that status.
         status: Option<DataStatus>,
     },
-    /// A GTP-U peer reports the tunnel that a FAR sends into as unknown. Spec: TS 29.244 §7.5.8.4.
+    /// A GTP-U peer reports that it does not know the tunnel that a FAR sends into. Spec: TS 29.244
+    /// §7.5.8.4.
     ErrorIndication {
         /// The tunnel.
         tunnel: GtpuTunnel,
     },
     /// Usage of a URR. Spec: TS 29.244 §7.5.8.3.
     Usage(UsageReport),
-    /// No packet came for the time of the user plane inactivity timer. Spec: TS 29.244 §5.2.3.
+    /// No packet arrived within the time of the user plane inactivity timer. Spec: TS 29.244
+    /// §5.2.3.
     Inactivity,
 }
 
@@ -39,61 +41,62 @@ impl ReportItem {
         matches!(self, Self::Usage(_))
     }
 
-    /// No later event leads to the same report.
+    /// True if no later event leads to the same report.
     pub(super) const fn happens_once(&self) -> bool {
         matches!(self, Self::Usage(_) | Self::Inactivity)
     }
 }
 
-/// A session that is gone except for its last reports.
+/// A session that is gone but has, or may get, reports to send.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndedSession {
     pub to: SocketAddr,
     pub cp_seid: Seid,
     pub owner: OwnerId,
-    /// This node ended it; else the CP function did.
+    /// True if this node ended the session, false if the CP function did.
     pub by_us: bool,
-    /// The last usage was read: no item follows those that wait.
+    /// True once the last usage was read, so that no further item will be queued.
     pub is_read: bool,
 }
 
-/// The fate of the reports of a session that ends.
+/// The treatment of the reports of a session that ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RemainingReports {
-    /// Waiting usage, and the last usage to come, are reported to this destination.
+    /// Usage that waits, and the last usage to come, are reported to this destination.
     Deliver(EndedSession),
-    /// A request with usage is retransmitted until its response, by a later process to this
-    /// destination; all else is forgotten.
+    /// A request with usage in flight is retransmitted until it is answered; if a later process has
+    /// to do that, it uses this destination. All else is dropped.
     KeepUsageInFlight(Option<EndedSession>),
-    /// Nobody receives them.
+    /// All reports are dropped, as nobody receives them.
     Discard,
 }
 
-/// The usage reports of a session that wait or are in flight.
+/// The usage reports of a session that wait, or are in flight.
 #[derive(Debug)]
 pub(crate) struct UnacknowledgedUsage {
     pub owner: OwnerId,
-    /// The session, if it is gone.
+    /// Where the reports go, if the session is gone.
     pub ended: Option<EndedSession>,
     pub reports: Vec<UsageReport>,
 }
 
-/// The reports of one session.
+/// The reports of one session that wait or are in flight.
 #[derive(Debug)]
 pub(super) struct ReportQueue {
     pub owner: OwnerId,
     pub waiting: VecDeque<ReportItem>,
-    /// How many of these, the first ones, were sent before: the CP function may have them.
+    /// How many items at the front of `waiting` were sent before, so that the CP function may have
+    /// them.
     sent_before: usize,
-    /// The session's reports wait until its silent peer answers again.
+    /// True while the session's reports wait until its silent peer answers again.
     pub is_held: bool,
-    /// After requests that were refused or not answered.
+    /// The pause after requests that were refused or not answered.
     pub pause: ReportPause,
-    /// The contents of the request in flight; empty without one.
+    /// The items of the request in flight; empty if there is none.
     pub sending: Vec<ReportItem>,
-    /// Sequence number of the request in flight.
+    /// The sequence number of the request in flight.
     pub sequence: Option<u32>,
-    /// The other SMF of the set that gets the reports, as the last response said.
+    /// The address of another SMF of the set to which the last response redirected the reports.
     pub redirect: Option<IpAddr>,
     /// How often the request in flight was redirected.
     pub redirects: u8,
@@ -127,7 +130,8 @@ impl ReportQueue {
         core::mem::take(&mut self.waiting)
     }
 
-    /// The items at the front that fit one request: one Downlink Data Report has one data status.
+    /// Removes the items at the front that fit into one request. Downlink data with different
+    /// statuses does not: a Downlink Data Report has one status.
     pub(super) fn take_batch(&mut self) -> Vec<ReportItem> {
         let mut batch: Vec<ReportItem> = Vec::new();
         while batch.len() < REPORT_ITEMS_PER_REQUEST_MAX
@@ -140,7 +144,7 @@ impl ReportQueue {
         batch
     }
 
-    /// Puts items in front of those that wait.
+    /// Puts items back in front of those that wait.
     pub(super) fn put_back(&mut self, items: impl DoubleEndedIterator<Item = ReportItem>) {
         for item in items.rev() {
             self.waiting.push_front(item);
@@ -148,9 +152,9 @@ impl ReportQueue {
         }
     }
 
-    /// While requests cannot be delivered, adds usage to the waiting report of its URR, unless that
-    /// was sent before, so that the waiting reports of a session have a bound. False without such a
-    /// report.
+    /// Merges usage into the waiting report of the same URR, if requests cannot be delivered now,
+    /// so that the number of waiting reports stays bounded. A report that was sent before is not
+    /// changed. False if there was no report to merge with.
     pub(super) fn merge(&mut self, item: &ReportItem) -> bool {
         let ReportItem::Usage(usage) = item else { return false };
         if !self.is_held && self.pause.failures() == 0 {
@@ -164,12 +168,12 @@ impl ReportQueue {
         of_urr.is_some_and(|known| known.absorb(usage))
     }
 
-    /// The request in flight carries usage, which must not be lost when the session ends.
+    /// True if the request in flight contains usage, which must not be lost when the session ends.
     pub(super) fn carries_usage(&self) -> bool {
         self.sending.iter().any(ReportItem::is_usage)
     }
 
-    /// No request is in flight any more.
+    /// Notes that no request is in flight any more.
     pub(super) fn end_request(&mut self) {
         (self.sequence, self.redirect, self.redirects) = (None, None, 0);
     }
@@ -178,7 +182,7 @@ impl ReportQueue {
         ReportCounts { in_flight: usize::from(self.is_in_flight()), waiting: self.waiting.len() }
     }
 
-    /// Keeps the reports that `remaining` selects.
+    /// Ends the queue: keeps the reports that `remaining` selects, and returns what was dropped.
     pub(super) fn end(&mut self, remaining: RemainingReports) -> DiscardedReports {
         match remaining {
             RemainingReports::Deliver(_) => {
@@ -210,7 +214,7 @@ impl ReportQueue {
     }
 }
 
-/// Requests in flight, and items that wait.
+/// How many requests are in flight, and how many items wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ReportCounts {
     pub in_flight: usize,
@@ -224,12 +228,12 @@ impl ReportCounts {
     }
 }
 
-/// Reports that went with their queue.
+/// Reports that were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DiscardedReports {
     /// Sequence number of the request that was in flight.
     pub sequence: Option<u32>,
-    /// Usage reports that are lost.
+    /// How many usage reports are lost.
     pub usage: usize,
 }
 

@@ -1,8 +1,8 @@
-//! The session reports of each session: those that wait, those in flight, and whose turn it is.
+//! The session reports of all sessions: those that wait, those in flight, and the order of sending.
 //!
-//! A session has at most one request in flight; further items wait. Counts are kept by association,
-//! so that its end frees the room of its reports at once, whatever their number; the reports
-//! themselves go with their sessions.
+//! A session has at most one request in flight; further items wait. Items are counted by
+//! association, so that the end of an association releases the room of all its reports at once; the
+//! reports themselves are dropped with their sessions, one after another.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,30 +22,30 @@ use super::report_queue::{
 use super::{EndedState, SessionStates};
 use crate::report_pause::ReportPause;
 
-/// Order and number of the reports of all sessions. At most [`REPORTS_IN_FLIGHT_MAX`] requests are
+/// Order and counts of the reports of all sessions. At most [`REPORTS_IN_FLIGHT_MAX`] requests are
 /// in flight, and at most [`REPORT_ITEMS_MAX`] items wait.
 #[derive(Debug, Default)]
 pub(super) struct ReportSchedule {
-    /// Sessions with something to send and nothing in flight, in the order of their turn.
+    /// Sessions that have items to send and no request in flight, in the order in which they send.
     ready: VecDeque<Seid>,
-    /// Counts of associations that have not ended.
+    /// Counts for each association that has not ended.
     counts: BTreeMap<OwnerId, ReportCounts>,
     total: ReportCounts,
-    /// Sessions whose reports wait until their silent peer is there again.
+    /// Sessions whose reports wait until the silent peer of the association answers again.
     held: BTreeMap<OwnerId, BTreeSet<Seid>>,
-    /// Sessions whose next request leaves after a pause, by its end.
+    /// Sessions whose next request waits for the end of a pause, by that time.
     paused: BTreeSet<(Nanos, Seid)>,
-    /// Sessions served in this iteration of the control thread.
+    /// How many sessions have begun a request in this iteration of the control thread.
     started: usize,
-    /// Sessions whose usage reports, unacknowledged ones, changed.
+    /// Sessions whose unacknowledged usage reports have changed.
     changed_usage: BTreeSet<Seid>,
-    /// A store keeps them, so that these changes matter.
+    /// True if a store keeps unacknowledged usage reports, so that changes of them are noted.
     pub is_recorded: bool,
 }
 
 impl ReportSchedule {
-    /// Counts a queue of `owner` anew after a change. A queue of an association that ended is not
-    /// counted any more.
+    /// Updates the counts after a change of a queue of `owner`. A queue whose association has ended
+    /// is not counted any more.
     fn recount(&mut self, owner: OwnerId, before: ReportCounts, after: ReportCounts) {
         if before != ReportCounts::default() && !self.counts.contains_key(&owner) {
             return;
@@ -64,7 +64,7 @@ impl ReportSchedule {
         }
     }
 
-    /// Edits a queue, counts it anew, and removes it if it is idle afterwards.
+    /// Edits a queue, updates the counts, and removes the queue if it is idle afterwards.
     fn edit<T>(
         &mut self,
         slot: &mut Option<ReportQueue>,
@@ -83,12 +83,12 @@ impl ReportSchedule {
 }
 
 impl SessionStates {
-    /// Allows another iteration's share of report requests.
+    /// Resets, for a new iteration, how many requests may be sent in it.
     pub(crate) const fn begin_turn(&mut self) {
         self.reports.started = 0;
     }
 
-    /// True if only the share of this iteration kept a request from being sent.
+    /// True if only the limit per iteration kept a request from being sent.
     pub(crate) fn has_more_reports(&self) -> bool {
         self.reports.started >= REPORTS_PER_TURN_MAX
             && !self.reports.ready.is_empty()
@@ -102,7 +102,7 @@ impl SessionStates {
         }
     }
 
-    /// Edits the queue of a session, live or ended, if it has one.
+    /// Edits the queue of a live or ended session, if it has one.
     fn edit_queue<T>(
         &mut self,
         up_seid: Seid,
@@ -116,7 +116,7 @@ impl SessionStates {
         }
     }
 
-    /// Queues an item. An item equal to one that waits is merged into it. False without room.
+    /// Queues an item. An item equal to a waiting one is merged into it. False if there is no room.
     pub(crate) fn push_report(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
         if self.queue(up_seid).is_some_and(|queue| queue.waiting.contains(&item)) {
             return true;
@@ -149,7 +149,7 @@ impl SessionStates {
         true
     }
 
-    /// The next session whose turn it is, with the items of its next request.
+    /// Returns the next session that may send, with the items of its request.
     pub(crate) fn start_report(&mut self) -> Option<(Seid, Vec<ReportItem>)> {
         if self.reports.total.in_flight >= REPORTS_IN_FLIGHT_MAX {
             return None;
@@ -157,7 +157,7 @@ impl SessionStates {
         while self.reports.started < REPORTS_PER_TURN_MAX {
             let up_seid = self.reports.ready.pop_front()?;
             self.reports.started += 1;
-            // A session may have ended while it waited for its turn.
+            // A session may have ended after it was put into the order.
             let items = self.edit_queue(up_seid, |queue| match queue.is_in_flight() {
                 true => Vec::new(),
                 false => {
@@ -173,18 +173,18 @@ impl SessionStates {
         None
     }
 
-    /// True while a request of this session is in flight, or being made.
+    /// True while a request of this session is in flight, or is being made.
     pub(crate) fn is_reporting(&self, up_seid: Seid) -> bool {
         self.queue(up_seid).is_some_and(ReportQueue::is_in_flight)
     }
 
-    /// Keeps the sequence number of the request in flight.
+    /// Stores the sequence number of the request in flight.
     pub(crate) fn set_report_sequence(&mut self, up_seid: Seid, sequence: u32) {
         self.edit_queue(up_seid, |queue| queue.sequence = Some(sequence));
     }
 
-    /// Ends the request in flight of a session: the CP function accepted it, or nothing in it is to
-    /// be sent again.
+    /// Ends the request in flight of a session: the CP function accepted it, or none of its items
+    /// is to be sent again.
     pub(crate) fn finish_report(&mut self, up_seid: Seid) {
         if self.has_unacknowledged_usage(up_seid) {
             self.reports.note_usage(up_seid);
@@ -202,10 +202,10 @@ impl SessionStates {
         }
     }
 
-    /// The request in flight of a session was refused or not answered. A report of something that
-    /// happens once waits again, to be sent as it was after a pause; all else is reported with its
-    /// next event. Returns the usage that is given up: that of a session which is gone, after so
-    /// many requests.
+    /// Ends the request in flight of a session because it was refused or not answered. Items that
+    /// happen only once are sent again, unchanged, after a pause; others are reported at their next
+    /// event. After `attempts` failures the items of a session that is gone are dropped. Returns
+    /// how many usage reports that were.
     pub(crate) fn fail_report(&mut self, now: Nanos, up_seid: Seid, attempts: u32) -> usize {
         self.reopen_notified(up_seid);
         let is_ended = self.ended.contains_key(&up_seid);
@@ -231,7 +231,7 @@ impl SessionStates {
         given_up
     }
 
-    /// The next request of a session may leave, if there is something to say.
+    /// Lets the next request of a session be sent, if items wait.
     fn take_turn(&mut self, up_seid: Seid) {
         let waits = self.edit_queue(up_seid, |queue| {
             let waits = !queue.waiting.is_empty();
@@ -246,7 +246,7 @@ impl SessionStates {
         }
     }
 
-    /// Ends the pauses that are over, a bounded number of them.
+    /// Ends pauses that are over, a bounded number of them.
     pub(crate) fn end_report_pauses(&mut self, now: Nanos) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             let Some(&(until, up_seid)) = self.reports.paused.first() else { return };
@@ -258,13 +258,13 @@ impl SessionStates {
         }
     }
 
-    /// When the first pause is over.
+    /// Returns when the first pause is over.
     pub(crate) fn next_report_pause(&self) -> Option<Nanos> {
         self.reports.paused.first().map(|(until, _)| *until)
     }
 
-    /// Puts the items in flight back to the front, to be sent anew. Returns the sequence number
-    /// that they had.
+    /// Puts the items in flight back to the front, to be sent again. Returns the sequence number of
+    /// their request.
     fn requeue(&mut self, up_seid: Seid) -> Option<u32> {
         let requeued = self.edit_queue(up_seid, |queue| {
             queue.is_in_flight().then(|| {
@@ -276,20 +276,19 @@ impl SessionStates {
         requeued.flatten().flatten()
     }
 
-    /// Keeps the items in flight, which were not sent, until the peer of `owner` is there again.
+    /// Puts the items back, which were not sent, until the peer of `owner` answers again.
     pub(crate) fn hold_report(&mut self, up_seid: Seid, owner: OwnerId) {
         self.requeue(up_seid);
         self.edit_queue(up_seid, |queue| queue.is_held = true);
         self.reports.held.entry(owner).or_default().insert(up_seid);
     }
 
-    /// The peer of `owner` answers again: its sessions may send reports.
+    /// Lets the sessions of `owner` send reports, as its peer answers again.
     pub(crate) fn release_reports(&mut self, owner: OwnerId) {
         self.reports.ready.extend(self.reports.held.remove(&owner).into_iter().flatten());
     }
 
-    /// Sends the items in flight to another SMF of the set instead; false after too many
-    /// redirections.
+    /// Redirects the items in flight to another SMF of the set; false after too many redirections.
     pub(crate) fn redirect_report(&mut self, up_seid: Seid, to: IpAddr) -> bool {
         let is_redirected = self.edit_queue(up_seid, |queue| {
             let may_redirect = queue.redirects < REPORT_REDIRECTS_MAX;
@@ -307,13 +306,13 @@ impl SessionStates {
         is_redirected
     }
 
-    /// Where the reports of a session are redirected to.
+    /// Returns the address to which the reports of a session are redirected.
     pub(crate) fn report_redirect(&self, up_seid: Seid) -> Option<IpAddr> {
         self.queue(up_seid)?.redirect
     }
 
-    /// Gives the reports of a session to `to`; items in flight are to be sent anew. Returns the
-    /// sequence number that they had.
+    /// Moves the reports of a session to the association `to`; items in flight are to be sent
+    /// again. Returns the sequence number of their request.
     pub(crate) fn hand_over_reports(&mut self, up_seid: Seid, to: OwnerId) -> Option<u32> {
         let sequence = self.requeue(up_seid);
         self.reports.note_usage(up_seid);
@@ -324,12 +323,12 @@ impl SessionStates {
         let (from, counts) = moved?;
         self.reports.recount(from, counts, ReportCounts::default());
         self.reports.recount(to, ReportCounts::default(), counts);
-        // The session may have waited for a silent peer, or for a pause.
+        // The session may have waited for a silent peer, or for the end of a pause.
         self.reports.ready.push_back(up_seid);
         sequence
     }
 
-    /// The part of [`SessionStates::end`] that concerns reports.
+    /// Does what [`SessionStates::end`] does for reports.
     pub(super) fn end_reports(
         &mut self,
         up_seid: Seid,
@@ -358,14 +357,14 @@ impl SessionStates {
         discarded.unwrap_or_default()
     }
 
-    /// The session is gone except for its last reports.
+    /// Notes that a session is gone but has, or may get, reports to send.
     pub(crate) fn add_ended(&mut self, up_seid: Seid, session: EndedSession) {
         self.ended_of.entry(session.owner).or_default().insert(up_seid);
         let none = EndedState { session: None, queue: None };
         self.ended.entry(up_seid).or_insert(none).session = Some(session);
     }
 
-    /// A session that is gone except for its last reports.
+    /// Returns a session that is gone but has, or may get, reports to send.
     pub(crate) fn ended(&self, up_seid: Seid) -> Option<&EndedSession> {
         self.ended.get(&up_seid)?.session.as_ref()
     }
@@ -377,12 +376,12 @@ impl SessionStates {
         Some(session.owner)
     }
 
-    /// How many sessions of an association are gone except for their last reports.
+    /// Returns how many sessions of an association are gone but have, or may get, reports to send.
     pub(crate) fn ended_len(&self, owner: OwnerId) -> usize {
         self.ended_of.get(&owner).map_or(0, BTreeSet::len)
     }
 
-    /// Takes out one of them; its queue is left.
+    /// Removes and returns one of these sessions; its queue stays.
     pub(crate) fn pop_ended(&mut self, owner: OwnerId) -> Option<Seid> {
         let up_seid = *self.ended_of.get(&owner)?.first()?;
         self.forget_ended(up_seid);
@@ -416,7 +415,7 @@ impl SessionStates {
         self.drop_empty_ended(up_seid);
     }
 
-    /// Forgets all reports of a session, live or ended.
+    /// Drops all reports of a live or ended session.
     pub(crate) fn discard_reports(&mut self, up_seid: Seid) -> DiscardedReports {
         drop(self.take_notified(up_seid, None));
         if self.queue(up_seid).is_some() {
@@ -427,7 +426,7 @@ impl SessionStates {
         discarded.unwrap_or_default()
     }
 
-    /// The usage reports of a session that are not acknowledged; `None` if there are none.
+    /// Returns the usage reports of a session that are not acknowledged; `None` if there are none.
     pub(crate) fn unacknowledged_usage(&self, up_seid: Seid) -> Option<UnacknowledgedUsage> {
         let queue = self.queue(up_seid)?;
         let items = queue.sending.iter().chain(&queue.waiting);
@@ -440,30 +439,30 @@ impl SessionStates {
         (!reports.is_empty()).then_some(UnacknowledgedUsage { owner, ended, reports })
     }
 
-    /// The next session whose usage reports changed.
+    /// Returns the next session whose unacknowledged usage reports changed.
     pub(crate) fn take_changed_usage(&mut self) -> Option<Seid> {
         self.reports.changed_usage.pop_first()
     }
 
-    /// True while a request of this session is in flight that carries usage.
+    /// True while a request with usage is in flight for this session.
     pub(crate) fn has_unacknowledged_usage(&self, up_seid: Seid) -> bool {
         self.queue(up_seid).is_some_and(ReportQueue::carries_usage)
     }
 
-    /// The association ended: its reports take no room any more, whatever their number. They are
-    /// discarded with its sessions, one after another.
+    /// Releases the room of all reports of an association that has ended. The reports are dropped
+    /// with its sessions, one after another.
     pub(crate) fn abandon_reports(&mut self, owner: OwnerId) {
         self.reports.held.remove(&owner);
         let counts = self.reports.counts.remove(&owner).unwrap_or_default();
         self.reports.total.replace(counts, ReportCounts::default());
     }
 
-    /// Items that wait, of all sessions.
+    /// Returns how many items wait, of all sessions.
     pub(crate) const fn waiting_reports_len(&self) -> usize {
         self.reports.total.waiting
     }
 
-    /// Usage of a session that waits for its turn.
+    /// Returns the usage of a session that waits to be sent.
     pub(crate) fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
         let waiting = self.queue(up_seid).into_iter().flat_map(|queue| &queue.waiting);
         let usage = waiting.filter_map(|item| match item {
@@ -473,7 +472,8 @@ impl SessionStates {
         usage.collect()
     }
 
-    /// The flags of a session's request: PSDBU in the last one of a session that this node ended.
+    /// Returns the flags for a session's request: PSDBU in the last request of a session that this
+    /// node ended.
     pub(crate) fn report_flags(&self, up_seid: Seid) -> Option<PfcpSrReqFlags> {
         let ended = self.ended(up_seid).filter(|ended| ended.by_us)?;
         let is_last = self.queue(up_seid).is_some_and(|queue| queue.waiting.is_empty());

@@ -1,33 +1,34 @@
-//! How many sessions there are of each data network and slice.
+//! Counts the sessions of each data network and slice.
 //!
-//! The values that a CP function sends decide about the names, so their number is bounded. A name
-//! that was counted once keeps its place: so a session is always taken from where it was added.
+//! CP functions determine the names, so their number is bounded. A name that was counted once is
+//! never removed, so that a session is always subtracted from the count to which it was added.
 
 use std::collections::BTreeMap;
 
 use adit_types::limits::SERVICES_COUNTED_MAX;
 
-/// A data network and a slice; absent parts were not sent.
+/// A data network and a slice; `None` for a part that was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ServiceName {
     /// Data network name.
     pub dnn: Option<Box<str>>,
     /// Slice/Service Type.
     pub sst: Option<u8>,
-    /// Slice Differentiator; 0xffffff is "none".
+    /// Slice Differentiator; 0xffffff for none.
     pub sd: Option<u32>,
 }
 
-/// Sessions by data network and slice.
+/// How many sessions there are for each data network and slice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceCounts {
     by_name: BTreeMap<ServiceName, u64>,
-    /// Sessions whose names found no place.
+    /// How many sessions have names for which there was no room.
     others: u64,
 }
 
 impl ServiceCounts {
-    /// The names and their sessions, by descending number; at most `max`.
+    /// Returns the names with the most sessions and their counts, in descending order; at most
+    /// `max`.
     #[must_use]
     pub fn largest(&self, max: usize) -> Vec<(&ServiceName, u64)> {
         let counts = self.by_name.iter().filter(|(_, count)| **count > 0);
@@ -37,13 +38,13 @@ impl ServiceCounts {
         counts
     }
 
-    /// All sessions that named a data network or a slice.
+    /// Returns how many sessions have a data network or a slice.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.by_name.values().sum::<u64>() + self.others
     }
 
-    /// A session has this name from now on.
+    /// Counts a session with this name.
     pub(super) fn add(&mut self, name: ServiceName) {
         if name == ServiceName::default() {
             return;
@@ -58,7 +59,7 @@ impl ServiceCounts {
         }
     }
 
-    /// A session has this name no longer.
+    /// Subtracts a session with this name.
     pub(super) fn subtract(&mut self, name: &ServiceName) {
         if *name == ServiceName::default() {
             return;

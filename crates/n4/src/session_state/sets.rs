@@ -1,6 +1,6 @@
-//! Sets of sessions that a CP function names together: by FQ-CSID, and by Group ID.
+//! Sets of sessions that a CP function identifies together: by FQ-CSID, or by Group ID.
 //!
-//! A session names its sets when it is established, and may change them.
+//! A session gets its sets when it is established; the CP function may change them.
 //! Spec: TS 29.244 §6.2.9, §8.2.43, §8.2.198.
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,19 +13,19 @@ use adit_types::limits::SETS_PER_SESSION_MAX;
 use super::SessionStates;
 use crate::refusal::Rejected;
 
-/// Names one set.
+/// The identity of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum SetKey {
-    /// A PDN connection set of a node.
+    /// A PDN connection set: a node and one of its CSIDs.
     Csid(FqCsidNode, u16),
-    /// A group.
+    /// A group, by its Group ID.
     Group(Vec<u8>),
 }
 
-/// The sets of one session.
+/// The sets that one session is in.
 #[derive(Debug, Default)]
 pub(super) struct SetMembership {
-    /// Serial number of the session among those that entered sets.
+    /// Serial number of the session among all that entered sets; see [`MemberCursor`].
     serial: u64,
     keys: Vec<SetKey>,
 }
@@ -36,12 +36,12 @@ impl SetMembership {
     }
 }
 
-/// The members of each set.
+/// The sessions in each set.
 #[derive(Debug)]
 pub(super) struct SetIndex {
     own: SetKey,
     members: HashMap<SetKey, BTreeSet<SessionIndex>>,
-    /// Sessions in any set.
+    /// How many sessions are in any set.
     sessions: usize,
     last_serial: u64,
 }
@@ -52,7 +52,7 @@ impl SetIndex {
     }
 }
 
-/// A position in a set. Sessions that enter the set later are skipped.
+/// A position in a set. Sessions that entered the set after the cursor was made are skipped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemberCursor {
     next: SessionIndex,
@@ -60,15 +60,15 @@ pub(crate) struct MemberCursor {
 }
 
 impl MemberCursor {
-    /// Moves to the beginning of another set.
+    /// Moves to the start of another set.
     pub(crate) const fn rewind(&mut self) {
         self.next = SessionIndex(0);
     }
 }
 
 impl SessionStates {
-    /// Replaces the sets of a session. A session with a set of its CP function also enters our own
-    /// set, and stays there for life.
+    /// Replaces the sets of a session. A session with an FQ-CSID of its CP function also enters the
+    /// set of this node, and stays there until it ends.
     pub(crate) fn assign_sets(&mut self, session: SessionIndex, mut keys: Vec<SetKey>) {
         let was_in_own = self.is_in_own_set(session);
         let serial = self.membership(session).map(|membership| membership.serial);
@@ -88,13 +88,13 @@ impl SessionStates {
         self.live.edit_rare(session, |rare| rare.sets = SetMembership { serial, keys });
     }
 
-    /// The sets in which a CP function put a session.
+    /// Returns the sets into which CP functions have put a session.
     pub(crate) fn given_sets(&self, session: SessionIndex) -> impl Iterator<Item = &SetKey> {
         let keys = self.membership(session).map_or(&[][..], |membership| &membership.keys);
         keys.iter().filter(|key| **key != self.sets.own)
     }
 
-    /// Takes a session out of all sets.
+    /// Removes a session from all sets.
     pub(super) fn unassign_sets(&mut self, session: SessionIndex) {
         if self.membership(session).is_none() {
             return;
@@ -116,22 +116,22 @@ impl SessionStates {
         Some(&rare.sets).filter(|sets| !sets.is_empty())
     }
 
-    /// How many sessions are in our own set.
+    /// Returns how many sessions are in the set of this node.
     pub(crate) fn own_set_len(&self) -> usize {
         self.sets.members.get(&self.sets.own).map_or(0, BTreeSet::len)
     }
 
-    /// True for a session in our own set.
+    /// True if the session is in the set of this node.
     pub(crate) fn is_in_own_set(&self, session: SessionIndex) -> bool {
         self.membership(session).is_some_and(|sets| sets.keys.contains(&self.sets.own))
     }
 
-    /// The beginning of any set, with the members that it has now.
+    /// Returns a cursor at the start of any set, for the members that it has now.
     pub(crate) const fn set_cursor(&self) -> MemberCursor {
         MemberCursor { next: SessionIndex(0), last_serial: self.sets.last_serial }
     }
 
-    /// The next session of a set; advances the cursor behind it.
+    /// Returns the next session of a set, and moves the cursor behind it.
     pub(crate) fn next_member(
         &self,
         key: &SetKey,
@@ -145,16 +145,16 @@ impl SessionStates {
         Some(session)
     }
 
-    /// Sessions in any set.
+    /// Returns how many sessions are in any set.
     pub(crate) const fn sets_len(&self) -> usize {
         self.sets.sessions
     }
 }
 
-/// The sets that FQ-CSIDs and Group IDs name.
+/// Returns the sets that FQ-CSIDs and Group IDs identify.
 ///
 /// # Errors
-/// Cause 75 for too many sets.
+/// Cause 75 if there are too many sets.
 pub(crate) fn set_keys<'a>(
     fq_csids: Repeated<'a, FqCsid<'a>>,
     groups: impl IntoIterator<Item = GroupId<'a>>,

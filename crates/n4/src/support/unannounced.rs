@@ -1,24 +1,24 @@
-//! IEs of functions that no UP function feature of ours announces.
+//! IEs of functions for which we announce no UP function feature.
 //!
-//! A CP function may send them only to a UP function that announced the feature, so that a refusal
-//! costs nobody anything. Spec: TS 29.244 §8.2.25.
+//! A CP function may send these IEs only to a UP function that announced the feature, so a refusal
+//! harms no correct CP function. Spec: TS 29.244 §8.2.25.
 
 use adit_pfcp::IeType;
 
 use super::ies;
 
-/// One such function.
+/// A function that is not announced.
 #[derive(Debug)]
 pub(crate) struct Unannounced {
-    /// The text of the documents.
+    /// The text for the documents.
     pub text: &'static str,
-    /// IEs that are refused in the messages and rules that contain them.
+    /// IEs that are refused, in messages and in rules.
     pub refused: &'static [IeType],
-    /// IEs that occur only inside of those, or in messages of a UP function with the feature.
+    /// IEs that occur only within refused ones, or in messages of a UP function with the feature.
     pub within: &'static [IeType],
 }
 
-/// All of them.
+/// All functions that are not announced.
 pub(crate) const UNANNOUNCED: &[Unannounced] = &[
     Unannounced {
         text: "refused with Cause 76: header enrichment (HEEU) is not announced",
@@ -92,12 +92,12 @@ pub(crate) const UNANNOUNCED: &[Unannounced] = &[
     },
 ];
 
-/// True for an IE that is refused wherever it stands.
+/// True for an IE that is refused at any place.
 pub(crate) fn is_refused(ie: IeType) -> bool {
     UNANNOUNCED.iter().any(|row| row.refused.contains(&ie))
 }
 
-/// The text of the documents on `ie`, if it is one of these.
+/// Returns the text for the documents if `ie` belongs to one of these functions.
 pub(crate) fn text(ie: IeType) -> Option<&'static str> {
     let of = |row: &&Unannounced| row.refused.contains(&ie) || row.within.contains(&ie);
     UNANNOUNCED.iter().find(of).map(|row| row.text)

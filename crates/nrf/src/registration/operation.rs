@@ -10,19 +10,19 @@ use crate::profile::{NfProfile, NfStatus};
 use crate::registration::RequestContent;
 use crate::server::NrfServer;
 
-/// A request until its last answer: redirections and tokens repeat it.
+/// A request until its last answer: it is repeated after redirections and requests for tokens.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub kind: OperationKind,
-    /// The NRF, by its place.
+    /// Index of the NRF in the configuration.
     pub server: usize,
     pub uri: String,
     pub content: RequestContent,
     pub began: Nanos,
     pub redirects: u8,
-    /// The request that is open is one for a token.
+    /// True while the open request is one for a token.
     pub requests_token: bool,
-    /// The NRF may still say that the token is no longer good.
+    /// True until the token has been renewed because the NRF refused it.
     pub may_renew_token: bool,
     /// Why the NRF grants no token: the registration is tried without one.
     pub token_refusal: Option<String>,
@@ -109,7 +109,8 @@ impl Operation {
         if self.requests_token { TOKEN_REQUEST } else { self.kind.name() }
     }
 
-    /// The request. `held`: what the NRF has, of which an update sends the differences.
+    /// Makes the HTTP request. `held`: the content that the NRF has; an update sends the
+    /// differences.
     pub(crate) fn request(
         &self,
         held: Option<&RequestContent>,
@@ -141,7 +142,7 @@ impl Operation {
 }
 
 impl NrfRequest {
-    /// A request for a token. Spec: TS 29.510 §5.4.2.2, §6.3.5.2.2.
+    /// Makes a request for a token. Spec: TS 29.510 §5.4.2.2, §6.3.5.2.2.
     pub(crate) fn token(server: &NrfServer, instance: NfInstanceUuid) -> Self {
         let body = format!(
             "grant_type=client_credentials&nfInstanceId={instance}&nfType=UPF&targetNfType=NRF&scope=nnrf-nfm"
@@ -157,9 +158,9 @@ impl NrfRequest {
     }
 }
 
-/// A heartbeat, and the attributes of the profile that are no longer as `held` has them. An NRF
-/// need not have stored each of them, a load of 0 above all, so they are added: that replaces one
-/// that is there (RFC 6902 §4.1). Spec: TS 29.510 §5.2.2.3.
+/// Makes the patch of a heartbeat, with the attributes of the profile that differ from `held`. The
+/// NRF may lack attributes that were sent, such as a load of 0, so they are added: that replaces an
+/// attribute that exists (RFC 6902 §4.1). Spec: TS 29.510 §5.2.2.3.
 fn patch(held: Option<&RequestContent>, current: &RequestContent) -> Vec<PatchItem> {
     let item = |op, name: &str, value| PatchItem { op, path: format!("/{name}"), value };
     let status = serde_json::to_value(current.status).ok();
@@ -181,7 +182,7 @@ fn attributes(profile: &NfProfile) -> Map<String, Value> {
     }
 }
 
-/// The text of a body, which is made of strings, numbers and lists: it always has one.
+/// Serializes a body. This cannot fail: a body has only strings, numbers and lists.
 fn json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_default()
 }

@@ -67,14 +67,14 @@ fn resource(root: &str) -> String {
 }
 
 impl Trial {
-    /// The next request, which must be due now: method and URI.
+    /// Returns method and URI of the next request, which must be due now.
     fn next(&mut self) -> String {
         let request = self.machine.poll(self.now, &self.announced);
         let request = request.expect("a request is due");
         format!("{} {}", request.method, request.uri)
     }
 
-    /// The body of the next request, as JSON.
+    /// Returns the body of the next request as JSON.
     fn body(&mut self) -> Value {
         let request = self.machine.poll(self.now, &self.announced).expect("a request is due");
         serde_json::from_slice(&request.body).unwrap()
@@ -88,7 +88,7 @@ impl Trial {
         self.machine.handle(self.now, Err(NrfFault::TooSlow));
     }
 
-    /// Asserts that nothing is due, and moves to the next timer; returns how long that is.
+    /// Asserts that nothing is due, moves to the next timer, and returns how far that is.
     fn wait(&mut self) -> Nanos {
         assert!(self.machine.poll(self.now, &self.announced).is_none(), "something is due");
         let next = self.machine.next_time(&self.announced);

@@ -17,7 +17,7 @@ const GOAWAY: &[u8] = &[0, 0, 12, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11, 27,
 /// HEADERS of stream 1 that do not end. Spec: RFC 9113 §6.2.
 const HEADERS: &[u8] = &[0, 0, 1, 1, 0, 0, 0, 0, 1, 0x88];
 
-/// A server that does `serve` with each connection; returns its URI.
+/// Starts a server that calls `serve` for each connection; returns its URI.
 fn server(serve: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
@@ -36,7 +36,7 @@ fn read_all(stream: &mut TcpStream) {
     while stream.read(&mut room).is_ok_and(|read| read > 0) {}
 }
 
-/// A CONTINUATION frame of the largest size whose fields never end.
+/// Returns a CONTINUATION frame of the largest size, whose fields never end.
 fn continuation() -> Vec<u8> {
     // A field without indexing: name "a", value of 100 octets.
     let field: Vec<u8> = [&[0, 1, b'a', 100][..], &[b'x'; 100]].concat();
@@ -45,7 +45,8 @@ fn continuation() -> Vec<u8> {
     [&length[1..], &[9, 0, 0, 0, 0, 1], &fields].concat()
 }
 
-/// The problem that `bad` is known by, once the NRF after it has the registration.
+/// Returns the problem that the client has with the NRF `bad`, once the next NRF has the
+/// registration.
 fn problem_of(bad: String) -> String {
     let good = strict(10);
     let began = Instant::now();

@@ -83,7 +83,7 @@ fn announcement() -> Announcement {
     Announcement { profile: Some(Arc::new(profile())), load: 10, ..Announcement::default() }
 }
 
-/// A client that has its announcement.
+/// Starts a client with an announcement.
 fn started(config: NrfClientConfig) -> NrfClient {
     started_with(config, None)
 }
@@ -103,7 +103,7 @@ fn strict(heartbeat_s: u64) -> StrictNrf {
     StrictNrf::start(NrfOptions { heartbeat_s, ..NrfOptions::default() })
 }
 
-/// Waits until the state is as `is_done` wants it.
+/// Waits until `is_done` is true of the state.
 fn wait(client: &NrfClient, what: &str, is_done: impl Fn(&NrfState) -> bool) -> NrfState {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
@@ -236,7 +236,7 @@ fn tokens_are_requested_when_the_nrf_wants_them() {
     client.end(ClientEnd::Deregister);
 }
 
-/// A profile whose numbers are 0 shows what is not stored.
+/// The profile's numbers are 0, and this NRF does not store such numbers.
 #[test]
 fn life_of_an_idle_upf_satisfies_an_nrf_in_the_manner_of_free5gc() {
     let manner = NrfManner::Free5gc;

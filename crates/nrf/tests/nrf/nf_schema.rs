@@ -1,5 +1,5 @@
-//! The requests of a UPF that TS 29.510 and TS 29.571 allow. An attribute that is not listed is
-//! an error: it is misspelled, or new here.
+//! Checks requests of a UPF against TS 29.510 and TS 29.571. An attribute that is not listed is an
+//! error: it is misspelled, or has to be added here.
 
 use serde_json::{Map, Value};
 

@@ -21,12 +21,12 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::nf_schema::{apply_patch, check_profile};
 
-/// Time for something to happen.
+/// Longest wait for something that a test expects.
 const LIMIT: Duration = Duration::from_secs(20);
 
 const PREFIX: &str = "/nnrf-nfm/v1/nf-instances/";
 
-/// How an NRF begins.
+/// Options with which an NRF starts.
 #[derive(Default)]
 pub(crate) struct NrfOptions {
     pub address: Option<SocketAddr>,
@@ -36,7 +36,7 @@ pub(crate) struct NrfOptions {
     pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// The use that an NRF makes of the liberties of the standard.
+/// How an NRF uses the freedom that the standard leaves.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NrfManner {
     #[default]
@@ -55,7 +55,7 @@ pub(crate) enum Misbehavior {
     Reset,
 }
 
-/// A request that the NRF has seen, with what it thinks of it.
+/// A request that the NRF received, with its answer's status and a violation of the standard.
 #[derive(Debug, Clone)]
 pub(crate) struct SeenRequest {
     pub method: String,
@@ -116,7 +116,7 @@ impl StrictNrf {
         self.nrf.root.clone()
     }
 
-    /// The next requests get these answers.
+    /// Makes the NRF give these answers to the next requests.
     pub(crate) fn misbehave(&self, misbehaviors: impl IntoIterator<Item = Misbehavior>) {
         self.nrf.records.lock().unwrap().misbehaviors.extend(misbehaviors);
     }
@@ -137,7 +137,7 @@ impl StrictNrf {
         self.seen().iter().filter(|seen| seen.method == method).count()
     }
 
-    /// Waits until the requests are as `is_done` wants them.
+    /// Waits until `is_done` is true of the requests.
     pub(crate) fn wait(&self, what: &str, is_done: impl Fn(&Self) -> bool) {
         let end = Instant::now() + LIMIT;
         while !is_done(self) {
@@ -302,7 +302,7 @@ impl Nrf {
     }
 }
 
-/// The fields that each request has. Spec: TS 29.500 §5.2.2.2.
+/// Checks the fields that each request must have. Spec: TS 29.500 §5.2.2.2.
 fn complaint(headers: &hyper::HeaderMap) -> Result<(), String> {
     let field = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let agent = field(USER_AGENT);

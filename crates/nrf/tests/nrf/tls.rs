@@ -19,7 +19,7 @@ use super::{NrfOptions, StrictNrf, config, is_registered, started_with, strict, 
 struct Certificates(TempDir);
 
 impl Certificates {
-    /// `None`, with the reason printed, without the program that makes them.
+    /// Makes the certificates. `None`, with the reason printed, if openssl is not installed.
     fn make() -> Option<Self> {
         if Command::new("openssl").arg("version").output().is_err() {
             eprintln!("skipped: openssl is not installed");
@@ -48,7 +48,7 @@ impl Certificates {
         fs::read(self.0.path().join(file)).unwrap()
     }
 
-    /// An NRF with the certificate `own`, which wants one of `ca`.
+    /// Starts an NRF with the certificate `own`, which demands a certificate of `ca`.
     fn nrf(&self, own: &str, versions: &[&'static rustls::SupportedProtocolVersion]) -> StrictNrf {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&self.read("ca.pem")).unwrap()).unwrap();
@@ -67,7 +67,7 @@ impl Certificates {
         StrictNrf::start(NrfOptions { heartbeat_s: 10, tls, ..NrfOptions::default() })
     }
 
-    /// A client that trusts `ca` and shows `own`.
+    /// Starts a client that trusts `ca` and shows the certificate `own`.
     fn client(&self, own: Option<&str>, uri: String) -> NrfClient {
         let identity = own.map(|own| TlsIdentity {
             certificate: self.read(&format!("{own}.pem")),

@@ -12,14 +12,14 @@ use crate::api::files::{FileSecrecy, read_text_file};
 /// The rights of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApiRole {
-    /// See everything.
+    /// May read everything.
     Read,
-    /// See everything, and change things.
+    /// May read everything, and change things.
     Act,
 }
 
 impl ApiRole {
-    /// Its name in the file of tokens.
+    /// The name of the role in the file of tokens.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,14 +38,14 @@ pub struct ApiPrincipal {
     pub role: ApiRole,
 }
 
-/// One line of the file. Only a hash of the token is kept.
+/// A token from a line of the file; only its hash is kept.
 struct KnownToken {
     name: String,
     role: ApiRole,
     hash: [u8; SHA256_OUTPUT_LEN],
 }
 
-/// All tokens; none if the interface has no file of them.
+/// All tokens; `None` if the interface has no file of tokens.
 pub(crate) struct TokenList(Option<Vec<KnownToken>>);
 
 impl fmt::Debug for TokenList {
@@ -55,11 +55,11 @@ impl fmt::Debug for TokenList {
 }
 
 impl TokenList {
-    /// The tokens in the file at `path`. A line has a role, a name and a token; `#` begins a
-    /// comment.
+    /// Reads the tokens in the file at `path`. A line has a role, a name and a token; `#` begins a
+    /// comment. Without a path, clients need no token.
     ///
     /// # Errors
-    /// The file cannot be read, others may read it, or a line is none of these.
+    /// The file cannot be read, others may read it, or a line has another form.
     pub(crate) fn load(path: Option<&Path>) -> Result<Self, ApiStartError> {
         let Some(path) = path else { return Ok(Self(None)) };
         let refused = |what: String| ApiStartError::Tokens { path: path.to_owned(), what };
@@ -73,8 +73,8 @@ impl TokenList {
         self.0.is_some()
     }
 
-    /// The holder of `token`: its number, name and role. Takes the same time for every token of one
-    /// length.
+    /// Returns the holder of `token`: index in the file, name and role. Takes the same time for
+    /// every token of one length.
     pub(crate) fn holder(&self, token: &str) -> Option<(usize, &str, ApiRole)> {
         let hash = hash_of(token);
         let tokens = self.0.as_deref().unwrap_or_default();
@@ -88,7 +88,7 @@ impl TokenList {
     }
 }
 
-/// The hash of a token. The duration of comparing hashes reveals nothing about the tokens.
+/// Returns the hash of a token. The duration of comparing hashes reveals nothing about the tokens.
 fn hash_of(token: &str) -> [u8; SHA256_OUTPUT_LEN] {
     let mut hash = [0; SHA256_OUTPUT_LEN];
     hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
@@ -131,7 +131,7 @@ fn parse(text: &str) -> Result<Vec<KnownToken>, String> {
     }
 }
 
-/// Spec: RFC 6750 §2.1 (b64token).
+/// True if the text has the syntax of a bearer token. Spec: RFC 6750 §2.1 (b64token).
 fn is_token(text: &str) -> bool {
     text.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"-._~+/=".contains(&octet))
 }

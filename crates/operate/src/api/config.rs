@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct ApiServerConfig {
     /// Address and TCP port; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// TLS.
+    /// Certificate and key; `None` for connections without TLS.
     pub tls: Option<ApiTlsPaths>,
     /// The file of the tokens. Without it everybody reads, and nobody acts.
     pub tokens_file: Option<PathBuf>,
@@ -20,9 +20,9 @@ pub struct ApiServerConfig {
 /// A certificate with its chain, and its key, in PEM.
 #[derive(Debug, Clone)]
 pub struct ApiTlsPaths {
-    /// The certificate, then those of its authorities.
+    /// The file of the certificate, followed by those of its authorities.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The file of the certificate's private key.
     pub key: PathBuf,
 }
 

@@ -25,10 +25,11 @@ use crate::api::listener::{ApiListener, ApiPeer};
 use crate::api::places::{ConnectionPlace, ConnectionPlaces};
 use crate::api::problem::{closing_problem, words_of};
 
-/// Time for a handshake, for header fields, and for a client to take a part of an answer.
+/// Longest time for a handshake, for header fields, and for a client to take a part of an answer.
 const LIMIT: Duration = Duration::from_secs(API_CLIENT_TIMEOUT_S);
 
-/// How long a refused client is read, so that its kernel shows it the refusal.
+/// How long octets of a client are still read after its last answer: closing at once could reset
+/// the connection before the client has read the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Accepts connections until the process ends.
@@ -57,7 +58,7 @@ pub(crate) async fn serve(listener: impl ApiListener, gate: Arc<ApiGate>) {
         };
         let gate = Arc::clone(&gate);
         let place = Arc::new(place);
-        // A connection that ends for this one does so before the next one is accepted.
+        // Lets a connection that makes room for this one end before the next one is accepted.
         tokio::task::yield_now().await;
         tokio::spawn(async move {
             let serve = async {
@@ -72,7 +73,8 @@ pub(crate) async fn serve(listener: impl ApiListener, gate: Arc<ApiGate>) {
                     }
                 }
             };
-            // A connection that keeps its place gets no signal any more.
+            // If the connection may keep its place, the sender is dropped: no signal comes any
+            // more.
             let is_over = async {
                 if ends.await.is_err() {
                     std::future::pending::<()>().await;
@@ -96,8 +98,8 @@ async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     }
 }
 
-/// Reads until the client closes: octets that nobody read would turn the end into a reset, which
-/// takes the answer away.
+/// Reads until the client closes: unread octets would turn the end of the connection into a reset,
+/// by which the client loses the answer.
 async fn drain<S: AsyncRead + Unpin>(stream: &mut S) {
     let mut buffer = [0; 1024];
     while matches!(stream.read(&mut buffer).await, Ok(1..)) {}

@@ -12,7 +12,7 @@ use crate::api::config::{ApiServerConfig, ApiStartError};
 use crate::api::files::{FileSecrecy, read_file};
 use crate::api::tls::server_config;
 
-/// The contents of the files.
+/// The tokens, certificate and key from the files.
 #[derive(Debug)]
 pub struct ApiCredentials {
     pub(crate) tokens: TokenList,
@@ -35,12 +35,12 @@ impl ApiCredentials {
     }
 }
 
-/// A digest of files, with the length of each. One that cannot be read counts as empty: the code
-/// that reads it reports the error.
+/// Computes a digest over the length and the octets of each file. A file that cannot be read counts
+/// as empty: the code that uses the file reports the error.
 fn digest_of<'a>(files: impl Iterator<Item = &'a Path>) -> Digest {
     let mut digest = Context::new(&SHA256);
     for file in files {
-        // Their own permissions are checked when they are used.
+        // The permissions of secret files are checked when the files are used.
         let octets = read_file(file, FileSecrecy::Public).unwrap_or_default();
         digest.update(&octets.len().to_be_bytes());
         digest.update(&octets);
@@ -57,7 +57,8 @@ impl ApiAccess {
         Self(Arc::new(RwLock::new(Arc::new(credentials))))
     }
 
-    /// True if the files that `others` were read from have the same octets as those in effect.
+    /// True if the files of `others` have the same octets as the files of the credentials in
+    /// effect.
     #[must_use]
     pub fn has(&self, others: &ApiCredentials) -> bool {
         self.current().digest.as_ref() == others.digest.as_ref()

@@ -1,5 +1,4 @@
-//! Files with secrets, certificates and the like: who may have changed or read them, and their
-//! types.
+//! Reads files with secrets, certificates and the like after checks of type, owner and permissions.
 
 use std::fmt;
 use std::fs::{File, FileType, Metadata, OpenOptions};
@@ -9,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Octets that a file may have: thousands of certificates.
+/// Largest file that is read: room for thousands of certificates. Unit: octets.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Who may read a file.
@@ -28,10 +27,10 @@ pub enum FileError {
     Unreadable(io::Error),
     /// It is not a regular file; it was not read.
     NotRegular(&'static str),
-    /// It belongs to this user, who is neither root nor the one whom the process runs as.
+    /// It belongs to this user, who is neither root nor the user of the process.
     Owner(u32),
-    /// These permissions let other users write the file, or read a secret. They are to be taken
-    /// away.
+    /// Other users may write the file, or read a secret. The text is the argument of `chmod` that
+    /// takes these permissions away.
     Mode(&'static str),
     /// It has more than 1 MiB.
     TooLarge,
@@ -59,14 +58,14 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// Reads a file of at most 1 MiB. It belongs to root or to the user of the process, nobody else may
-/// write it, and a secret has no readers except its owner and its group. Never waits: a FIFO or a
-/// device is refused.
+/// Reads a file of at most 1 MiB. The file must belong to root or to the user of the process,
+/// nobody else may write it, and only its owner and its group may read a secret. Never waits: a
+/// FIFO or a device is refused.
 ///
 /// # Errors
 /// See [`FileError`].
 pub fn read_file(path: &Path, secrecy: FileSecrecy) -> Result<Vec<u8>, FileError> {
-    // Without NONBLOCK the opening of a FIFO waits for its writer.
+    // Without NONBLOCK, opening a FIFO would wait for its writer.
     let flags = i32::try_from(OFlags::NONBLOCK.bits() | OFlags::NOCTTY.bits()).unwrap_or_default();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = opened.map_err(FileError::Unreadable)?;
@@ -75,7 +74,7 @@ pub fn read_file(path: &Path, secrecy: FileSecrecy) -> Result<Vec<u8>, FileError
     read_bounded(file)
 }
 
-/// [`read_file`] of a text.
+/// Reads a text under the rules of [`read_file`].
 ///
 /// # Errors
 /// See [`FileError`].

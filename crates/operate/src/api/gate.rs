@@ -24,14 +24,14 @@ use crate::api::places::ConnectionPlace;
 use crate::api::problem::{PROBLEM_TYPE, problem_response, words_of};
 use crate::api::request_budget::{BudgetHolder, RequestBudget};
 
-/// Octets of a text that becomes the detail of a problem.
+/// Longest text of a response that becomes the detail of a problem document. Unit: octets.
 const DETAIL_BYTES_MAX: usize = 4096;
 
-/// The way to the router.
+/// Checks requests, and passes them to the router.
 #[derive(Debug)]
 pub(crate) struct ApiGate {
     router: Router,
-    /// `None` at a Unix socket, whose file says who may connect: they all may act.
+    /// `None` at a Unix socket: the mode of its file says who may connect, and all these may act.
     access: Option<ApiAccess>,
     budget: RequestBudget,
     /// Paths without a token: pages and probes that show no state of sessions.
@@ -47,12 +47,12 @@ impl ApiGate {
         Self { router, access, budget: RequestBudget::new(), open_paths }
     }
 
-    /// How connections are encrypted.
+    /// The TLS configuration of connections; `None` without TLS.
     pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.access.as_ref()?.current().tls.clone()
     }
 
-    /// The response to a request from `peer`.
+    /// Returns the response to a request from `peer`.
     pub(crate) async fn respond(
         &self,
         request: Request<Incoming>,
@@ -76,7 +76,7 @@ impl ApiGate {
         with_fields(with_problem(response).await)
     }
 
-    /// Who sent the request, if they may.
+    /// Checks token, budget, host and role. Returns who sent the request, or the refusal.
     fn admit(
         &self,
         request: &Request<Incoming>,
@@ -121,7 +121,8 @@ impl ApiGate {
         Err(Box::new(problem_response(StatusCode::FORBIDDEN, what)))
     }
 
-    /// The holder of the token in the request; nothing without one.
+    /// Returns the holder of the token in the request; `None` without a token, or if none is
+    /// needed.
     fn principal(
         &self,
         tokens: &TokenList,
@@ -144,7 +145,7 @@ impl ApiGate {
         Err(unknown_client())
     }
 
-    /// Reads the body, within limits, and lets the router answer.
+    /// Reads the body within limits, and passes the request to the router.
     async fn pass(&self, request: Request<Incoming>, principal: ApiPrincipal) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         head.extensions.insert(principal);
@@ -172,7 +173,7 @@ impl ApiGate {
     }
 }
 
-/// The rest of the request is not read.
+/// Makes the response close the connection, because the rest of the request is not read.
 fn closing(mut response: Response<Body>) -> Response<Body> {
     response
         .headers_mut()
@@ -196,7 +197,8 @@ fn too_many(wait: Duration) -> Box<Response<Body>> {
     Box::new(response)
 }
 
-/// True unless a server has to refuse the request. Spec: RFC 9112 §3.2.
+/// True if the request has as many fields Host as its version demands: servers must refuse others.
+/// Spec: RFC 9112 §3.2.
 fn names_one_host(version: Version, fields: &HeaderMap) -> bool {
     match fields.get_all(HOST).iter().count() {
         0 => version < Version::HTTP_11,
@@ -216,7 +218,8 @@ fn names_this_host(fields: &HeaderMap) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Turns an error without a problem document into one. Its text, if it has one, is the detail.
+/// Replaces an error without a problem document by one. The text of the error, if any, is the
+/// detail.
 async fn with_problem(response: Response<Body>) -> Response<Body> {
     let status = response.status();
     let is_one = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_TYPE);
@@ -238,7 +241,8 @@ async fn with_problem(response: Response<Body>) -> Response<Body> {
     problem
 }
 
-/// The fields that all responses have. Pages load nothing from elsewhere, and nobody frames them.
+/// Adds the header fields that all responses have: pages load nothing from other servers, and no
+/// other page may frame them.
 fn with_fields(mut response: Response<Body>) -> Response<Body> {
     let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                   connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

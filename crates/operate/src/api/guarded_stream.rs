@@ -1,6 +1,6 @@
-//! A connection that does not wait forever for a client that reads nothing, and on which the
-//! answers that hyper gives by itself, to octets that are no HTTP, have a problem document like all
-//! others.
+//! A stream that does not wait forever for a client that reads nothing, and that replaces the
+//! answers of hyper itself (to octets that are no HTTP) by problem documents, which all other
+//! answers have.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) struct GuardedStream<S> {
     limit: Duration,
     stalled: Pin<Box<Sleep>>,
     is_stalled: bool,
-    /// A problem document in place of hyper's answer, and how much of it is sent.
+    /// The response in place of an answer of hyper, and how many of its octets are sent.
     problem: Vec<u8>,
     sent: usize,
 }
@@ -33,7 +33,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedStream<S> {
         Self { stream, limit, stalled, is_stalled: false, problem: Vec::new(), sent: 0 }
     }
 
-    /// Fails once a write has waited for the limit.
+    /// Passes on the outcome of a write. Fails once writes have been pending for `limit`.
     fn guard<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -65,7 +65,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedStream<S> {
     }
 }
 
-/// The status of an answer that hyper gives by itself: one without the mark of the gate.
+/// Returns the status if `octets` are an error response of hyper itself: one that lacks
+/// [`OWN_MARK`].
 fn status_of_own(octets: &[u8]) -> Option<StatusCode> {
     let code = octets.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     let is_ours = octets.windows(OWN_MARK.len()).any(|part| part == OWN_MARK.as_bytes());

@@ -16,12 +16,12 @@ const PEER_IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(crate) enum ApiPeer {
     Remote(IpAddr),
-    /// A process of this host that may open the socket's file: its user and number, for the log.
+    /// A process of this host that may open the socket's file: its uid and pid, for the log.
     Local(String),
 }
 
 impl ApiPeer {
-    /// The address by which connections are limited: processes of this host share one.
+    /// The address by which connections are limited: all processes of this host share one.
     pub(crate) fn address(&self) -> IpAddr {
         match self {
             Self::Remote(address) => *address,
@@ -30,11 +30,11 @@ impl ApiPeer {
     }
 }
 
-/// Where clients connect.
+/// A socket at which clients connect.
 pub(crate) trait ApiListener {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next connection.
+    /// Accepts the next connection.
     async fn next(&self) -> io::Result<(Self::Stream, ApiPeer)>;
 }
 
@@ -43,7 +43,7 @@ impl ApiListener for TcpListener {
 
     async fn next(&self) -> io::Result<(TcpStream, ApiPeer)> {
         let (stream, peer) = self.accept().await?;
-        // Answers are small and complete.
+        // Answers are small and written whole: TCP must not delay them.
         let _ = stream.set_nodelay(true);
         notice_lost_peer(&stream);
         Ok((stream, ApiPeer::Remote(peer.ip())))
@@ -63,8 +63,8 @@ impl ApiListener for UnixListener {
     }
 }
 
-/// Ends a connection whose peer is gone without closing it, also while a stream has nothing to
-/// send.
+/// Makes the kernel end a connection whose peer is gone without closing it, even while a stream
+/// sends nothing.
 fn notice_lost_peer(stream: &TcpStream) {
     // If this fails, the connection ends when something is sent.
     let _ = sockopt::set_socket_keepalive(stream, true);

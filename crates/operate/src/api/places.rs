@@ -1,7 +1,8 @@
-//! Places for connections, of all peers together and of each.
+//! Limits of open connections, of all peers together and of each: an open connection has a place.
 //!
-//! A client that has shown no token keeps a place only while no other one needs it: when all are
-//! taken, the oldest of such connections ends. So silent clients do not keep a health check out.
+//! A connection that has shown no token keeps its place only while no other one needs it: when all
+//! places are taken, the oldest such connection ends. So silent clients do not lock out a health
+//! check.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -11,14 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_types::limits::{API_CONNECTIONS_MAX, API_CONNECTIONS_PER_PEER_MAX};
 use tokio::sync::oneshot;
 
-/// Connections that may be about to end for others, beyond those that have places.
+/// Most connections that have lost their places to others and have not ended yet.
 const ENDING_MAX: usize = 8;
 
-/// The connections that exist.
+/// The connections that have places, and those that are ending.
 #[derive(Debug, Default)]
 struct KnownPlaces {
     by_peer: HashMap<IpAddr, usize>,
-    /// By age, those that end for others: their peers, and how they learn it.
+    /// By age, the connections that may be ended for others: their peers, and the senders of the
+    /// signal.
     unproven: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
     /// Connections that have been signaled to end, and have not ended.
     ending: usize,
@@ -41,8 +43,8 @@ impl KnownPlaces {
 pub(crate) struct ConnectionPlaces(Arc<Mutex<KnownPlaces>>);
 
 impl ConnectionPlaces {
-    /// A place for a connection of `peer`, unless there are too many; and when it has to end for
-    /// another one.
+    /// Takes a place for a connection of `peer`, with the signal that it has to end for another
+    /// one. `None` if there are too many connections.
     pub(crate) fn take(&self, peer: IpAddr) -> Option<(ConnectionPlace, oneshot::Receiver<()>)> {
         let mut known = self.lock();
         if known.by_peer.get(&peer).copied().unwrap_or(0) >= API_CONNECTIONS_PER_PEER_MAX {
@@ -53,7 +55,7 @@ impl ConnectionPlaces {
                 return None;
             }
             let (_, (oldest, end)) = known.unproven.pop_first()?;
-            // Its place ends with it.
+            // The place is free at once, although that connection has yet to end.
             let _ = end.send(());
             known.free(oldest);
             known.ending += 1;
@@ -73,7 +75,7 @@ impl ConnectionPlaces {
     }
 }
 
-/// The place of one connection, which becomes free with it.
+/// The place of one connection. Drop frees it.
 #[derive(Debug)]
 pub(crate) struct ConnectionPlace {
     places: ConnectionPlaces,
@@ -83,7 +85,7 @@ pub(crate) struct ConnectionPlace {
 }
 
 impl ConnectionPlace {
-    /// The client has shown that it may act: it keeps its place.
+    /// Notes that the client has shown its rights: the connection keeps its place.
     pub(crate) fn prove(&self) {
         if self.places.lock().unproven.remove(&self.number).is_some() {
             self.is_proven.store(true, Ordering::Relaxed);
@@ -142,7 +144,7 @@ mod tests {
         assert!(keeps.try_recv().is_err());
         let count = || places.lock().by_peer.values().sum::<usize>();
         assert_eq!(count(), API_CONNECTIONS_MAX);
-        // Until those have ended there is room for few others.
+        // Until the signaled connections have ended, there is room for few others.
         let more: Vec<_> = (0..).map_while(|_| places.take(peer(98))).collect();
         assert_eq!(more.len(), ENDING_MAX - probes.len());
         drop((probes, silent, more));

@@ -6,10 +6,10 @@ use axum::http::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The header field that all responses of this room have, and none that hyper makes by itself.
+/// Header field that all responses of this room have, and responses of hyper itself lack.
 pub(crate) const OWN_MARK: &str = "x-content-type-options";
 
-/// Their media type.
+/// Media type of problem documents.
 pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";
 
 /// Why a request failed. Spec: RFC 9457 §3.
@@ -35,13 +35,13 @@ impl ProblemDocument {
         }
     }
 
-    /// As JSON. This cannot fail: all members are strings and numbers.
+    /// Serializes as JSON. This cannot fail: all members are strings and numbers.
     fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// A response that says why a request failed. `detail`: what happened, and what to do.
+/// Returns a response that says why a request failed. `detail`: what happened, and what to do.
 #[must_use]
 pub fn problem_response(status: StatusCode, detail: &str) -> Response<Body> {
     problem_with(status, detail, Map::new())
@@ -64,8 +64,8 @@ pub fn problem_with(
     response
 }
 
-/// A problem as the octets of a whole response that closes the connection: no request could be
-/// read.
+/// Returns the octets of a whole response with a problem, after which the connection is closed: no
+/// request could be read.
 pub(crate) fn closing_problem(status: StatusCode, detail: &str) -> Vec<u8> {
     let problem = ProblemDocument::new(status, detail);
     let (text, title) = (problem.text(), problem.title);
@@ -79,7 +79,7 @@ pub(crate) fn closing_problem(status: StatusCode, detail: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The meaning of a status that comes without words.
+/// Returns the text for a status that comes without one.
 pub(crate) const fn words_of(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The request is not HTTP/1.1 as RFC 9112 defines it.",

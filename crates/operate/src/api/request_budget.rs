@@ -1,5 +1,5 @@
-//! How many requests a client may send: a bucket of tokens for each holder of a token, and for each
-//! of a fixed number of groups of addresses.
+//! Limits the requests of clients: a bucket for each access token, and for each of a fixed number
+//! of groups of addresses.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 
 use adit_types::limits::{API_REQUESTS_BURST, API_REQUESTS_PER_S_MAX, API_TOKENS_MAX};
 
-/// Buckets of addresses without a token. A power of two.
+/// Number of buckets for addresses without a token. A power of two.
 const ADDRESS_BUCKETS: usize = 256;
 
-/// Time in which a bucket gets one request.
+/// Time after which a bucket has room for one more request.
 const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / API_REQUESTS_PER_S_MAX as u64);
 
-/// Who sends requests.
+/// The client whose bucket a request is charged to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BudgetHolder {
-    /// The holder of the token with this number.
+    /// The holder of the token with this index.
     Token(usize),
     Address(IpAddr),
 }
 
-/// All buckets. Each is the instant at which it will be full.
+/// All buckets. The value of a bucket is the time at which it will be full; `None` if it is full.
 #[derive(Debug)]
 pub(crate) struct RequestBudget {
     buckets: Mutex<Vec<Option<Instant>>>,
-    /// Outsiders cannot choose the address with which they share a bucket.
+    /// Random, so that outsiders cannot choose the addresses with which they share a bucket.
     seed: RandomState,
 }
 
@@ -36,8 +36,7 @@ impl RequestBudget {
         Self { buckets: Mutex::new(buckets), seed: RandomState::new() }
     }
 
-    /// Takes `cost` requests from the bucket of a client. If it has too few, returns the time until
-    /// it has.
+    /// Takes `cost` requests from the bucket of a client, or returns the time until it has enough.
     pub(crate) fn take(
         &self,
         now: Instant,

@@ -42,13 +42,13 @@ impl ApiServer {
     /// An interface at a Unix socket. All who may open the socket's file may act, without a token.
     ///
     /// # Errors
-    /// The socket is gone.
+    /// The socket cannot be used.
     pub fn of_unix_socket(listener: UnixListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { socket: ListeningSocket::Unix(listener), open_paths: &[] })
     }
 
-    /// The access settings, to change them while it serves; none at a Unix socket.
+    /// The credentials, to replace them while the interface serves; `None` at a Unix socket.
     #[must_use]
     pub fn access(&self) -> Option<ApiAccess> {
         match &self.socket {
@@ -57,7 +57,7 @@ impl ApiServer {
         }
     }
 
-    /// The TCP address; none at a Unix socket.
+    /// The TCP address; `None` at a Unix socket.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
@@ -66,8 +66,8 @@ impl ApiServer {
         }
     }
 
-    /// Serves on this thread until the process ends. `start` gets the router's chance to spawn
-    /// tasks of its own, in the same runtime.
+    /// Serves on this thread until the process ends. `start` returns the router, and may spawn
+    /// tasks in the same runtime.
     ///
     /// # Errors
     /// The runtime cannot start.

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::api::config::{ApiStartError, ApiTlsPaths};
 use crate::api::files::{FileSecrecy, read_file};
 
-/// The configuration of a server with this certificate.
+/// Makes the TLS configuration of a server from a certificate and its key.
 ///
 /// # Errors
 /// A file cannot be read, is not PEM, or key and certificate do not belong together.

@@ -27,7 +27,7 @@ pub struct MetricSample<T> {
 pub enum MetricValues {
     /// Numbers that only grow while the process lives. Names in the text end in `_total`.
     Counter(Vec<MetricSample<u64>>),
-    /// As `Counter`, as floating point numbers.
+    /// Like `Counter`, with floating point values.
     FloatCounter(Vec<MetricSample<f64>>),
     /// Numbers that rise and fall.
     Gauge(Vec<MetricSample<f64>>),
@@ -38,13 +38,13 @@ pub enum MetricValues {
 }
 
 impl MetricValues {
-    /// A gauge without labels.
+    /// Makes a gauge without labels.
     #[must_use]
     pub fn gauge(value: f64) -> Self {
         Self::Gauge(vec![MetricSample { labels: Vec::new(), value }])
     }
 
-    /// A counter without labels.
+    /// Makes a counter without labels.
     #[must_use]
     pub fn counter(value: u64) -> Self {
         Self::Counter(vec![MetricSample { labels: Vec::new(), value }])
@@ -69,7 +69,7 @@ impl MetricValues {
     }
 }
 
-/// The unit of the values, with which the name ends.
+/// The unit of the values; the name in the text ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricUnit {
     /// Octets.
@@ -110,7 +110,7 @@ pub struct MetricFamily {
 }
 
 impl MetricFamily {
-    /// A family without a unit.
+    /// Makes a family without a unit.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         help: impl Into<Cow<'static, str>>,
@@ -119,13 +119,13 @@ impl MetricFamily {
         Self { name: name.into(), help: help.into(), unit: None, values }
     }
 
-    /// The family with `unit`.
+    /// Sets the unit.
     #[must_use]
     pub fn in_unit(self, unit: MetricUnit) -> Self {
         Self { unit: Some(unit), ..self }
     }
 
-    /// The name of a sample in the text; of a histogram the name without the suffix of its parts.
+    /// Returns the name of samples in the text; of a histogram, without the suffixes of its parts.
     #[must_use]
     pub fn full_name(&self) -> String {
         let unit = self.unit.map(|unit| format!("_{}", unit.encoded().as_str()));
@@ -190,7 +190,7 @@ fn seconds(duration: Nanos) -> f64 {
     duration.to_duration().as_secs_f64()
 }
 
-/// Families that are to be written.
+/// Families that are to be written, as a collector of `prometheus_client`.
 #[derive(Debug)]
 pub(crate) struct FamilyCollector(pub Vec<MetricFamily>);
 

@@ -1,4 +1,4 @@
-//! Figures of a running adit as text for Prometheus and whatever else reads its formats.
+//! Figures of a running adit as text for Prometheus and other programs that read its formats.
 //!
 //! The owner of the figures gathers them into [`PacketFigures`], [`SignalingFigures`] and
 //! [`MetricFamily`]s; this room names them, by the conventions of the Prometheus ecosystem, and
@@ -43,7 +43,7 @@ impl MetricsTextFormat {
         }
     }
 
-    /// The text after the last part.
+    /// The text that follows the last part.
     #[must_use]
     pub const fn end(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ pub fn write_families(format: MetricsTextFormat, families: Vec<MetricFamily>) ->
     written
 }
 
-/// A count as a gauge, exact up to 2^53.
+/// Converts a count to the value of a gauge, exact up to 2^53.
 #[must_use]
 pub fn as_gauge(count: u64) -> f64 {
     #[allow(

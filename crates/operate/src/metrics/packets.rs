@@ -9,19 +9,19 @@ use crate::metrics::family::{MetricFamily, MetricLabels, MetricSample, MetricUni
 const GAUGES: [&str; 5] =
     ["buffered_pkts", "shaped_pkts", "buffered_by_far_pkts", "reassembly_pkts", "tx_waiting_pkts"];
 
-/// Counters whose names in the text are others than in the table.
+/// Counters that have another name in the text than in the table: (table, text).
 const RENAMED: [(&str, &str); 1] = [("express_pkts", "fast_path_pkts")];
 
-/// The counts of the workers.
+/// The counts of the packet path.
 #[derive(Debug, Clone)]
 pub struct PacketFigures {
-    /// All workers together, and the packets that an offload forwarded.
+    /// Counts of all workers together, and of the packets that an offload forwarded.
     pub all: Snapshot,
-    /// Each thread of the packet path.
+    /// The figures of each thread of the packet path.
     pub workers: Vec<WorkerFigures>,
     /// Names of the interfaces, by `InterfaceId`.
     pub interfaces: Vec<String>,
-    /// Packets in a burst at most.
+    /// Most packets in a burst.
     pub burst_pkts: usize,
 }
 
@@ -34,20 +34,20 @@ pub struct WorkerFigures {
     pub core: u16,
     /// Its counts.
     pub counted: Snapshot,
-    /// The share of the last second in steps with packets. Unit: thousandths.
+    /// Share of the last second that the thread spent in steps with packets. Unit: thousandths.
     pub busy_permille: u16,
-    /// The share of its steps with a full burst. Unit: percent.
+    /// Share of the thread's steps that had a full burst. Unit: percent.
     pub saturation_percent: u8,
-    /// The largest share of a ring of packets to it that waited in the last second. Unit:
-    /// thousandths.
+    /// Largest fill of a ring of packets to the thread in the last second. Unit: thousandths of the
+    /// ring.
     pub ring_permille: u16,
-    /// The worker takes no step although it should.
+    /// True if the thread takes no steps although it should.
     pub is_stopped: bool,
-    /// Packets that crossed NUMA nodes on their way from or to it.
+    /// Packets that crossed NUMA nodes on their way to or from the thread.
     pub cross_node_pkts: u64,
 }
 
-/// The families of the packet path.
+/// Makes the metric families of the packet path.
 #[must_use]
 pub fn packet_families(figures: &PacketFigures) -> Vec<MetricFamily> {
     let mut families: Vec<_> = figures
@@ -63,7 +63,7 @@ pub fn packet_families(figures: &PacketFigures) -> Vec<MetricFamily> {
     families
 }
 
-/// A counter of the table.
+/// Makes the family of a counter of the table.
 fn scalar(name: &'static str, value: u64, help: &'static str) -> MetricFamily {
     let renamed = RENAMED.iter().find(|(known, _)| *known == name);
     let shown = renamed.map_or(name, |(_, other)| *other);
@@ -82,8 +82,8 @@ fn scalar(name: &'static str, value: u64, help: &'static str) -> MetricFamily {
     MetricFamily::new(name, help, values)
 }
 
-/// How many packets left other than by transmission, and the queueing delay of those that waited
-/// for their rates.
+/// Makes the families of packets that left other than by transmission, and of the delay of packets
+/// that waited for their rates.
 fn exits(all: &Snapshot) -> [MetricFamily; 4] {
     let by_reason =
         |name: &str, n| MetricSample { labels: vec![("reason", name.to_owned())], value: n };

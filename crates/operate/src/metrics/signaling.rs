@@ -5,10 +5,10 @@ use adit_n4::{DurationHistogram, N4Counters, ServiceCounts, ServiceName};
 use crate::metrics::as_gauge;
 use crate::metrics::family::{MetricFamily, MetricSample, MetricUnit, MetricValues};
 
-/// Data networks and slices with a sample of their own: those with the most sessions.
+/// Most services (a data network and a slice) with a sample of their own: those with most sessions.
 pub const SERVICES_MAX: usize = 50;
 
-/// The Slice Differentiator that stands for none. Spec: TS 23.003 §28.4.2.
+/// The Slice Differentiator that means that there is none. Spec: TS 23.003 §28.4.2.
 const NO_SD: u32 = 0xff_ffff;
 
 /// The figures of the PFCP node.
@@ -35,11 +35,11 @@ pub struct AssociationFigures {
     pub node_id: String,
     /// Its sessions.
     pub sessions: usize,
-    /// Its peer answers heartbeats.
+    /// True if the CP function answers heartbeats.
     pub is_up: bool,
 }
 
-/// The families of N4.
+/// Makes the metric families of N4.
 #[must_use]
 pub fn signaling_families(figures: &SignalingFigures) -> Vec<MetricFamily> {
     let mut families: Vec<_> = messages(&figures.counters).into();
@@ -52,7 +52,7 @@ pub fn signaling_families(figures: &SignalingFigures) -> Vec<MetricFamily> {
     families
 }
 
-/// A histogram without labels.
+/// Makes a histogram without labels.
 #[must_use]
 pub fn duration_family(
     name: &'static str,
@@ -153,8 +153,8 @@ fn sessions(figures: &SignalingFigures) -> Vec<MetricFamily> {
     ]
 }
 
-/// Sessions of the largest services. The last sample, "other", counts all others, with those of
-/// services without a name.
+/// Counts the sessions of the largest services. The last sample, "other", counts all other
+/// sessions, those of services without a name included.
 fn services(figures: &SignalingFigures) -> Vec<MetricSample<f64>> {
     let largest = figures.services.largest(SERVICES_MAX);
     let named: u64 = largest.iter().map(|(_, count)| count).sum();
@@ -171,7 +171,8 @@ fn services(figures: &SignalingFigures) -> Vec<MetricSample<f64>> {
     samples
 }
 
-/// SST, and SD of six hexadecimal digits: `1-00a1b2`; empty without a slice.
+/// Formats a slice: SST, and SD as six hexadecimal digits, such as `1-00a1b2`; empty without a
+/// slice.
 fn slice(name: &ServiceName) -> String {
     match (name.sst, name.sd) {
         (None, _) => String::new(),

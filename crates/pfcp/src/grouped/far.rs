@@ -60,7 +60,7 @@ bodies! {
     /// table 7.5.4.3-2.
     group UpdateForwardingParameters = UPDATE_FORWARDING_PARAMETERS {
         destination_interface: C DESTINATION_INTERFACE => DestinationInterface,
-        /// Empty withdraws it.
+        /// An empty value withdraws it.
         network_instance: C NETWORK_INSTANCE => NetworkInstance<'a>,
         redirect_information: C REDIRECT_INFORMATION => Nullable<RedirectInformation<'a>>,
         outer_header_creation: C OUTER_HEADER_CREATION => Nullable<OuterHeaderCreation>,

@@ -1,5 +1,5 @@
-//! Typed grouped IEs, one table each. A row reads `field: presence IE => type`; presence M, C, O
-//! as in TS 29.244, with `s` if the member may occur several times.
+//! Typed grouped IEs, one table each. A row is `field: presence IE => type`. Presence is M, C or O
+//! as in TS 29.244, with `s` if the member may occur several times; see `crate::body`.
 //!
 //! The decoder skips members without a typed form here (ATSSS, TSC, MBS, L2TP, IP multicast);
 //! `ignored` lists them.
@@ -38,7 +38,7 @@ pub use urr::{
     AdditionalMonitoringTime, AggregatedUrrs, CreateUrr, QueryUrr, RemoveUrr, UpdateUrr,
 };
 
-/// The possible members of a grouped IE; empty for leaves and for groups without a typed form here.
+/// Returns the possible members of a grouped IE; empty for leaves and untyped groups.
 #[must_use]
 pub fn members(ie_type: IeType) -> &'static [Member] {
     match ie_type {

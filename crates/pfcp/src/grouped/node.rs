@@ -32,7 +32,7 @@ bodies! {
         offending_ies: Os OFFENDING_IE_INFORMATION => OffendingIeInformation<'a>,
     }
 
-    /// Wish to retain sessions over a restart. Spec: TS 29.244 §7.4.4.1.
+    /// The wish to retain sessions when the association is set up again. Spec: TS 29.244 §7.4.4.1.
     group SessionRetentionInformation = PFCP_SESSION_RETENTION_INFORMATION {
         cp_pfcp_entity_ip_addresses: Os CP_PFCP_ENTITY_IP_ADDRESS => CpPfcpEntityIpAddress,
     }
@@ -45,7 +45,7 @@ bodies! {
         ip_version: O IP_VERSION => IpVersion,
     }
 
-    /// Use of the UE IP addresses of a network instance. Spec: TS 29.244 §7.4.4.3.1.
+    /// How much of the UE IP addresses of a network instance is in use. Spec: TS 29.244 §7.4.4.3.1.
     group UeIpAddressUsageInformation = UE_IP_ADDRESS_USAGE_INFORMATION {
         sequence_number: M SEQUENCE_NUMBER => SequenceNumber,
         metric: M METRIC => Metric,
@@ -71,7 +71,7 @@ bodies! {
         remote_gtpu_peers: Ms REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
     }
 
-    /// Paths of which delays shall be measured, and when to report them. Spec: TS 29.244
+    /// Paths whose delays are to be measured, and when they are to be reported. Spec: TS 29.244
     /// §7.4.4.1.3.
     group GtpuPathQosControlInformation = GTP_U_PATH_QOS_CONTROL_INFORMATION {
         remote_gtpu_peers: Cs REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
@@ -79,11 +79,11 @@ bodies! {
         qos_report_trigger: M QOS_REPORT_TRIGGER => QosReportTrigger,
         transport_level_markings: Cs TRANSPORT_LEVEL_MARKING => TransportLevelMarking,
         measurement_period: C MEASUREMENT_PERIOD => MeasurementPeriod,
-        /// A threshold, as the two that follow.
+        /// The threshold of the average delay; those of the minimum and the maximum follow.
         average_packet_delay: C AVERAGE_PACKET_DELAY => AveragePacketDelay,
         minimum_packet_delay: C MINIMUM_PACKET_DELAY => MinimumPacketDelay,
         maximum_packet_delay: C MAXIMUM_PACKET_DELAY => MaximumPacketDelay,
-        /// The least time between two reports of a threshold.
+        /// The least time between two reports for a threshold.
         minimum_waiting_time: C TIMER => PfcpTimer,
     }
 
@@ -105,8 +105,8 @@ bodies! {
         transport_level_marking: O TRANSPORT_LEVEL_MARKING => TransportLevelMarking,
     }
 
-    /// PFDs of one application; without a context they are withdrawn. Spec: TS 29.244 §7.4.3.1,
-    /// table 7.4.3.1-2.
+    /// PFDs of one application; if there is no PFD context, the application's PFDs are withdrawn.
+    /// Spec: TS 29.244 §7.4.3.1, table 7.4.3.1-2.
     group ApplicationIdsPfds = APPLICATION_IDS_PFDS {
         application_id: M APPLICATION_ID => ApplicationId<'a>,
         pfd_contexts: Cs PFD_CONTEXT => PfdContext<'a>,
@@ -117,8 +117,8 @@ bodies! {
         pfd_contents: Ms PFD_CONTENTS => PfdContents<'a>,
     }
 
-    /// Sessions, named by set, group or address of their CP function, that another SMF of the set
-    /// controls from now on. Spec: TS 29.244 §7.4.7.1, table 7.4.7.1-2.
+    /// Sessions that another SMF of the set controls from now on, identified by FQ-CSID, group or
+    /// address of their CP function. Spec: TS 29.244 §7.4.7.1, table 7.4.7.1-2.
     group SessionChangeInfo = PFCP_SESSION_CHANGE_INFO {
         fq_csids: Cs FQ_CSID => FqCsid<'a>,
         group_ids: Cs GROUP_ID => GroupId<'a>,

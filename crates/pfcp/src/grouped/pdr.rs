@@ -11,7 +11,7 @@ use crate::ie::{
     UeIpAddress, UeIpAddressPoolIdentity,
 };
 
-/// A PDR without precedence comes after all others. Spec: TS 29.244 §7.5.2.2, §8.2.11.
+/// A PDR without precedence has the lowest one. Spec: TS 29.244 §7.5.2.2, §8.2.11.
 impl WhenAbsent for Precedence {
     const ABSENT: Self = Self(u32::MAX);
 }
@@ -20,7 +20,7 @@ bodies! {
     /// A PDR to create. Spec: TS 29.244 §7.5.2.2.
     group CreatePdr = CREATE_PDR, rule Pdr {
         pdr_id: M PDR_ID => PdrId,
-        /// Absent on Sxa; it is then the lowest.
+        /// If absent, as on Sxa, the precedence is the lowest one.
         precedence: D PRECEDENCE => Precedence,
         pdi: M PDI => Pdi<'a>,
         outer_header_removal: C OUTER_HEADER_REMOVAL => OuterHeaderRemoval,
@@ -87,7 +87,7 @@ bodies! {
     /// The identifiers that the UP function chose for a new PDR. Spec: TS 29.244 §7.5.3.2.
     group CreatedPdr = CREATED_PDR, rule Pdr {
         pdr_id: M PDR_ID => PdrId,
-        /// A second one is for redundant transmission.
+        /// If there is a second F-TEID, it is for redundant transmission.
         local_f_teids: Cs F_TEID => FTeid,
         ue_ip_addresses: Cs UE_IP_ADDRESS => UeIpAddress,
     }

@@ -1,4 +1,4 @@
-//! Reports of the UP function.
+//! Grouped IEs of the UP function's reports.
 
 use adit_types::{PdrId, QerId, UrrId};
 
@@ -50,7 +50,7 @@ bodies! {
         data_status: C DATA_STATUS => DataStatus,
     }
 
-    /// Tunnels that a peer does not have. Spec: TS 29.244 §7.5.8.4.
+    /// Tunnel endpoints that a peer does not have any more. Spec: TS 29.244 §7.5.8.4.
     group ErrorIndicationReport = ERROR_INDICATION_REPORT {
         remote_f_teids: Ms F_TEID => FTeid,
     }

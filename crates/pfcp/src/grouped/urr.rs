@@ -100,13 +100,13 @@ bodies! {
         urr_id: M URR_ID => UrrId,
     }
 
-    /// A URR of a credit pool. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
+    /// A URR of a credit pool, with its multiplier. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
     group AggregatedUrrs = AGGREGATED_URRS {
         aggregated_urr_id: M AGGREGATED_URR_ID => AggregatedUrrId,
         multiplier: M MULTIPLIER => Multiplier,
     }
 
-    /// A further monitoring time. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-3.
+    /// A monitoring time after the first one. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-3.
     group AdditionalMonitoringTime = ADDITIONAL_MONITORING_TIME {
         monitoring_time: M MONITORING_TIME => MonitoringTime,
         subsequent_volume_threshold: O SUBSEQUENT_VOLUME_THRESHOLD => SubsequentVolumeThreshold,

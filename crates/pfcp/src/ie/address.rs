@@ -13,7 +13,7 @@ fn bit(condition: bool, mask: u8) -> u8 {
     if condition { mask } else { 0 }
 }
 
-/// A local tunnel endpoint, given or to be chosen by the UP function.
+/// A local tunnel endpoint, given or for the UP function to choose.
 ///
 /// ```text
 /// octet 5: spare(8-5) CHID(4) CH(3) V6(2) V4(1); then TEID, IPv4, IPv6 without CH,
@@ -29,18 +29,18 @@ pub enum FTeid {
         /// The addresses.
         addr: FTeidAddress,
     },
-    /// The UP function chooses. INTEROP: some control planes set neither V4 nor V6.
+    /// The UP function chooses them. INTEROP: some control planes set neither V4 nor V6.
     Choose {
-        /// An IPv4 address is requested.
+        /// True if an IPv4 address is requested.
         v4: bool,
-        /// An IPv6 address is requested.
+        /// True if an IPv6 address is requested.
         v6: bool,
-        /// PDRs with the same identifier share the F-TEID.
+        /// PDRs with the same identifier get the same F-TEID.
         choose_id: Option<u8>,
     },
 }
 
-/// Addresses of an F-TEID: at least one.
+/// The addresses of an F-TEID; there is at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FTeidAddress {
     /// IPv4 only.
@@ -52,7 +52,7 @@ pub enum FTeidAddress {
 }
 
 impl FTeidAddress {
-    /// The IPv4 address.
+    /// Returns the IPv4 address, if there is one.
     #[must_use]
     pub const fn v4(&self) -> Option<Ipv4Addr> {
         match self {
@@ -61,7 +61,7 @@ impl FTeidAddress {
         }
     }
 
-    /// The IPv6 address.
+    /// Returns the IPv6 address, if there is one.
     #[must_use]
     pub const fn v6(&self) -> Option<Ipv6Addr> {
         match self {
@@ -125,7 +125,7 @@ pub struct FSeid {
 }
 
 impl FSeid {
-    /// An endpoint with one address.
+    /// Creates an endpoint with one address.
     #[must_use]
     pub fn new(seid: Seid, addr: IpAddr) -> Self {
         match addr {
@@ -156,7 +156,7 @@ impl<'a> Ie<'a> for FSeid {
     }
 }
 
-/// Addresses or prefixes of a UE, given or to be chosen. Spec: TS 29.244 §8.2.62.
+/// Addresses or prefixes of a UE, given, or for the UP function to choose. Spec: TS 29.244 §8.2.62.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct UeIpAddress {
     /// IPv4 address (V4).
@@ -165,11 +165,11 @@ pub struct UeIpAddress {
     pub v6: Option<Ipv6Addr>,
     /// S/D: true matches the destination address, false the source address.
     pub destination: bool,
-    /// IPv6D: bits of the /64 that are delegated; the prefix has 64 minus these bits.
+    /// IPv6D: how many bits of the /64 are delegated; the prefix length is 64 minus this number.
     pub v6_delegation_bits: Option<u8>,
-    /// CHV4: the UP function chooses an IPv4 address.
+    /// CHV4: true if the UP function chooses an IPv4 address.
     pub choose_v4: bool,
-    /// CHV6: the UP function chooses an IPv6 prefix.
+    /// CHV6: true if the UP function chooses an IPv6 prefix.
     pub choose_v6: bool,
     /// IP6PL: length of the IPv6 prefix.
     pub v6_prefix_len: Option<u8>,
@@ -258,11 +258,11 @@ impl<'a> Ie<'a> for RemoteGtpuPeer<'a> {
     }
 }
 
-/// User plane addresses and TEID range of a UP function; Release 15 peers send it.
-/// Spec: TS 29.244 §8.2.82.
+/// User plane addresses and TEID range of a UP function; only peers of Release 15 send it. Spec: TS
+/// 29.244 §8.2.82.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct UserPlaneIpResourceInformation<'a> {
-    /// How many leading bits of a TEID are fixed (1..=7) and the octet that contains them.
+    /// How many leading bits of a TEID are fixed (1..=7), and the octet that contains them.
     pub teid_range: Option<(u8, u8)>,
     /// IPv4 address.
     pub v4: Option<Ipv4Addr>,
@@ -317,7 +317,7 @@ pub struct AlternativeSmfIpAddress {
     pub v4: Option<Ipv4Addr>,
     /// IPv6 address.
     pub v6: Option<Ipv6Addr>,
-    /// PPE: the preferred PFCP entity.
+    /// PPE: true if this is the preferred PFCP entity.
     pub preferred: bool,
 }
 
@@ -394,14 +394,14 @@ impl<'a> Ie<'a> for CpIpAddress {
     }
 }
 
-/// Source address of a heartbeat's sender, or of multicast traffic. Spec: TS 29.244 §8.2.138.
+/// Source address of a heartbeat, or of multicast traffic. Spec: TS 29.244 §8.2.138.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SourceIpAddress {
     /// IPv4 address.
     pub v4: Option<Ipv4Addr>,
     /// IPv6 address.
     pub v6: Option<Ipv6Addr>,
-    /// Mask or prefix length (MPL).
+    /// MPL: mask or prefix length.
     pub prefix_len: Option<u8>,
 }
 

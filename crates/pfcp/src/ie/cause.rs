@@ -35,7 +35,7 @@ code_points! {
 }
 
 impl Cause {
-    /// True when the request was carried out, wholly or in part (code points 1 to 63).
+    /// True if the request was accepted, wholly or in part (code points 1 to 63).
     #[must_use]
     pub const fn is_accepted(self) -> bool {
         let code = self.code();
@@ -44,7 +44,7 @@ impl Cause {
 }
 
 impl DecodeError {
-    /// The Cause of an error response. Spec: TS 29.244 §8.2.1.
+    /// Returns the Cause of an error response. Spec: TS 29.244 §8.2.1.
     #[must_use]
     pub const fn cause(&self) -> Cause {
         match self.kind {

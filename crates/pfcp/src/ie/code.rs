@@ -1,6 +1,6 @@
 //! IEs that are one code point in one octet.
 
-/// Defines an IE of one code point; `mask` selects its bits, the others are spare.
+/// Defines IEs of one code point; `mask` selects its bits, and the other bits are spare.
 macro_rules! code_points {
     ($( $(#[$doc:meta])* $name:ident, $type:ident, mask $mask:literal {
         $( $code:literal $variant:ident $text:literal, )*
@@ -9,12 +9,12 @@ macro_rules! code_points {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
             $( #[doc = $text] $variant, )*
-            /// A code point without a name in Release 17.
+            /// A code point that has no name in Release 17.
             Unknown(u8),
         }
 
         impl $name {
-            /// The value of a code point.
+            /// Returns the value of a code point.
             #[must_use]
             pub const fn from_code(code: u8) -> Self {
                 match code {
@@ -62,7 +62,7 @@ macro_rules! code_points {
 pub(crate) use code_points;
 
 code_points! {
-    /// Where packets come from. Spec: TS 29.244 §8.2.2.
+    /// The interface that packets come from. Spec: TS 29.244 §8.2.2.
     SourceInterface, SOURCE_INTERFACE, mask 0x0f {
         0 Access "Access",
         1 Core "Core",
@@ -71,7 +71,7 @@ code_points! {
         4 FivegVnInternal "5G VN Internal",
     }
 
-    /// Where packets go to. Spec: TS 29.244 §8.2.24.
+    /// The interface that packets are sent to. Spec: TS 29.244 §8.2.24.
     DestinationInterface, DESTINATION_INTERFACE, mask 0x0f {
         0 Access "Access",
         1 Core "Core",
@@ -141,6 +141,6 @@ code_points! {
     }
 }
 
-/// Framed-Routing of RADIUS, four octets. Spec: TS 29.244 §8.2.110; RFC 2865 §5.10.
+/// Framed-Routing as in RADIUS, four octets. Spec: TS 29.244 §8.2.110; RFC 2865 §5.10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FramedRouting(pub u32);

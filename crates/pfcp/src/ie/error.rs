@@ -1,21 +1,21 @@
-//! Faults of IEs.
+//! Errors in IEs, and the errors that a decoder of messages returns.
 
 use core::fmt;
 
 use crate::ie::{FailedRuleId, IeType};
 
-/// Why the value of one IE cannot be decoded; the walker adds type and offset.
+/// Why the value of one IE cannot be decoded. The enclosing body's decoder adds type and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IeError {
-    /// Fewer octets than the IE announces.
+    /// The value has fewer octets than its fields need.
     Length,
     /// The value is invalid.
     Value,
-    /// A defect of an IE inside this grouped IE.
+    /// A defect in an IE of this grouped IE.
     Nested(DecodeError),
 }
 
-/// The class of a defect; each has one Cause.
+/// The class of a defect. Each class has one Cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeErrorKind {
     /// A mandatory IE is absent: Cause 66.
@@ -31,36 +31,36 @@ pub enum DecodeErrorKind {
 pub struct DecodeError {
     /// Class of the defect.
     pub kind: DecodeErrorKind,
-    /// The IE at fault: the absent one, or the broken one.
+    /// The IE at fault: the absent IE, or the IE with the defect.
     pub ie: IeType,
     /// Octets from the start of the message body to the IE at fault; for an absent IE, to the end
     /// of the message or of the grouped IE that should contain it.
     pub offset: u16,
-    /// The rule that contains the defect, when its identifier could be read.
+    /// The rule that contains the defect, if its identifier could be read.
     pub rule: Option<FailedRuleId>,
 }
 
 impl DecodeError {
-    /// A defect of `ie` at `offset`.
+    /// Creates a defect of `ie` at `offset`.
     #[must_use]
     pub const fn new(kind: DecodeErrorKind, ie: IeType, offset: u16) -> Self {
         Self { kind, ie, offset, rule: None }
     }
 
-    /// The value of the Offending IE. Spec: TS 29.244 §8.2.22.
+    /// Returns the value of the Offending IE. Spec: TS 29.244 §8.2.22.
     #[must_use]
     pub const fn offending_ie(&self) -> IeType {
         self.ie
     }
 
-    /// The error of the IE at `offset` of an enclosing body.
+    /// Turns the error of an IE at `offset` of an enclosing body into an error of this body.
     #[cold]
     pub(crate) fn from_ie(error: IeError, ie: IeType, offset: u16) -> Self {
         match error {
             IeError::Length => Self::new(DecodeErrorKind::InvalidLength, ie, offset),
             IeError::Value => Self::new(DecodeErrorKind::Incorrect, ie, offset),
             IeError::Nested(inner) => Self {
-                // 4: type and length of the grouped IE.
+                // 4 octets: type and length of the grouped IE.
                 offset: offset.saturating_add(4).saturating_add(inner.offset),
                 ..inner
             },
@@ -85,7 +85,7 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// An offset as errors give it; 65,535 for those beyond.
+/// Converts an offset to the type of [`DecodeError::offset`]; saturates at 65,535.
 pub(crate) fn offset16(offset: usize) -> u16 {
     u16::try_from(offset).unwrap_or(u16::MAX)
 }

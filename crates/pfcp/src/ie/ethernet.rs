@@ -100,7 +100,7 @@ integers! {
     EthernetFilterId, ETHERNET_FILTER_ID, u32;
 }
 
-/// MAC addresses to match; an upper address makes a range. Spec: TS 29.244 §8.2.93.
+/// MAC addresses to match; with an upper address, a range. Spec: TS 29.244 §8.2.93.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct MacAddressFields {
     /// SOUR.

@@ -1,11 +1,11 @@
 //! IEs that are a set of named bits. Bit 1 of octet 5 is the lowest bit of the integer, bit 1 of
-//! octet 6 is bit 8, and so on. Bits without a name are kept.
+//! octet 6 is bit 8 of the integer, and so on. Bits without a name are kept.
 
 use crate::ie::{Ie, IeError, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
-/// A row set is `Name: integer, IE_CONST, at least N octets on decode, M on encode`.
-/// The encoder leaves out trailing zero octets beyond M.
+/// Defines flag sets as `Name: integer, IE_CONST, D, E`. The decoder requires at least D octets.
+/// The encoder writes at least E octets, and omits trailing zero octets after these.
 macro_rules! flag_sets {
     ($( $(#[$doc:meta])*
         $name:ident: $int:ident, $type:ident, $decode_min:literal, $encode_min:literal {
@@ -17,7 +17,7 @@ macro_rules! flag_sets {
             #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
             pub struct $name: $int {
                 $( #[doc = $text] const $flag = 1 << $bit; )*
-                /// Bits that later releases may name.
+                /// The bits without a name, which later releases may name.
                 const _ = !0;
             }
         }
@@ -46,7 +46,7 @@ macro_rules! flag_sets {
 }
 
 flag_sets! {
-    /// The actions on packets of a FAR. Spec: TS 29.244 §8.2.26.
+    /// The actions of a FAR on packets. Spec: TS 29.244 §8.2.26.
     ApplyAction: u16, APPLY_ACTION, 1, 1 {
         0 DROP "Drop.",
         1 FORW "Forward.",
@@ -63,7 +63,7 @@ flag_sets! {
         12 MBSU "Forward and replicate MBS data over unicast.",
     }
 
-    /// Events that make a URR report. Spec: TS 29.244 §8.2.19.
+    /// Events that make a URR send a report. Spec: TS 29.244 §8.2.19.
     ReportingTriggers: u32, REPORTING_TRIGGERS, 2, 3 {
         0 PERIO "Periodic.",
         1 VOLTH "Volume threshold.",
@@ -260,7 +260,7 @@ flag_sets! {
         7 CIAM "Control of inactive measurement.",
     }
 
-    /// The part of the usage that a report counts. Spec: TS 29.244 §8.2.59.
+    /// The part of the usage that a report includes. Spec: TS 29.244 §8.2.59.
     UsageInformation: u8, USAGE_INFORMATION, 1, 1 {
         0 BEF "Before the monitoring time or the change of QoS.",
         1 AFT "After it.",
@@ -296,7 +296,7 @@ flag_sets! {
         0 AOCI "Associated with the Node ID.",
     }
 
-    /// Wish of the UP function to release the association. Spec: TS 29.244 §8.2.77.
+    /// The UP function's request to release the association. Spec: TS 29.244 §8.2.77.
     AssociationReleaseRequest: u8, PFCP_ASSOCIATION_RELEASE_REQUEST, 1, 1 {
         0 SARR "The association shall be released.",
         1 URSS "Usage reports of the affected sessions were sent.",

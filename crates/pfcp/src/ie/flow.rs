@@ -3,21 +3,21 @@
 use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
-/// Identifier of an SDF filter within a PFCP session. Spec: TS 29.244 §8.2.5.
+/// Identifier of an SDF filter in a PFCP session. Spec: TS 29.244 §8.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SdfFilterId(pub u32);
 
-/// A service data flow filter. A filter with only [`Self::filter_id`] refers to one with the same
-/// identifier in another PDI of the session. INTEROP: control planes whose rule has no text send a
-/// filter without any part.
+/// A service data flow filter. If it has only a [`Self::filter_id`], it refers to the filter with
+/// this identifier in another PDI of the session. INTEROP: some control planes whose rule has no
+/// text send a filter without any field.
 ///
 /// ```text
-/// octet 5: spare(8-6) BID(5) FL(4) SPI(3) TTC(2) FD(1); octet 6 spare; then the parts in order
+/// octet 5: spare(8-6) BID(5) FL(4) SPI(3) TTC(2) FD(1); octet 6 spare; then the fields in order
 /// ```
 /// Spec: TS 29.244 §8.2.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SdfFilter<'a> {
-    /// FD: an IPFilterRule as text, as it came.
+    /// FD: an IPFilterRule as text, as received.
     pub flow_description: Option<&'a [u8]>,
     /// TTC: ToS or Traffic Class in the first octet, mask in the second.
     pub tos_traffic_class: Option<[u8; 2]>,
@@ -25,12 +25,12 @@ pub struct SdfFilter<'a> {
     pub security_parameter_index: Option<u32>,
     /// FL: IPv6 flow label, 20 bits.
     pub flow_label: Option<u32>,
-    /// BID: identifier by which others refer to a bidirectional filter.
+    /// BID: identifier by which other PDIs refer to a bidirectional filter.
     pub filter_id: Option<SdfFilterId>,
 }
 
 impl<'a> SdfFilter<'a> {
-    /// A filter with a flow description only.
+    /// Creates a filter with a flow description only.
     #[must_use]
     pub fn from_flow_description(text: &'a str) -> Self {
         Self { flow_description: Some(text.as_bytes()), ..Self::default() }
@@ -43,7 +43,7 @@ impl<'a> Ie<'a> for SdfFilter<'a> {
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         let mut r = IeReader::new(value);
         let [flags, _spare] = r.array()?;
-        // A condition of a later release cannot be ignored: the filter would match more than its
+        // A condition of a later release must not be ignored: the filter would match more than its
         // sender meant.
         if flags & 0xe0 != 0 && flags & 0x1f == 0 {
             return Err(IeError::Value);
@@ -83,7 +83,7 @@ pub enum FlowDirection {
     Uplink,
     /// Both.
     Bidirectional,
-    /// A code point without a name in Release 17.
+    /// A code point that has no name in Release 17.
     Unknown(u8),
 }
 
@@ -92,7 +92,7 @@ pub enum FlowDirection {
 pub struct FlowInformation<'a> {
     /// Its direction.
     pub direction: FlowDirection,
-    /// An IPFilterRule as text, as it came.
+    /// An IPFilterRule as text, as received.
     pub flow_description: &'a [u8],
 }
 

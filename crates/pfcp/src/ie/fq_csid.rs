@@ -1,29 +1,29 @@
-//! FQ-CSID: sets of sessions that fail together.
+//! FQ-CSID: identifiers of sets of sessions that fail together.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
-/// Most connection set identifiers in one IE: their number has four bits.
+/// Most connection set identifiers in one IE: their count has four bits.
 const CSIDS_MAX: usize = 15;
 
-/// Who numbered the connection sets.
+/// The node that assigned the connection set identifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FqCsidNode {
     /// A node with a global IPv4 address.
     Ipv4(Ipv4Addr),
     /// A node with a global IPv6 address.
     Ipv6(Ipv6Addr),
-    /// A node of a mobile network: MCC times 1000 plus MNC in the upper 20 bits, a number that the
-    /// operator chose in the lower 12.
+    /// A node of a mobile network: MCC times 1000 plus MNC in the upper 20 bits, an identifier that
+    /// the operator chose in the lower 12.
     Number(u32),
 }
 
 /// Fully qualified PDN connection set identifiers of one node. Spec: TS 29.244 §8.2.43.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FqCsid<'a> {
-    /// The node.
+    /// The node that assigned the identifiers.
     pub node: FqCsidNode,
     csids: &'a [u8],
     /// Kind of the node: 0 MME, 1 SGW-C, 2 PGW-C or SMF, 3 ePDG, 4 TWAN, 5 a UP function.
@@ -31,8 +31,8 @@ pub struct FqCsid<'a> {
 }
 
 impl<'a> FqCsid<'a> {
-    /// `csids` are at most 15 identifiers of two octets each, most significant octet first.
-    /// `None` for more, or half of one.
+    /// Creates an FQ-CSID. `csids` are at most 15 identifiers of two octets each, most significant
+    /// octet first. `None` if there are more, or if their octets are odd in number.
     #[must_use]
     pub const fn new(node: FqCsidNode, csids: &'a [u8], node_type: Option<u8>) -> Option<Self> {
         if csids.len() > 2 * CSIDS_MAX || !csids.len().is_multiple_of(2) {
@@ -41,12 +41,12 @@ impl<'a> FqCsid<'a> {
         Some(Self { node, csids, node_type })
     }
 
-    /// The connection set identifiers.
+    /// Returns the connection set identifiers.
     pub fn csids(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.csids.as_chunks::<2>().0.iter().map(|csid| u16::from_be_bytes(*csid))
     }
 
-    /// True when one of the sets is one of `other`'s.
+    /// True if both have a connection set in common.
     #[must_use]
     pub fn overlaps(&self, other: &FqCsid<'_>) -> bool {
         self.node == other.node && self.csids().any(|csid| other.csids().any(|o| o == csid))

@@ -8,8 +8,8 @@ use crate::ie::{EthernetVlanTag, Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
 bitflags::bitflags! {
-    /// Which headers to create. The high octet is octet 5, the low one octet 6.
-    /// Spec: TS 29.244 §8.2.56.
+    /// The headers to create. The high octet is octet 5, the low octet is octet 6. Spec: TS 29.244
+    /// §8.2.56.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct OuterHeaderDescription: u16 {
         /// GTP-U/UDP/IPv4.
@@ -34,7 +34,7 @@ bitflags::bitflags! {
         const N6 = 0x0002;
         /// Lower layer SSM and C-TEID.
         const LOWER_LAYER_SSM = 0x0004;
-        /// Bits that later releases may name.
+        /// The bits without a name, which later releases may name.
         const _ = !0;
     }
 }
@@ -46,20 +46,20 @@ impl OuterHeaderDescription {
     const V6: Self = Self::GTPU_UDP_IPV6.union(Self::UDP_IPV6).union(Self::IPV6);
 }
 
-/// Headers to put in front of a packet. The description says which fields are present; the encoder
-/// writes zeros for a field that the description demands and that is absent.
-/// Spec: TS 29.244 §8.2.56.
+/// Headers to add in front of a packet. The description determines which fields are present. The
+/// encoder writes zeros for a field that the description requires but that is absent. Spec: TS
+/// 29.244 §8.2.56.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct OuterHeaderCreation {
-    /// Which headers.
+    /// The headers to create.
     pub description: OuterHeaderDescription,
-    /// TEID, with GTP-U.
+    /// TEID, if GTP-U is created.
     pub teid: Option<Teid>,
-    /// Destination address, with IPv4.
+    /// Destination address, if IPv4 is created.
     pub v4: Option<Ipv4Addr>,
-    /// Destination address, with IPv6.
+    /// Destination address, if IPv6 is created.
     pub v6: Option<Ipv6Addr>,
-    /// Destination port, with UDP but without GTP-U.
+    /// Destination port, if UDP is created without GTP-U.
     pub port: Option<u16>,
     /// Customer tag.
     pub c_tag: Option<EthernetVlanTag>,
@@ -68,7 +68,7 @@ pub struct OuterHeaderCreation {
 }
 
 impl OuterHeaderCreation {
-    /// GTP-U over IPv4.
+    /// Describes GTP-U over IPv4.
     #[must_use]
     pub fn gtpu_ipv4(teid: Teid, addr: Ipv4Addr) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl OuterHeaderCreation {
         }
     }
 
-    /// GTP-U over IPv6.
+    /// Describes GTP-U over IPv6.
     #[must_use]
     pub fn gtpu_ipv6(teid: Teid, addr: Ipv6Addr) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl<'a> Ie<'a> for OuterHeaderCreation {
 }
 
 crate::ie::code_points! {
-    /// Which outer headers to remove. Spec: TS 29.244 §8.2.64.
+    /// The outer headers to remove. Spec: TS 29.244 §8.2.64.
     OuterHeaderRemovalDescription, OUTER_HEADER_REMOVAL, mask 0xff {
         0 GtpuUdpIpv4 "GTP-U/UDP/IPv4",
         1 GtpuUdpIpv6 "GTP-U/UDP/IPv6",
@@ -157,9 +157,9 @@ crate::ie::code_points! {
 /// Headers to remove. Spec: TS 29.244 §8.2.64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OuterHeaderRemoval {
-    /// Which headers.
+    /// The outer headers to remove.
     pub description: OuterHeaderRemovalDescription,
-    /// GTP-U extension headers to delete; bit 1: PDU Session Container.
+    /// GTP-U extension headers to remove; bit 1 is the PDU Session Container.
     pub extension_header_deletion: Option<u8>,
 }
 

@@ -1,20 +1,20 @@
-//! The walk over IEs: type, length, and for enterprise types the enterprise identifier.
-//! Spec: TS 29.244 §8.1.1.
+//! Iterates over IEs: type, length, and for enterprise types the enterprise identifier. Spec: TS
+//! 29.244 §8.1.1.
 
 use crate::ie::{DecodeError, DecodeErrorKind, IeType, offset16};
 
-/// One IE, its value uninterpreted.
+/// One IE with its value as octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawIe<'a> {
     /// The type.
     pub ie_type: IeType,
-    /// Present exactly for types with the top bit set.
+    /// Present if and only if the top bit of the type is set.
     pub enterprise_id: Option<u16>,
-    /// The value; the enterprise identifier is not part of it.
+    /// The value, without the enterprise identifier.
     pub value: &'a [u8],
 }
 
-/// Iterates over the IEs of a message body or of a grouped IE. After an error it ends.
+/// Iterates over the IEs of a message body or of a grouped IE. Ends after an error.
 #[derive(Debug, Clone)]
 pub struct IeIter<'a> {
     rest: &'a [u8],
@@ -22,13 +22,13 @@ pub struct IeIter<'a> {
 }
 
 impl<'a> IeIter<'a> {
-    /// The IEs in `body`.
+    /// Iterates over the IEs in `body`.
     #[must_use]
     pub const fn new(body: &'a [u8]) -> Self {
         Self { rest: body, offset: 0 }
     }
 
-    /// Octets from the start of the body to the next IE.
+    /// Returns the number of octets from the start of the body to the next IE.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset

@@ -1,8 +1,8 @@
-//! Information elements: the table, the walk, and a type for every leaf IE.
+//! Information elements: the table of types, an iterator, and a Rust type for every leaf IE.
 //!
 //! Regular IEs (one integer, one set of flags, one code point, one string of octets) are rows of
-//! macros in `scalar.rs`, `flags.rs`, `code.rs` and `octets.rs`; irregular ones have a file.
-//! Decoding ignores octets behind the known ones, which later releases add, and spare bits.
+//! macros in `scalar.rs`, `flags.rs`, `code.rs` and `octets.rs`; irregular IEs have own files.
+//! Decoding ignores spare bits, and octets after the known fields, which later releases may add.
 
 mod address;
 mod cause;
@@ -96,10 +96,10 @@ pub use volume::{
 
 /// A typed IE, leaf or grouped.
 pub trait Ie<'a>: Sized {
-    /// Its type; [`PfcpWriter::put_as`] writes the same contents under another one.
+    /// The type of the IE; [`PfcpWriter::put_as`] writes the same contents under another type.
     const TYPE: IeType;
 
-    /// Decodes a value (the octets behind type and length).
+    /// Decodes a value: the octets after type and length.
     ///
     /// # Errors
     /// [`IeError`] with the class of the first defect.
@@ -108,11 +108,11 @@ pub trait Ie<'a>: Sized {
     /// Appends the value, without type and length.
     ///
     /// # Errors
-    /// [`NoRoom`] when the buffer is full.
+    /// [`NoRoom`] if the buffer is full.
     fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom>;
 }
 
-/// An IE that may have length zero, which withdraws what an earlier message set.
+/// An IE that may have length zero, which withdraws the value of an earlier message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nullable<T> {
     /// Length zero.
@@ -122,7 +122,7 @@ pub enum Nullable<T> {
 }
 
 impl<T> Nullable<T> {
-    /// The value, `None` for length zero.
+    /// Returns the value, or `None` for length zero.
     pub fn value(self) -> Option<T> {
         match self {
             Self::Null => None,

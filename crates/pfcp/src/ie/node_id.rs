@@ -6,12 +6,12 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
-/// The longest name in octets on the wire. Spec: RFC 1035 §2.3.4.
+/// The longest name on the wire. Unit: octets. Spec: RFC 1035 §2.3.4.
 const FQDN_MAX: usize = 255;
-/// The longest label. Spec: RFC 1035 §2.3.4.
+/// The longest label. Unit: octets. Spec: RFC 1035 §2.3.4.
 const LABEL_MAX: usize = 63;
 
-/// A fully qualified domain name. Names compare label by label, letters without case.
+/// A fully qualified domain name. Names are compared label by label, ignoring case.
 #[derive(Clone, Copy)]
 pub struct Fqdn<'a>(FqdnForm<'a>);
 
@@ -24,8 +24,8 @@ enum FqdnForm<'a> {
 }
 
 impl<'a> Fqdn<'a> {
-    /// The name written as `text`, `None` unless it consists of one or more labels of 1 to 63
-    /// octets and 255 octets at most on the wire.
+    /// Parses the name in `text`. `None` unless it consists of one or more labels of 1 to 63
+    /// octets, and has at most 255 octets on the wire.
     #[must_use]
     pub fn from_text(text: &'a str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
@@ -33,7 +33,7 @@ impl<'a> Fqdn<'a> {
         (fits && text.len() + 1 < FQDN_MAX).then_some(Self(FqdnForm::Text(text)))
     }
 
-    /// The name encoded as `octets`; a trailing zero octet is accepted.
+    /// Parses a name encoded as labels; a trailing zero octet is accepted.
     fn from_labels(octets: &'a [u8]) -> Option<Self> {
         let mut rest = octets;
         while let Some((&len, after)) = rest.split_first() {
@@ -50,7 +50,7 @@ impl<'a> Fqdn<'a> {
         (!labels.is_empty() && labels.len() < FQDN_MAX).then_some(Self(FqdnForm::Labels(labels)))
     }
 
-    /// The labels, most specific first.
+    /// Returns the labels, the most specific one first.
     pub fn labels(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut form = Some(self.0);
         core::iter::from_fn(move || match form? {
@@ -103,11 +103,11 @@ impl fmt::Debug for Fqdn<'_> {
 /// Identity of a PFCP node. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeId<'a> {
-    /// Type 0.
+    /// An IPv4 address (type 0).
     Ipv4(Ipv4Addr),
-    /// Type 1.
+    /// An IPv6 address (type 1).
     Ipv6(Ipv6Addr),
-    /// Type 2.
+    /// A domain name (type 2).
     Fqdn(Fqdn<'a>),
 }
 

@@ -13,7 +13,7 @@ macro_rules! octet_strings {
             const TYPE: IeType = IeType::$type;
 
             fn decode(value: &'a [u8]) -> Result<Self, IeError> {
-                // The fixed part must be there; the octets after it are kept too.
+                // The fixed part must be present. The value includes also the octets after it.
                 IeReader::new(value).bytes($min).map(|_| Self(value))
             }
 
@@ -25,8 +25,8 @@ macro_rules! octet_strings {
 }
 
 octet_strings! {
-    /// A network instance: text or DNS labels, as the peers agree. An empty one in an update
-    /// withdraws it. Spec: TS 29.244 §8.2.4.
+    /// A network instance: text or DNS labels, as the peers agree. In an update, an empty one
+    /// withdraws the network instance. Spec: TS 29.244 §8.2.4.
     NetworkInstance, NETWORK_INSTANCE, 0;
     /// Identifier of an application. Spec: TS 29.244 §8.2.6.
     ApplicationId, APPLICATION_ID, 0;
@@ -36,11 +36,11 @@ octet_strings! {
     ActivatePredefinedRules, ACTIVATE_PREDEFINED_RULES, 0;
     /// Name of predefined rules to deactivate. Spec: TS 29.244 §8.2.73.
     DeactivatePredefinedRules, DEACTIVATE_PREDEFINED_RULES, 0;
-    /// Framed-Route of RADIUS as text. Spec: TS 29.244 §8.2.109.
+    /// Framed-Route as in RADIUS, as text. Spec: TS 29.244 §8.2.109.
     FramedRoute, FRAMED_ROUTE, 0;
-    /// Framed-IPv6-Route of RADIUS as text. Spec: TS 29.244 §8.2.111.
+    /// Framed-IPv6-Route as in RADIUS, as text. Spec: TS 29.244 §8.2.111.
     FramedIpv6Route, FRAMED_IPV6_ROUTE, 0;
-    /// APN or DNN as labels of RFC 1035. Spec: TS 29.244 §8.2.117.
+    /// APN or DNN as labels of RFC 1035, undecoded. Spec: TS 29.244 §8.2.117.
     ApnDnn, APN_DNN, 0;
     /// Identifier of a group of sessions. Spec: TS 29.244 §8.2.198.
     GroupId, GROUP_ID, 0;
@@ -53,9 +53,8 @@ octet_strings! {
 }
 
 impl NetworkInstance<'_> {
-    /// True when this names `name`, be it encoded as text or as labels of RFC 1035.
-    /// Letters compare without case.
-    /// INTEROP: SMFs use either form for a DNN-like name.
+    /// True if this is the name `name`, encoded as text or as labels of RFC 1035. Ignores case.
+    /// INTEROP: SMFs use either form for a name like a DNN.
     #[must_use]
     pub fn is_name(&self, name: &str) -> bool {
         self.0.eq_ignore_ascii_case(name.as_bytes()) || is_labels_of(self.0, name)
@@ -90,7 +89,7 @@ impl<'a> Ie<'a> for NfInstanceId {
     }
 }
 
-/// Identifier of a pool of UE IP addresses, behind a two-octet length. Spec: TS 29.244 §8.2.128.
+/// Identifier of a pool of UE IP addresses, after a two-octet length. Spec: TS 29.244 §8.2.128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UeIpAddressPoolIdentity<'a>(pub &'a [u8]);
 

@@ -1,10 +1,10 @@
-//! PFD contents: what a packet flow description consists of.
+//! PFD contents: the fields of a packet flow description.
 
 use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
-/// A packet flow description. The additional fields are lists, each entry behind a two-octet
-/// length, kept as octets. Spec: TS 29.244 §8.2.39.
+/// A packet flow description. The additional fields are lists with a two-octet length before each
+/// entry, and are kept as octets. Spec: TS 29.244 §8.2.39.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PfdContents<'a> {
     /// FD: an IPFilterRule as text.

@@ -31,16 +31,16 @@ impl RedirectAddressType {
     }
 }
 
-/// Where uplink traffic is redirected to. Addresses are text. Spec: TS 29.244 §8.2.20.
+/// The destination of redirected uplink traffic. Addresses are text. Spec: TS 29.244 §8.2.20.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RedirectInformation<'a> {
     /// Type of the address.
     pub address_type: RedirectAddressType,
-    /// The address; empty with type Port.
+    /// The address; empty for type Port.
     pub address: &'a [u8],
-    /// The IPv6 address with the types that have two, else empty.
+    /// The IPv6 address, for types with two addresses; else empty.
     pub other_address: &'a [u8],
-    /// The port, with the types that have one.
+    /// The port, for types with a port.
     pub port: Option<u16>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Ie<'a> for ForwardingPolicy<'a> {
     }
 }
 
-/// A header field to add to uplink requests. Spec: TS 29.244 §8.2.67.
+/// A header field to add to uplink requests, such as HTTP requests. Spec: TS 29.244 §8.2.67.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeaderEnrichment<'a> {
     /// Header type: 0 is HTTP.

@@ -14,7 +14,7 @@ pub enum GateState {
     Closed,
 }
 
-/// Gates of both directions. Bits 4-3 uplink, bits 2-1 downlink. Spec: TS 29.244 §8.2.7.
+/// Gates of both directions: bits 4 and 3 uplink, bits 2 and 1 downlink. Spec: TS 29.244 §8.2.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GateStatus {
     /// Uplink gate.
@@ -43,7 +43,7 @@ impl<'a> Ie<'a> for GateStatus {
     }
 }
 
-/// Bit rates of both directions, each five octets of kilobits per second on the wire.
+/// Bit rates of both directions, on the wire five octets of kilobits per second each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateLimits {
     /// Uplink rate.
@@ -52,7 +52,7 @@ pub struct RateLimits {
     pub downlink: BitRate,
 }
 
-/// The largest value of five octets.
+/// The largest rate that fits five octets. Unit: kilobits per second.
 const KBPS_MAX: u64 = (1 << 40) - 1;
 
 impl RateLimits {
@@ -61,7 +61,7 @@ impl RateLimits {
         Ok(Self { uplink: BitRate::from_kbps(r.u40()?), downlink: BitRate::from_kbps(r.u40()?) })
     }
 
-    /// Rounds up to whole kilobits per second: no limit becomes smaller on the wire.
+    /// Rounds up to whole kilobits per second, so that no limit becomes smaller on the wire.
     fn encode(self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u40(self.uplink.as_bps().div_ceil(1000).min(KBPS_MAX))?;
         w.u40(self.downlink.as_bps().div_ceil(1000).min(KBPS_MAX))
@@ -75,7 +75,7 @@ macro_rules! rates {
         pub struct $name(pub RateLimits);
 
         impl $name {
-            /// Rates of both directions.
+            /// Creates rates for both directions.
             #[must_use]
             pub const fn new(uplink: BitRate, downlink: BitRate) -> Self {
                 Self(RateLimits { uplink, downlink })
@@ -103,12 +103,12 @@ rates! {
     Gbr, GBR;
 }
 
-/// How many packets in a unit of time. Spec: TS 29.244 §8.2.63.
+/// How many packets may pass in a unit of time. Spec: TS 29.244 §8.2.63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PacketRateLimit {
-    /// 0 minute, 1 six minutes, 2 hour, 3 day, 4 week.
+    /// Time unit: 0 minute, 1 six minutes, 2 hour, 3 day, 4 week.
     pub time_unit: u8,
-    /// Packets in that time.
+    /// Most packets in one time unit.
     pub packets_max: u16,
 }
 
@@ -124,8 +124,8 @@ impl PacketRateLimit {
     }
 }
 
-/// Packet rates of both directions. The additional rates are present together, each exactly where
-/// the plain rate of its direction is. Spec: TS 29.244 §8.2.63.
+/// Packet rates of both directions. If additional rates are present, there is one for each
+/// direction that has a plain rate. Spec: TS 29.244 §8.2.63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketRate {
     /// Uplink (ULPR).
@@ -171,12 +171,12 @@ impl<'a> Ie<'a> for PacketRate {
     }
 }
 
-/// Packets that a rate control still allows in one direction. Spec: TS 29.244 §8.2.143.
+/// How many packets a rate control still allows in one direction. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RemainingPackets {
-    /// Packets that remain.
+    /// Number of packets that remain.
     pub packets: u16,
-    /// Exception reports that remain beyond them; given for both directions or for none.
+    /// Exception reports that remain in addition; present for both directions or for none.
     pub additional: Option<u16>,
 }
 
@@ -191,7 +191,7 @@ impl RemainingPackets {
     }
 }
 
-/// Packets that a rate control still allows. Spec: TS 29.244 §8.2.139.
+/// How many packets a rate control still allows in both directions. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketRateStatus {
     /// Uplink (UL).
@@ -227,7 +227,7 @@ impl<'a> Ie<'a> for PacketRateStatus {
     }
 }
 
-/// Marking of downlink packets towards the access. Spec: TS 29.244 §8.2.66.
+/// Marking of downlink packets towards the access network. Spec: TS 29.244 §8.2.66.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DlFlowLevelMarking {
     /// TTC: ToS or Traffic Class and its mask.

@@ -1,4 +1,4 @@
-//! Reads the fields of a leaf IE in order; running out of octets is an invalid length.
+//! Reads the fields of a leaf IE in order. If the octets run out, the error is an invalid length.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -59,13 +59,13 @@ impl<'a> IeReader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Octets behind a two-octet length.
+    /// Reads a two-octet length, and as many octets.
     pub(crate) fn bytes_len16(&mut self) -> Result<&'a [u8], IeError> {
         let len = self.u16()?;
         self.bytes(usize::from(len))
     }
 
-    /// Octets behind a one-octet length.
+    /// Reads a one-octet length, and as many octets.
     pub(crate) fn bytes_len8(&mut self) -> Result<&'a [u8], IeError> {
         let len = self.u8()?;
         self.bytes(usize::from(len))
@@ -79,7 +79,7 @@ impl<'a> IeReader<'a> {
         if present { Ok(Some(Ipv6Addr::from(self.array::<16>()?))) } else { Ok(None) }
     }
 
-    /// The value that `read` yields, if it is present.
+    /// Reads a value with `read` if it is present, else returns `None`.
     pub(crate) fn when<T>(
         &mut self,
         present: bool,

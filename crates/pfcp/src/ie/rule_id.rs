@@ -1,4 +1,4 @@
-//! Identifiers of rules: those of a few kinds, and of a rule of any kind.
+//! Identifiers of Multi-Access and Session Reporting Rules, and of a failed rule of any kind.
 
 use core::fmt;
 

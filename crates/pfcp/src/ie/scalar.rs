@@ -56,9 +56,9 @@ scalars! {
     OffendingIe, OFFENDING_IE, u16;
     /// Delay of a downlink data notification. Unit: 50 ms. Spec: TS 29.244 §8.2.28.
     DownlinkDataNotificationDelay, DOWNLINK_DATA_NOTIFICATION_DELAY, u8;
-    /// Number of a load or overload report. Spec: TS 29.244 §8.2.33.
+    /// Sequence number of a load or overload report. Spec: TS 29.244 §8.2.33.
     SequenceNumber, SEQUENCE_NUMBER, u32;
-    /// Load or overload reduction, percent. Spec: TS 29.244 §8.2.34.
+    /// Load, or requested reduction in an overload. Unit: percent. Spec: TS 29.244 §8.2.34.
     Metric, METRIC, u8;
     /// Unit: seconds. Spec: TS 29.244 §8.2.42.
     MeasurementPeriod, MEASUREMENT_PERIOD, u32;
@@ -72,7 +72,8 @@ scalars! {
     SubsequentTimeThreshold, SUBSEQUENT_TIME_THRESHOLD, u32;
     /// Unit: seconds. Spec: TS 29.244 §8.2.87.
     SubsequentTimeQuota, SUBSEQUENT_TIME_QUOTA, u32;
-    /// When to measure apart. Unit: seconds since 1900-01-01 00:00 UTC. Spec: TS 29.244 §8.2.15.
+    /// When the usage is to be measured separately from then on. Unit: seconds since 1900-01-01
+    /// 00:00 UTC. Spec: TS 29.244 §8.2.15.
     MonitoringTime, MONITORING_TIME, u32;
     /// Unit: seconds. Spec: TS 29.244 §8.2.18.
     InactivityDetectionTime, INACTIVITY_DETECTION_TIME, u32;
@@ -96,11 +97,11 @@ scalars! {
     ActivationTime, ACTIVATION_TIME, u32;
     /// Unit: seconds since 1900-01-01 00:00 UTC. Spec: TS 29.244 §8.2.122.
     DeactivationTime, DEACTIVATION_TIME, u32;
-    /// The URR whose report triggers a report of this one. Spec: TS 29.244 §8.2.55.
+    /// The URR whose report also triggers a report of this URR. Spec: TS 29.244 §8.2.55.
     LinkedUrrId, LINKED_URR_ID, u32;
-    /// The URR that shares a credit pool. Spec: TS 29.244 §8.2.85.
+    /// A URR that shares a credit pool with others. Spec: TS 29.244 §8.2.85.
     AggregatedUrrId, AGGREGATED_URR_ID, u32;
-    /// Number of a usage report within its URR. Spec: TS 29.244 §8.2.71.
+    /// Sequence number of a usage report of its URR. Spec: TS 29.244 §8.2.71.
     UrSeqn, UR_SEQN, u32;
     /// Correlates usage reports with a query. Spec: TS 29.244 §8.2.90.
     QueryUrrReference, QUERY_URR_REFERENCE, u32;
@@ -118,7 +119,7 @@ scalars! {
     SubsequentEventThreshold, SUBSEQUENT_EVENT_THRESHOLD, u32;
     /// Averaging window of a guaranteed bit rate. Unit: milliseconds. Spec: TS 29.244 §8.2.115.
     AveragingWindow, AVERAGING_WINDOW, u32;
-    /// How many reports a URR may make. Spec: TS 29.244 §8.2.133.
+    /// How many reports a URR may send. Spec: TS 29.244 §8.2.133.
     NumberOfReports, NUMBER_OF_REPORTS, u16;
     /// Identifier of a traffic endpoint. Spec: TS 29.244 §8.2.92.
     TrafficEndpointId, TRAFFIC_ENDPOINT_ID, u8;
@@ -210,16 +211,16 @@ impl<'a> Ie<'a> for PagingPolicyIndicator {
     }
 }
 
-/// A duration of three bits of unit and five of value, as three IEs use it.
-/// Spec: TS 29.244 §8.2.36 (Timer), §8.2.29, §8.2.78.
+/// A duration with three bits of unit and five bits of value, as in three IEs. Spec: TS 29.244
+/// §8.2.35 (Timer), §8.2.29, §8.2.78.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timer(pub u8);
 
 impl Timer {
-    /// The timer never ends.
+    /// The timer that never ends.
     pub const INFINITE: Self = Self(0xe0);
 
-    /// Seconds, `None` for an infinite timer. Reserved units count as minutes.
+    /// Returns the duration in seconds; `None` if infinite. Reserved units count as minutes.
     #[must_use]
     pub const fn as_secs(self) -> Option<u32> {
         let unit = match self.0 >> 5 {
@@ -233,7 +234,7 @@ impl Timer {
         Some(unit * (self.0 & 0x1f) as u32)
     }
 
-    /// The shortest representable timer of at least `secs`; infinite beyond 310 hours.
+    /// Returns the shortest timer of at least `secs` seconds, which is infinite beyond 310 hours.
     #[must_use]
     pub fn from_secs(secs: u32) -> Self {
         for (code, unit) in [(0u8, 2u32), (1, 60), (2, 600), (3, 3_600), (4, 36_000)] {
@@ -270,13 +271,13 @@ macro_rules! timers {
 timers! {
     /// Period of validity of an overload report. Spec: TS 29.244 §8.2.35.
     PfcpTimer, TIMER;
-    /// How long downlink packets are buffered. Spec: TS 29.244 §8.2.29.
+    /// How long downlink packets are to be buffered. Spec: TS 29.244 §8.2.29.
     DlBufferingDuration, DL_BUFFERING_DURATION;
     /// Time until an association is released. Spec: TS 29.244 §8.2.78.
     GracefulReleasePeriod, GRACEFUL_RELEASE_PERIOD;
 }
 
-/// How many downlink packets to buffer: one or two octets. Spec: TS 29.244 §8.2.30.
+/// How many downlink packets to buffer; has one or two octets on the wire. Spec: TS 29.244 §8.2.30.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DlBufferingSuggestedPacketCount(pub u16);
 
@@ -299,10 +300,10 @@ impl<'a> Ie<'a> for DlBufferingSuggestedPacketCount {
     }
 }
 
-/// Paging Policy Indication and QFI of a first downlink packet. Spec: TS 29.244 §8.2.27.
+/// Paging Policy Indication and QFI of the first downlink packet. Spec: TS 29.244 §8.2.27.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DownlinkDataServiceInformation {
-    /// Paging Policy Indication, six bits: the DSCP of the packet.
+    /// Paging Policy Indication: the DSCP of the packet, six bits.
     pub paging_policy_indication: Option<u8>,
     /// QFI of the packet.
     pub qfi: Option<Qfi>,
@@ -354,7 +355,7 @@ impl<'a> Ie<'a> for TimeQuotaMechanism {
     }
 }
 
-/// Factor of an aggregated URR: digits × 10^exponent. Spec: TS 29.244 §8.2.84.
+/// Factor of an aggregated URR: `digits` × 10^`exponent`. Spec: TS 29.244 §8.2.84.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Multiplier {
     /// Value digits.
@@ -381,9 +382,9 @@ impl<'a> Ie<'a> for Multiplier {
 /// Usage reports that further messages will carry. Spec: TS 29.244 §8.2.91.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AdditionalUsageReportsInformation {
-    /// AURI: further reports follow.
+    /// AURI: true if further reports follow.
     pub more: bool,
-    /// How many, 0..=32767; 0 if the number is unknown.
+    /// Number of further reports, 0..=32767; 0 if unknown.
     pub count: u16,
 }
 
@@ -410,7 +411,7 @@ pub struct SNssai {
 }
 
 impl SNssai {
-    /// The Slice Differentiator that stands for none.
+    /// The value of [`Self::sd`] that means no Slice Differentiator.
     pub const NO_SD: u32 = 0xff_ffff;
 }
 
@@ -431,9 +432,9 @@ impl<'a> Ie<'a> for SNssai {
 /// The IE for which a request failed, with its contents. Spec: TS 29.244 §8.2.185.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OffendingIeInformation<'a> {
-    /// Its type.
+    /// The type of the IE.
     pub ie_type: IeType,
-    /// Its value; empty if the IE was missing.
+    /// The value of the IE; empty if the IE was missing.
     pub value: &'a [u8],
 }
 

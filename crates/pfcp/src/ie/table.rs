@@ -1,13 +1,13 @@
-//! The one table of IE types. Spec: TS 29.244 §8.1.2, table 8.1.2-1.
+//! The table of all IE types. Spec: TS 29.244 §8.1.2, table 8.1.2-1.
 //!
-//! A row is `number CONST "name" "clause" shape minimum-length status`. The minimum length is
-//! that of a value that withdraws no setting (`N` in `grouped/` names members that length zero
-//! withdraws). The decoder skips `raw` IEs, which have no typed form here, and lists them in
+//! A row is `number CONST "name" "clause" shape minimum-length status`. The minimum length does not
+//! apply to length zero, by which members of presence `N` in `grouped/` are withdrawn. The decoder
+//! skips IEs of status `raw`, which have no typed form here, and lists them in
 //! [`Ignored`](crate::Ignored).
 
 use core::fmt;
 
-/// Type of an IE: the first two octets.
+/// Type of an IE: the number in its first two octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct IeType(pub u16);
@@ -21,29 +21,29 @@ pub enum Shape {
     Leaf,
 }
 
-/// How far this crate decodes an IE.
+/// To which form this crate decodes an IE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// To a typed value.
     Full,
-    /// To its octets.
+    /// To the octets of its value.
     Raw,
 }
 
-/// A row of the table.
+/// A row of the table of IE types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IeInfo {
     /// The number.
     pub ie_type: IeType,
     /// The name in the specification.
     pub name: &'static str,
-    /// The clause of TS 29.244 with its contents.
+    /// The clause of TS 29.244 that defines the contents.
     pub clause: &'static str,
-    /// Whether it contains further IEs.
+    /// Whether the IE contains further IEs.
     pub shape: Shape,
-    /// The shortest value that is not null. Unit: octets.
+    /// Length of the shortest value, apart from a withdrawal by length zero. Unit: octets.
     pub min_len: u16,
-    /// How far it is decoded.
+    /// To which form this crate decodes the IE.
     pub status: Status,
 }
 
@@ -398,14 +398,14 @@ ie_table! {
 }
 
 impl IeType {
-    /// The row of the table, `None` for a type that Release 17 does not define.
+    /// Returns the row of the table, or `None` for a type that Release 17 does not define.
     #[must_use]
     pub fn info(self) -> Option<&'static IeInfo> {
         let row = IE_TABLE.binary_search_by_key(&self, |info| info.ie_type).ok()?;
         IE_TABLE.get(row)
     }
 
-    /// The name in the specification, `"unknown"` outside the table.
+    /// Returns the name in the specification, or `"unknown"` outside the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.info().map_or("unknown", |info| info.name)

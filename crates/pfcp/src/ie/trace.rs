@@ -1,4 +1,4 @@
-//! Trace Information: what to trace of a session, and who collects it.
+//! Trace Information: the events of a session to trace, and the address that collects them.
 
 use core::net::IpAddr;
 
@@ -8,17 +8,17 @@ use crate::writer::{NoRoom, PfcpWriter};
 /// Trace control parameters. Spec: TS 29.244 §8.2.108; TS 32.422.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceInformation<'a> {
-    /// MCC and MNC as three octets of digits.
+    /// MCC and MNC as digits in three octets.
     pub plmn: [u8; 3],
     /// Trace ID, 24 bits.
     pub trace_id: u32,
-    /// Bits of the events that start it.
+    /// Bits of the events that trigger the trace.
     pub triggering_events: &'a [u8],
     /// Session trace depth.
     pub depth: u8,
     /// Bits of the interfaces to trace.
     pub interfaces: &'a [u8],
-    /// Trace collection entity.
+    /// Address of the trace collection entity.
     pub collection_entity: Option<IpAddr>,
 }
 

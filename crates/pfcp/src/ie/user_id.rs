@@ -1,4 +1,4 @@
-//! User ID: identities of the subscriber, each behind a one-octet length.
+//! User ID: identities of the subscriber, each after a one-octet length.
 
 use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};

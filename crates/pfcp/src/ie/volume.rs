@@ -3,7 +3,7 @@
 use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
-/// One octet of presence flags and then the present fields of eight octets, in order of the bits.
+/// Defines IEs of one octet of presence flags, and eight octets per present field, in flag order.
 macro_rules! volumes {
     ($( $(#[$doc:meta])* $name:ident, $type:ident {
         $( $(#[$fdoc:meta])* $field:ident $bit:literal, )*
@@ -51,9 +51,9 @@ three_volumes! {
     VolumeThreshold, VOLUME_THRESHOLD;
     /// Volume that may be used. Spec: TS 29.244 §8.2.50.
     VolumeQuota, VOLUME_QUOTA;
-    /// Threshold after the monitoring time. Spec: TS 29.244 §8.2.16.
+    /// Volume threshold after the monitoring time. Spec: TS 29.244 §8.2.16.
     SubsequentVolumeThreshold, SUBSEQUENT_VOLUME_THRESHOLD;
-    /// Quota after the monitoring time. Spec: TS 29.244 §8.2.86.
+    /// Volume quota after the monitoring time. Spec: TS 29.244 §8.2.86.
     SubsequentVolumeQuota, SUBSEQUENT_VOLUME_QUOTA;
 }
 

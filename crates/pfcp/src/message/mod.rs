@@ -1,4 +1,4 @@
-//! Messages: the table of types, the typed bodies, and the sum of them.
+//! Messages: the table of types, the typed bodies, and an enum of all bodies.
 
 mod node;
 mod session;
@@ -25,10 +25,10 @@ pub use session::{
     SessionReportRequest, SessionReportResponse,
 };
 
-/// Encodes one message with its header and returns its length in octets.
+/// Encodes one message with its header into `buf`, and returns its length in octets.
 ///
 /// # Errors
-/// [`NoRoom`] when `buf` is too small; its contents are then unspecified.
+/// [`NoRoom`] if `buf` is too small; its contents are then unspecified.
 pub fn encode<'a, M: MessageBody<'a>>(
     buf: &mut [u8],
     seid: Option<Seid>,
@@ -45,8 +45,8 @@ macro_rules! messages {
         #[allow(clippy::large_enum_variant, reason = "nothing here may allocate")]
         pub enum Message<'a> {
             $( #[doc = concat!("[`", stringify!($name), "`]")] $name($name<'a>), )*
-            /// A type that Release 17 does not define or that has no typed form here; the body
-            /// is in the [`RawMessage`].
+            /// A message type that Release 17 does not define or that has no typed form here. The
+            /// body is in the [`RawMessage`].
             Unsupported(MessageType),
         }
 
@@ -54,7 +54,7 @@ macro_rules! messages {
             /// Decodes the body of a message by its type.
             ///
             /// # Errors
-            /// The first defect, as [`MessageBody::decode_body`].
+            /// Returns the first defect, as [`MessageBody::decode_body`] does.
             pub fn decode(raw: &RawMessage<'a>) -> Result<Self, DecodeError> {
                 match raw.header.message_type {
                     $( <$name<'_> as MessageBody<'_>>::TYPE =>
@@ -63,10 +63,10 @@ macro_rules! messages {
                 }
             }
 
-            /// Appends the IEs; none for an unsupported message.
+            /// Appends the IEs of the message; none for an unsupported type.
             ///
             /// # Errors
-            /// [`NoRoom`] when the buffer is full.
+            /// [`NoRoom`] if the buffer is full.
             pub fn encode_body(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
                 match self {
                     $( Self::$name(message) => message.encode_body(w), )*
@@ -74,7 +74,7 @@ macro_rules! messages {
                 }
             }
 
-            /// The type of the message.
+            /// Returns the type of the message.
             #[must_use]
             pub fn message_type(&self) -> MessageType {
                 match self {
@@ -84,7 +84,7 @@ macro_rules! messages {
             }
         }
 
-        /// The possible members of a message; empty for types without a typed form here.
+        /// Returns the possible members of a message; empty for types without a typed form here.
         #[must_use]
         pub fn members(message_type: MessageType) -> &'static [crate::body::Member] {
             match message_type {

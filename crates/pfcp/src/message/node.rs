@@ -25,7 +25,7 @@ bodies! {
         recovery_time_stamp: M RECOVERY_TIME_STAMP => RecoveryTimeStamp,
     }
 
-    /// Without any application, all PFDs are withdrawn. Spec: TS 29.244 §7.4.3.1.
+    /// If it names no application, all PFDs are withdrawn. Spec: TS 29.244 §7.4.3.1.
     message PfdManagementRequest = PFD_MANAGEMENT_REQUEST {
         application_ids_pfds: Cs APPLICATION_IDS_PFDS => ApplicationIdsPfds<'a>,
         node_id: O NODE_ID => NodeId<'a>,
@@ -44,7 +44,7 @@ bodies! {
         recovery_time_stamp: M RECOVERY_TIME_STAMP => RecoveryTimeStamp,
         up_function_features: C UP_FUNCTION_FEATURES => UpFunctionFeatures,
         cp_function_features: C CP_FUNCTION_FEATURES => CpFunctionFeatures,
-        /// Sent by peers before Release 16.3.
+        /// Only peers before Release 16.3 send it.
         user_plane_ip_resources: Os USER_PLANE_IP_RESOURCE_INFORMATION =>
             UserPlaneIpResourceInformation<'a>,
         ue_ip_address_pools: Os UE_IP_ADDRESS_POOL_INFORMATION => UeIpAddressPoolInformation<'a>,
@@ -65,7 +65,7 @@ bodies! {
         recovery_time_stamp: M RECOVERY_TIME_STAMP => RecoveryTimeStamp,
         up_function_features: C UP_FUNCTION_FEATURES => UpFunctionFeatures,
         cp_function_features: C CP_FUNCTION_FEATURES => CpFunctionFeatures,
-        /// Sent by peers before Release 16.3.
+        /// Only peers before Release 16.3 send it.
         user_plane_ip_resources: Os USER_PLANE_IP_RESOURCE_INFORMATION =>
             UserPlaneIpResourceInformation<'a>,
         ue_ip_address_pools: Os UE_IP_ADDRESS_POOL_INFORMATION => UeIpAddressPoolInformation<'a>,
@@ -91,7 +91,7 @@ bodies! {
         smf_set_id: O SMF_SET_ID => SmfSetId<'a>,
         ue_ip_address_usages: Os UE_IP_ADDRESS_USAGE_INFORMATION =>
             UeIpAddressUsageInformation<'a>,
-        /// Length zero ends the measurements.
+        /// An item of length zero ends the measurements.
         gtpu_path_qos_controls: Cs GTP_U_PATH_QOS_CONTROL_INFORMATION =>
             Nullable<GtpuPathQosControlInformation<'a>>,
     }
@@ -115,7 +115,7 @@ bodies! {
         cause: M CAUSE => Cause,
     }
 
-    /// The header alone. Spec: TS 29.244 §7.4.4.7.
+    /// Has no IEs. Spec: TS 29.244 §7.4.4.7.
     message VersionNotSupportedResponse = VERSION_NOT_SUPPORTED_RESPONSE {
     }
 
@@ -153,7 +153,7 @@ bodies! {
         offending_ie: C OFFENDING_IE => OffendingIe,
     }
 
-    /// Sessions of the SMF set whose control moves. Spec: TS 29.244 §7.4.7.1.
+    /// Moves the control of sessions to another SMF of the set. Spec: TS 29.244 §7.4.7.1.
     message SessionSetModificationRequest = SESSION_SET_MODIFICATION_REQUEST {
         node_id: M NODE_ID => NodeId<'a>,
         session_change_infos: Ms PFCP_SESSION_CHANGE_INFO => SessionChangeInfo<'a>,

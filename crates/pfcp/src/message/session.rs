@@ -16,7 +16,7 @@ use crate::ie::{
     ReportType, SNssai, TraceInformation, UserId, UserPlaneInactivityTimer,
 };
 
-/// A response without Cause accepts, because a refusal has a Cause.
+/// A response without Cause counts as accepted, because a refusal would have a Cause.
 impl WhenAbsent for Cause {
     const ABSENT: Self = Self::RequestAccepted;
 }
@@ -114,7 +114,7 @@ bodies! {
             PacketRateStatusReport<'a>,
     }
 
-    /// Without IEs of its own. Spec: TS 29.244 §7.5.6.
+    /// Has no IEs. Spec: TS 29.244 §7.5.6.
     message SessionDeletionRequest = SESSION_DELETION_REQUEST {
     }
 
@@ -150,7 +150,7 @@ bodies! {
 
     /// Spec: TS 29.244 §7.5.9.1.
     message SessionReportResponse = SESSION_REPORT_RESPONSE {
-        /// INTEROP: some control planes omit it when they accept.
+        /// INTEROP: some control planes omit the Cause when they accept.
         cause: D CAUSE => Cause,
         offending_ie: C OFFENDING_IE => OffendingIe,
         update_bar: C UPDATE_BAR_SESSION_REPORT_RESPONSE => UpdateBar<'a>,

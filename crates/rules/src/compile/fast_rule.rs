@@ -1,4 +1,4 @@
-//! Fast rules from the rules of a session.
+//! Compiles fast rules from the rules of a session.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -20,20 +20,20 @@ use crate::rule::{
 };
 use crate::usage::UrrEntry;
 
-/// The first buckets of a session that a packet has to pass, and whether their rate is guaranteed.
+/// Which of the session's first buckets a packet has to pass, and whether its rate is guaranteed.
 type FastRuleMeters = ([bool; FAST_RULE_METERS_MAX], bool);
 
-/// UE addresses of both families.
+/// The UE addresses of IPv4 and of IPv6.
 type FastRuleUes = (FastRuleUe<Ipv4Addr>, FastRuleUe<u64>);
 
 impl FastRule {
-    /// The fast rule of one direction of bound rules: of packets in tunnels from the RAN, or of
-    /// packets from a data network without a tunnel.
+    /// Compiles the fast rule of one direction from bound rules. Uplink: for packets in tunnels
+    /// from the RAN. Downlink: for packets from a data network without a tunnel.
     ///
     /// # Errors
-    /// Why a usual packet needs an action that a fast rule cannot express.
+    /// The reason why usual packets need an action that a fast rule cannot express.
     pub fn compile(rules: &SessionRules, direction: Direction) -> Result<Self, NoFastRule> {
-        // Packets from a data network have no TEID, which is zero in the stages.
+        // Packets from a data network have no TEID, which the stages represent by zero.
         let is_of_tunnel = |pdr: &PdrEntry| {
             direction == Direction::Downlink && pdr.teid.is_some_and(|teid| teid != Teid(0))
         };
@@ -50,11 +50,11 @@ impl FastRule {
         }
     }
 
-    /// The fast rule of packets that another UPF sends to the UE in a tunnel, the first one of the
-    /// session.
+    /// Compiles the fast rule of packets that another UPF sends to the UE in a tunnel. Only the
+    /// first PDR of the session with a tunnel gets one.
     ///
     /// # Errors
-    /// As [`FastRule::compile`].
+    /// See [`FastRule::compile`].
     pub fn compile_tunnel_to_ue(rules: &SessionRules) -> Result<Self, NoFastRule> {
         let direction = Direction::Downlink;
         let usual = || rules.downlink.iter().filter(|pdr| pdr.is_usual(direction));
@@ -73,8 +73,8 @@ impl FastRule {
         }
     }
 
-    /// The fast rule of packets whose first PDR by SDF filters is `pdr`, unless they leave a tunnel
-    /// for another one.
+    /// Compiles the fast rule of packets for which the SDF filters select `pdr`. An uplink packet
+    /// that goes on into another tunnel gets none here.
     pub(super) fn of_pdr(
         rules: &SessionRules,
         pdr: &PdrEntry,
@@ -92,8 +92,8 @@ impl FastRule {
     }
 }
 
-/// How the QERs of a PDR mark downlink packets, and the buckets that packets have to pass. An error
-/// if a gate is closed or a QER does anything else.
+/// Returns how the QERs of a PDR mark downlink packets, and the buckets that packets have to pass.
+/// An error if a gate is closed or a QER needs an action that a fast rule cannot express.
 fn qers(
     rules: &SessionRules,
     pdr: &PdrEntry,
@@ -104,7 +104,7 @@ fn qers(
     let mut guaranteed = false;
     for at in &pdr.qers {
         let qer = rules.qers.get(usize::from(*at)).ok_or(NoFastRule::RuleMissing)?;
-        // Lists every field, so that a new one has to be decided on here.
+        // Lists every field, so that a new field does not compile until it is considered here.
         let QerEntry {
             id: _,
             gate_uplink: _,
@@ -169,15 +169,15 @@ fn uplink(
     if !leads_to_network(far) {
         return Err(NoFastRule::DestinationOther);
     }
-    // The packed rule holds the complement, which packets over IPv4 in another tunnel must not
-    // match.
+    // A packed rule for IPv6 tunnels holds the complement of the TEID. Packets over IPv4 in a
+    // tunnel with this complement as TEID must not match.
     let is_ambiguous = transport == FastRuleTransport::V6
         && rules.uplink.iter().chain(&rules.downlink).any(|pdr| pdr.teid == Some(Teid(!teid.0)));
     if is_ambiguous {
         return Err(NoFastRule::TeidComplement);
     }
     let (qfis, egress) = (flows(qfis)?, far.interfaces);
-    // The stages drop packets without an interface; the fast path takes one for granted.
+    // The stages drop packets without an egress interface; the fast path assumes that there is one.
     if egress == InterfaceSet::NONE {
         return Err(NoFastRule::InterfaceMissing);
     }
@@ -185,7 +185,7 @@ fn uplink(
     Ok((tunneled_ues(rules, pdr)?, way))
 }
 
-/// The IP version of the GTP-U tunnel whose headers a PDR removes; `None` if it removes other
+/// Returns the IP version of the GTP-U headers that a PDR removes; `None` if it removes other
 /// headers or none.
 const fn stripped_transport(removal: Option<HeaderRemoval>) -> Option<FastRuleTransport> {
     match removal {
@@ -196,20 +196,20 @@ const fn stripped_transport(removal: Option<HeaderRemoval>) -> Option<FastRuleTr
     }
 }
 
-/// True if a PDR removes the headers of GTP-U over IPv4.
+/// True if a PDR removes GTP-U headers over IPv4.
 const fn strips_gtpu(removal: Option<HeaderRemoval>) -> bool {
     matches!(removal, Some(HeaderRemoval::GtpuUdpIpv4 | HeaderRemoval::GtpuUdpIp))
 }
 
-/// The QoS flows of a PDR; an error beyond the number that a fast rule can name.
+/// Returns the QoS flows of a PDR, or an error if a fast rule has no room for so many.
 fn flows<const MAX: usize>(qfis: &[Qfi]) -> Result<ArrayVec<Qfi, MAX>, NoFastRule> {
     let mut flows = ArrayVec::new();
     flows.try_extend_from_slice(qfis).map_err(|_| NoFastRule::QfisTooMany)?;
     Ok(flows)
 }
 
-/// The fast rule of packets in the tunnel of a PDR that leave in another tunnel. `side`: where
-/// packets come from.
+/// Compiles the fast rule of packets that arrive in the tunnel of a PDR and leave in another
+/// tunnel. `side`: the source interface and direction of the packets.
 fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Result<FastRule, NoFastRule> {
     let PdrEntry {
         id: _,
@@ -252,7 +252,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Result<FastR
         return Err(NoFastRule::NextHopMissing);
     }
     let (marking, (meters, guaranteed)) = qers(rules, pdr, side.direction)?;
-    // Only containers towards the RAN carry the indication.
+    // Only a PDU Session Container towards the RAN carries the reflective QoS indication.
     let is_downlink = side.direction == Direction::Downlink;
     let marking = marking.map(|(qfi, reflective)| (qfi, reflective && is_downlink));
     let usage = usage(rules, pdr)?;
@@ -268,7 +268,8 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Result<FastR
     Ok(FastRule { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
 }
 
-/// The addresses on the UE's side of packets in tunnels that a PDR matches and the session may use.
+/// Returns the UE addresses that packets in tunnels may have if they match a PDR: those that the
+/// PDR names and the session allows.
 fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
     let PdrEntry { ue, ue_networks, .. } = pdr;
     let named = match rules.ue.as_slice() {
@@ -287,13 +288,13 @@ fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoF
     ))
 }
 
-/// The key of a prefix if it covers all addresses with this key and no others.
+/// Returns the key of a prefix if the prefix covers exactly the addresses with this key.
 fn key(prefix: Ipv6Prefix) -> Option<u64> {
     (prefix.len() == UE_IPV6_KEY_BITS).then(|| ue_ipv6_key(prefix.addr()))
 }
 
-/// The destination of each family that leads to the session and that a PDR of downlink matches;
-/// none of a family with several.
+/// Returns for each family the UE address of packets that a downlink PDR matches; none for a family
+/// in which the session has another address as well.
 fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
     if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
         return Err(NoFastRule::UeAddresses);
@@ -317,8 +318,8 @@ fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoF
     ))
 }
 
-/// An error unless a FAR only forwards: it neither copies, redirects, marks nor steers. Packets to
-/// the CP function keep their TTL, which the fast path does not do.
+/// Returns an error unless a FAR only forwards: it must not copy, redirect, mark or steer. Packets
+/// to the CP function keep their TTL, which the fast path decrements.
 fn only_forwards(far: &FarEntry) -> Result<(), NoFastRule> {
     let FarEntry {
         id: _,
@@ -333,7 +334,7 @@ fn only_forwards(far: &FarEntry) -> Result<(), NoFastRule> {
         steering,
         dscp,
         redirect,
-        // The worker leaves packets between UEs to the stages.
+        // The fast path leaves packets from one UE to another to the stages anyway.
         local_switching: _,
         duplicates,
     } = far;
@@ -402,13 +403,13 @@ fn downlink(
     Ok((destinations(rules, pdr)?, way))
 }
 
-/// The URRs of a PDR, if none stops its packets and there are few enough.
+/// Returns the URRs of a PDR. An error if one of them stops packets, or if there are too many.
 fn usage(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUsage, NoFastRule> {
     let mut urrs = ArrayVec::new();
     let mut counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {
         // Limits are checked at run time; a packet that might reach one takes the stages. So do all
-        // packets of a credit pool, whose rest does not fit a line.
+        // packets of a credit pool, as it does not fit a cache line.
         let UrrEntry {
             id: _,
             slot,

@@ -1,7 +1,7 @@
-//! Two fast rules of one direction: a single SDF filter selects the one of a packet.
+//! Fast rules of a direction with one SDF filter: for packets that match it, and for the others.
 //!
-//! The usual case of a dedicated flow next to a default one, or of a session with one filter. The
-//! filter fits the session's line, so a packet needs no matcher. Other sessions take the form of
+//! Typical of a session with a dedicated and a default QoS flow. The filter fits into the session's
+//! cache line, so a packet needs no matcher. Sessions with more filters use the
 //! [`selector`](super::selector).
 
 use adit_types::Direction;
@@ -15,28 +15,28 @@ use crate::published::PublishedRules;
 use crate::rule::SessionRules;
 use crate::sdf::PortRange;
 
-/// Words after the flags.
+/// Words of a filter after its flags.
 pub const FILTER_WORDS: usize = 3;
 
-/// Which fast rules there are: that of packets that match, always, and in the next bit that of the
-/// others.
+/// Set if there is a fast rule for packets that match (always). The next bit: for the others.
 const HAS_MATCHING: u64 = 1 << 25;
 const HAS_OTHERS: u64 = HAS_MATCHING << 1;
-/// A fast rule names URRs in addition to the session's own one.
+/// Set if one of the fast rules counts for URRs besides the session's own one.
 const HAS_URRS: u64 = 1 << 27;
-/// Bits by which ports are rotated, 0 or 16: then the ports that match are an interval.
+/// Position of the bits (0 or 16) by which port pairs are rotated, to make matching pairs an
+/// interval.
 const ROTATION_SHIFT: u32 = 32;
 
-/// Where protocol and family stand in the value that is compared; below them is the remote address.
+/// Position of the protocol in the compared value; the bits below it are the remote address.
 const PROTOCOL_SHIFT: u32 = 32;
 const V6: u64 = 1 << 40;
 
-/// Protocols whose packets have ports, among others: a filter of other protocols that names ports
-/// stays in the matcher.
+/// Protocols with ports that this filter supports (TCP, UDP). A filter that names ports for other
+/// protocols stays in the matcher.
 const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 
-/// One SDF filter in the layout in which workers read it, with the fields for prefetches of the two
-/// fast rules from which it selects.
+/// One SDF filter in the layout that workers read, and the flags of its two fast rules by which
+/// workers prefetch.
 ///
 /// | word | |
 /// |---|---|
@@ -47,12 +47,12 @@ const PROTOCOLS_WITH_PORTS: [u8; 2] = [6, 17];
 ///
 /// | bits of the flags | |
 /// |---|---|
-/// | 0..15, 23, 24 | the publisher's, as in a [`PackedFastRule`] |
-/// | 15 | a rule leads into a tunnel over IPv6 |
-/// | 21, 22 | packets of a rule have to pass the first bucket, the second bucket |
-/// | 25, 26 | there is a rule of packets that match (always), of packets that do not |
-/// | 27 | a rule names URRs besides the session's own one |
-/// | 32..37 | rotation of ports: 0, or 16 |
+/// | 0..15, 23, 24 | written by the publisher, as in a [`PackedFastRule`] |
+/// | 15 | one of the fast rules leads into a tunnel over IPv6 |
+/// | 21, 22 | packets of one of the fast rules have to pass the first bucket, the second bucket |
+/// | 25, 26 | there is a fast rule for packets that match (always), for packets that do not |
+/// | 27 | one of the fast rules counts for URRs besides the session's own one |
+/// | 32..37 | rotation of the ports: 0, or 16 |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedFilter {
     flags: u64,
@@ -62,24 +62,24 @@ pub struct PackedFilter {
 /// The fields of a packet that a [`PackedFilter`] compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterKey {
-    /// The family.
+    /// True for IPv6.
     pub is_v6: bool,
     /// First 32 bits of the address on the network's side.
     pub remote: u32,
     /// Upper-layer protocol.
     pub protocol: u8,
-    /// Source port in the upper half, destination port in the lower one; anything if the protocol
+    /// Source port in the upper half, destination port in the lower half; any value if the protocol
     /// has no ports.
     pub ports: u32,
 }
 
 impl PackedFilter {
-    /// The flag that every filter has.
+    /// The flag that every filter has: there is a fast rule for packets that match.
     pub const FLAG: u64 = HAS_MATCHING;
 
-    /// Appends the one or two fast rules of one direction, each as `refine` returns it, to its
-    /// matcher. `None` if the filters of the direction are not a single one that fits, or its PDR
-    /// has no fast rule.
+    /// Appends the fast rules that the filter of one direction selects, after `refine` has changed
+    /// them, to the direction's matcher. `None` unless the direction has exactly one filter, which
+    /// fits, and the filter's PDR has a fast rule.
     pub(super) fn append(
         rules: &mut SessionRules,
         direction: Direction,
@@ -102,7 +102,7 @@ impl PackedFilter {
         let others = match (v4.others, v6.others) {
             (None, None) => None,
             (Some(of_v4), Some(of_v6)) if of_v4 == of_v6 => Some(of_v4),
-            // No packet of the other family meets the conditions of its fast rule.
+            // Packets of the other family do not match the UE addresses of the only fast rule.
             (Some(number), None) | (None, Some(number)) => {
                 let pdr = pdrs.get(usize::from(number))?;
                 own_prefix(pdr, v4.others.is_some()).is_none().then_some(number)?;
@@ -118,8 +118,8 @@ impl PackedFilter {
         Some(filter)
     }
 
-    /// The filter of `entry` for packets of IPv4, IPv6 or, with `None`, both; `None` if it does not
-    /// fit.
+    /// Packs `entry` for packets of IPv4, of IPv6 or, if `is_v6` is `None`, of both. `None` if it
+    /// does not fit.
     fn new(entry: &FilterEntry, direction: Direction, is_v6: Option<bool>) -> Option<Self> {
         let FilterEntry {
             pdr: _,
@@ -163,8 +163,7 @@ impl PackedFilter {
         Some(Self { flags, words: [value & mask, mask, ports] })
     }
 
-    /// The filter in front of its fast rules: the one of packets that match, then that of the
-    /// others.
+    /// Adds the flags of the fast rules: that for packets that match, then that for the others.
     fn with_rules(mut self, fast_rules: [Option<PackedFastRule>; 2]) -> Self {
         for rule in fast_rules.iter().flatten() {
             self.flags |= if PackedFastRule::has_urrs(rule.flags()) { HAS_URRS } else { 0 };
@@ -174,34 +173,33 @@ impl PackedFilter {
         self
     }
 
-    /// The filter of [`PackedFilter::flags`] and [`PackedFilter::words`].
+    /// Restores a filter from [`PackedFilter::flags`] and [`PackedFilter::words`].
     #[inline]
     #[must_use]
     pub const fn of_words(flags: u64, words: [u64; FILTER_WORDS]) -> Self {
         Self { flags, words }
     }
 
-    /// The flags, which stand in front of the words.
+    /// Returns the flags, which are stored in front of the words.
     #[inline]
     #[must_use]
     pub const fn flags(&self) -> u64 {
         self.flags
     }
 
-    /// The words.
     #[must_use]
     pub const fn words(&self) -> [u64; FILTER_WORDS] {
         self.words
     }
 
-    /// Lines of its fast rules, by its flags: 1 or 2.
+    /// Returns how many lines the fast rules of a filter with these flags have: 1 or 2.
     #[inline]
     #[must_use]
     pub const fn lines_in(flags: u64) -> usize {
         1 + (flags & HAS_OTHERS != 0) as usize
     }
 
-    /// The lines of its fast rules among the published rules that were compiled with it.
+    /// Returns the lines of the fast rules, which follow the matcher in `rules`.
     #[must_use]
     pub fn lines<'r>(
         &self,
@@ -212,29 +210,29 @@ impl PackedFilter {
         lines.get(lines.len().checked_sub(Self::lines_in(self.flags))?..)
     }
 
-    /// True if no fast rule has buckets or URRs in addition to the session's own one.
+    /// True if no fast rule has buckets, or URRs besides the session's own one.
     #[inline]
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         self.flags & (PackedFastRule::METERS | HAS_URRS) == 0
     }
 
-    /// True if packets of a fast rule have to pass a bucket.
+    /// True if packets of one of the fast rules have to pass a bucket.
     #[inline]
     #[must_use]
     pub const fn has_meters(&self) -> bool {
         PackedFastRule::has_meters(self.flags)
     }
 
-    /// True if a fast rule names URRs in addition to the session's own one.
+    /// True if one of the fast rules counts for URRs besides the session's own one.
     #[inline]
     #[must_use]
     pub const fn has_urrs(&self) -> bool {
         self.flags & HAS_URRS != 0
     }
 
-    /// The number of the fast rule of the packet of `key` among [`PackedFilter::lines`]. `None`
-    /// when only the rules decide.
+    /// Returns the index of the packet's fast rule in [`PackedFilter::lines`]. `None` if the packet
+    /// has no fast rule and must take the stages.
     #[inline(always)]
     #[must_use]
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
@@ -244,10 +242,9 @@ impl PackedFilter {
         is_there.then_some(number as usize)
     }
 
-    /// True if a packet matches.
+    /// True if a packet matches the filter.
     ///
-    /// PERF (adit-bench datapath --sdf): does not branch on the packet, which no predictor
-    /// foresees.
+    /// PERF (adit-bench datapath --sdf): no branch depends on the packet: unpredictable.
     #[inline(always)]
     fn matches(&self, key: &FilterKey) -> bool {
         let FilterKey { is_v6, remote, protocol, ports } = *key;
@@ -264,16 +261,16 @@ impl PackedFilter {
     }
 }
 
-/// The filters of one family, as far as their order lets packets reach them.
+/// The filters of one family up to the first that matches all packets of the family.
 struct FamilyFilter<'a> {
-    /// The only one that not all packets match.
+    /// The only filter that some packets do not match.
     filter: Option<&'a FilterEntry>,
-    /// The PDR of all packets that do not match it.
+    /// The PDR (index) of the packets that do not match `filter`.
     others: Option<u16>,
 }
 
 impl<'a> FamilyFilter<'a> {
-    /// `None` with more than one filter.
+    /// Returns `None` if there is more than one filter.
     fn of(entries: &'a [FilterEntry]) -> Option<Self> {
         let end = entries.iter().position(FilterEntry::matches_all);
         let others = end.and_then(|end| entries.get(end)).map(|entry| entry.pdr);
@@ -286,8 +283,8 @@ impl<'a> FamilyFilter<'a> {
     }
 }
 
-/// The interval of all pairs of a port of `upper`, in the upper half, and one of `lower`. `None` if
-/// the pairs form no interval.
+/// Returns first and last of all pairs of ports as 32-bit numbers, a port of `upper` in the upper
+/// half, one of `lower` in the lower. `None` if they are not consecutive.
 fn port_interval(upper: PortRange, lower: PortRange) -> Option<(u32, u32)> {
     let of = |upper, lower| u32::from(upper) << 16 | u32::from(lower);
     let is_interval = upper.first == upper.last || (lower.first, lower.last) == ANY_PORT;
@@ -309,7 +306,7 @@ mod tests {
     const UDP: u8 = 17;
     const HOST: u32 = 0x1400_0001;
 
-    /// The filter for IPv4 or IPv6 or, with `None`, both.
+    /// Packs `filter` for IPv4, for IPv6 or, if `is_v6` is `None`, for both.
     fn packed(
         filter: &PacketFilter,
         direction: Direction,
@@ -332,7 +329,7 @@ mod tests {
         u32::from(src) << 16 | u32::from(dst)
     }
 
-    /// Ports of every combination of a range, a single port and any.
+    /// Compares all combinations of a range, a single port and any port on both sides.
     #[test]
     fn ports_match_from_the_first_to_the_last_of_their_side() {
         let sides = [(20, 22), (20, 20), (0, u16::MAX)];

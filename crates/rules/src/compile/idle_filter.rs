@@ -9,15 +9,15 @@ use crate::matcher::entry::of_filter;
 use crate::rule::PdrEntry;
 use crate::sdf::PacketFilter;
 
-/// True if `pdr` has SDF filters and one of them matches every packet that meets its other
-/// conditions. Not for filters that have a matcher of their own.
+/// True if one of the SDF filters of `pdr` matches every packet that meets the PDR's other
+/// conditions. Filters that are already compiled are not looked at.
 #[must_use]
 pub fn has_idle_filters(pdr: &PdrEntry) -> bool {
     !pdr.sdf.is_compiled() && pdr.sdf.iter().any(|filter| matches_all_of(filter, pdr))
 }
 
-/// True if in each family of the UEs of `pdr` the filter leaves nothing to compare: its entries are
-/// those of a filter that matches every packet.
+/// True if `filter` compiles to the same entries as a filter for all packets, for each family in
+/// which `pdr` has a UE address.
 fn matches_all_of(filter: &PacketFilter, pdr: &PdrEntry) -> bool {
     let any = PacketFilter::ANY;
     [false, true].into_iter().all(|is_v6| {

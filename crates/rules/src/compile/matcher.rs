@@ -1,4 +1,4 @@
-//! Matchers from the PDRs of a session.
+//! Compiles matchers from the PDRs of a session.
 
 use core::net::IpAddr;
 
@@ -11,8 +11,9 @@ use crate::sdf::PacketFilter;
 
 impl Matcher {
     /// Compiles the filters of the usual PDRs of `direction` ([`PdrEntry::is_usual`]) among `pdrs`,
-    /// which are sorted by precedence. A PDR without filters matches every packet. `None` where the
-    /// walk is as good: without any filter, and beyond [`MATCHER_PDRS_MAX`] PDRs.
+    /// which are sorted by precedence. A PDR without filters matches every packet. `None` if a walk
+    /// through the PDRs does as well (no filter), or if there are more than [`MATCHER_PDRS_MAX`]
+    /// PDRs.
     #[must_use]
     pub fn compile(direction: Direction, pdrs: &[PdrEntry]) -> Option<Self> {
         let has_filters = |pdr: &PdrEntry| !pdr.sdf.is_empty() && pdr.is_usual(direction);
@@ -25,7 +26,7 @@ impl Matcher {
 }
 
 impl Matchers {
-    /// The matchers of both directions of a session; `None` without any SDF filter.
+    /// Compiles the matchers of both directions of a session; `None` if it has no SDF filter.
     #[must_use]
     pub fn compile(uplink: &[PdrEntry], downlink: &[PdrEntry]) -> Option<Self> {
         let matchers = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)];
@@ -34,7 +35,7 @@ impl Matchers {
     }
 }
 
-/// The entries of one address family of the usual PDRs, in the order of the PDRs.
+/// Returns the filters of the usual PDRs for one address family, in the order of the PDRs.
 pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<FilterEntry> {
     let mut entries = Vec::new();
     let usual = || (0_u16..).zip(pdrs).filter(|(_, pdr)| pdr.is_usual(direction));
@@ -62,8 +63,8 @@ fn has_same_conditions(a: &PdrEntry, b: &PdrEntry) -> bool {
     conditions(a) == conditions(b) && a.qfis == b.qfis && a.ue_networks == b.ue_networks
 }
 
-/// The addresses that packets of a PDR have on the UE's side, as its other conditions say. `None`
-/// when packets of the family meet them never.
+/// Returns the UE addresses that packets of one family must have to match a PDR. `None` if the PDR
+/// matches no packet of the family.
 pub(super) fn own_prefix(pdr: &PdrEntry, is_v6: bool) -> Option<Prefix> {
     if pdr.ue.is_empty() || !pdr.ue_networks.is_empty() {
         return Some(Prefix::ANY);

@@ -1,12 +1,12 @@
 //! The compiler: turns the rules of one session into the form that a data plane runs.
 //!
-//! Input: [`SessionRules`], bound. The data plane that will run them has written its next hops,
-//! peers, bucket numbers and correlated rates into them; nothing else is needed from it. Output:
+//! Input: bound [`SessionRules`]: the data plane that will run them has set the indices of next
+//! hops, peers and buckets, and the correlated rates. Nothing else is needed from it. Output:
 //! [`CompiledSession`], which any data plane publishes in its own way: rules and SDF matchers in
-//! their compact form, and for each direction the fast path of the usual packets.
+//! their compact form, and the fast path of each direction's usual packets.
 //!
-//! Pure: no clock, no table, no worker. The compiler is a part of `rules` and not a room of its
-//! own: its input and output are types of this room, whose private fields it fills.
+//! Pure: no clock, no table, no worker. The compiler is part of `rules` because it fills private
+//! fields of this room's types.
 
 mod fast_rule;
 mod filter;
@@ -33,15 +33,15 @@ pub use selector::{PackedSelector, SelectorView};
 /// The rules of one session in the form that a data plane runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledSession {
-    /// The rules, with the matchers of their SDF filters and, after these, the fast rules that a
-    /// filter or a selector leads to.
+    /// The rules, with the matchers of their SDF filters. Fast rules that a filter or a selector
+    /// chooses follow the lines of the matcher.
     pub rules: PublishedRules,
-    /// The fast path of packets in tunnels from the RAN, and of packets from a data network without
-    /// a tunnel.
+    /// The fast path of each direction. Uplink: for packets in tunnels from the RAN. Downlink: for
+    /// packets from a data network without a tunnel.
     pub fast_paths: [Option<FastPath>; 2],
     /// The fast rule of packets that another UPF sends to the UE in a tunnel.
     pub tunnel_to_ue: Option<PackedFastRule>,
-    /// The fast rules of [`FastPath::Single`], for an offload.
+    /// The fast rules of [`FastPath::Single`] before packing, for an offload.
     pub single_rules: [Option<FastRule>; 2],
 }
 
@@ -50,14 +50,13 @@ pub struct CompiledSession {
 pub enum FastPath {
     /// All packets take the same fast rule.
     Single(PackedFastRule),
-    /// A single SDF filter selects between one for packets that match and, if there is one, that of
-    /// the others.
+    /// A single SDF filter selects one of two fast rules: for packets that match it, or the others.
     Filter(PackedFilter),
-    /// The SDF filters of the session select it.
+    /// The SDF filters of the session select one of several fast rules.
     Selector(PackedSelector),
 }
 
-/// Our own addresses. The UPF consumes packets to them, whichever UE has the same address.
+/// The UPF's own addresses. It consumes packets to them, even if a UE has the same address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnAddresses {
     v4: Vec<Ipv4Addr>,
@@ -79,7 +78,7 @@ impl FromIterator<IpAddr> for OwnAddresses {
 }
 
 impl OwnAddresses {
-    /// The fast rule of one direction without our own addresses.
+    /// Removes from a downlink rule the UE addresses that are also our own.
     fn exclude_from(&self, mut rule: FastRule, direction: Direction) -> FastRule {
         if direction == Direction::Downlink {
             if self.v4.iter().any(|own| rule.ue_v4 == FastRuleUe::Only(*own)) {
@@ -93,9 +92,8 @@ impl OwnAddresses {
     }
 }
 
-/// Compiles bound rules. Filters that exclude nothing are dropped, as "permit out ip from any to
-/// assigned" of a PDR with a UE address. Takes shapes that equal its own from `shapes`, and leaves
-/// new ones there.
+/// Compiles bound rules. Removes SDF filters that exclude nothing, such as "permit out ip from any
+/// to assigned" in a PDR with a UE address. Shares equal shapes from `shapes`, and adds new ones.
 #[must_use]
 pub fn compile(
     mut rules: SessionRules,
@@ -120,8 +118,8 @@ pub fn compile(
     CompiledSession { rules, fast_paths, tunnel_to_ue, single_rules }
 }
 
-/// The fast path of one direction. Leaves the rule in `single` if all usual packets take the same
-/// one, and in `unruled` why packets have none.
+/// Returns the fast path of one direction. Sets `single` if all usual packets have the same fast
+/// rule; else adds to `unruled` why packets have none.
 fn fast_path(
     rules: &mut SessionRules,
     own: &OwnAddresses,
@@ -146,7 +144,7 @@ fn fast_path(
     }
 }
 
-/// The PDRs of one direction that SDF filters select and that have no fast rule.
+/// Returns the PDRs of one direction that SDF filters select and that have no fast rule.
 fn unruled_pdrs(rules: &SessionRules, direction: Direction) -> impl Iterator<Item = UnruledPdr> {
     let has_filters = rules.matcher(direction).is_some();
     let pdrs = if has_filters { rules.pdrs(direction) } else { &[] };

@@ -1,7 +1,7 @@
-//! Several fast rules of one direction: the SDF filters of the session select the one of a packet.
+//! Several fast rules of one direction, of which SDF filters select one for each packet.
 //!
-//! The fast rules follow the lines of the compiled matcher. They belong to the published rules
-//! and live as long as these; sessions without filters pay nothing for them.
+//! The fast rules follow the lines of the compiled matcher. They are part of the published rules
+//! and are freed with them; sessions without filters need no memory for them.
 
 use adit_types::Direction;
 
@@ -11,14 +11,14 @@ use crate::packed_fast_rule::PackedFastRule;
 use crate::published::PublishedRules;
 use crate::rule::SessionRules;
 
-/// PDRs of a selector.
+/// Maximum number of PDRs of a selector.
 pub(super) const PDRS_MAX: usize = 16;
 
-/// The number of PDRs without a fast rule.
+/// The index of a PDR that has no fast rule.
 const NONE: u64 = 0xf;
 
-/// Which of the fast rules after a matcher each PDR has: four bits for each of the first 16 PDRs,
-/// from the lowest; 15 for none.
+/// For each of the first 16 PDRs, the index of its fast rule among those after the matcher. Four
+/// bits for each PDR, from the lowest; 15 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FastRuleNumbers(u64);
 
@@ -30,26 +30,26 @@ impl FastRuleNumbers {
         self.0 |= number << (pdr * 4);
     }
 
-    /// The number of a PDR below [`PDRS_MAX`].
+    /// Returns the index of the fast rule of a PDR below [`PDRS_MAX`].
     #[inline]
     const fn get(self, pdr: usize) -> u64 {
         self.0 >> (pdr * 4) & NONE
     }
 }
 
-/// Selects one of the fast rules stored behind the lines of a matcher.
+/// Selects one of the fast rules that are stored after the lines of a matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedSelector {
-    /// [`PackedFastRule::RELAY`] if one of the fast rules has it.
+    /// [`PackedFastRule::RELAY`] if one of the fast rules has this flag.
     flags: u64,
-    /// Lines of the matcher itself, in front of the fast rules.
+    /// How many lines the matcher has, without the fast rules after them.
     matcher_lines: u32,
     numbers: FastRuleNumbers,
 }
 
 impl PackedSelector {
-    /// Appends the fast rules of one direction, each as `refine` returns it, to its matcher. `None`
-    /// without a matcher or without any fast rule.
+    /// Appends the fast rules of one direction, after `refine` has changed them, to the direction's
+    /// matcher. `None` without a matcher or without any fast rule.
     pub(super) fn append(
         rules: &mut SessionRules,
         direction: Direction,
@@ -80,21 +80,21 @@ impl PackedSelector {
         Some(Self { flags, matcher_lines, numbers })
     }
 
-    /// The flags, which stand in front of the words.
+    /// Returns the flags, which are stored in front of the words.
     #[inline]
     #[must_use]
     pub const fn flags(self) -> u64 {
         self.flags
     }
 
-    /// The selector as two words behind its flags.
+    /// Returns the selector as two words, which are stored after its flags.
     #[must_use]
     pub fn to_words(self) -> [u64; 2] {
         [self.numbers.0, self.matcher_lines.into()]
     }
 
-    /// The inverse of [`PackedSelector::flags`] and [`PackedSelector::to_words`]; ignores the upper
-    /// half of the second word.
+    /// Restores a selector from [`PackedSelector::flags`] and [`PackedSelector::to_words`]; ignores
+    /// the upper half of the second word.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "written from this width")]
@@ -103,7 +103,7 @@ impl PackedSelector {
         Self { flags, matcher_lines, numbers: FastRuleNumbers(numbers) }
     }
 
-    /// The selector with the matcher of the published rules that were compiled with it.
+    /// Combines the selector with the matcher of the published rules that were compiled with it.
     #[must_use]
     pub fn view(self, rules: &PublishedRules, direction: Direction) -> Option<SelectorView<'_>> {
         let matcher = rules.matcher(direction)?;
@@ -111,7 +111,7 @@ impl PackedSelector {
     }
 }
 
-/// A selector and the lines that it looks up.
+/// A selector with the lines of the matcher and fast rules that it reads.
 #[derive(Debug, Clone, Copy)]
 pub struct SelectorView<'a> {
     selector: PackedSelector,
@@ -121,7 +121,7 @@ pub struct SelectorView<'a> {
 }
 
 impl<'a> SelectorView<'a> {
-    /// A view of the roots and lines of a matcher, wherever they are.
+    /// Views roots and lines of a matcher, which may be copies outside the published rules.
     #[inline]
     #[must_use]
     pub const fn new(
@@ -132,8 +132,8 @@ impl<'a> SelectorView<'a> {
         Self { selector, roots, lines }
     }
 
-    /// The line of the fast rule of the packet of `key` ([`PackedFastRule::of_line`]). `None` when
-    /// only the rules decide.
+    /// Returns the line of the packet's fast rule ([`PackedFastRule::of_line`]). `None` if the
+    /// packet has none and must take the stages.
     // PERF (adit-bench datapath --sdf): a call would pass the key through memory.
     #[inline(always)]
     #[must_use]

@@ -1,19 +1,19 @@
-//! The interface of a card: the calls of `rte_flow`.
+//! The interface to a network card that forwards by flow rules, modeled on the calls of `rte_flow`.
 
 use core::fmt;
 
 use crate::flows::flow::Flow;
 
-/// The number that a card gave to a flow.
+/// The identifier that a card gave to a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowNumber(pub u64);
 
-/// The counts of a flow.
+/// The value of a flow's counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowCounts {
-    /// Frames.
+    /// Frames that matched the flow.
     pub pkts: u64,
-    /// Their octets as received, without the frame check sequence.
+    /// Octets of the frames as received, without the frame check sequence.
     pub bytes: u64,
 }
 
@@ -29,26 +29,26 @@ impl fmt::Display for FlowCardError {
 
 impl std::error::Error for FlowCardError {}
 
-/// A card that takes flows. The counter of a flow outlives it, so that its last value can be read.
+/// A card that flows are installed on. Counters outlive flows, so that last values can be read.
 pub trait FlowCard: fmt::Debug + Send {
     /// Installs a flow.
     ///
     /// # Errors
-    /// The card does not take it.
+    /// The card refuses the flow.
     fn create(&mut self, flow: &Flow) -> Result<FlowNumber, FlowCardError>;
 
     /// Removes a flow. Frames that arrive from now on do not match it. Keeps its counter.
     ///
     /// # Errors
-    /// The flow is still there.
+    /// The card still has the flow.
     fn destroy(&mut self, flow: FlowNumber) -> Result<(), FlowCardError>;
 
     /// Reads the counter of a flow.
     ///
     /// # Errors
-    /// The card does not say.
+    /// The card cannot read the counter.
     fn query(&mut self, flow: FlowNumber) -> Result<FlowCounts, FlowCardError>;
 
-    /// Frees the counter of a flow that was removed.
+    /// Frees the counter of a flow that [`FlowCard::destroy`] removed.
     fn release(&mut self, flow: FlowNumber);
 }

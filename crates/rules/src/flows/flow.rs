@@ -1,21 +1,21 @@
-//! A flow: the headers that a frame must have, and the actions on the frame.
+//! Flow rules of a card: the headers that a frame must have, and the actions on the frame.
 
 use adit_types::PortId;
 
-/// A rule of a card.
+/// A flow rule of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Frames arrive from the link of this port.
+    /// The port from whose link frames arrive.
     pub port: PortId,
     /// If a frame matches several flows, the one with the highest priority applies.
     pub priority: FlowPriority,
-    /// The headers from the Ethernet header on.
+    /// The headers, from the Ethernet header on, that directly follow each other in the frame.
     pub items: Vec<FlowItem>,
     /// The actions of the card, in this order.
     pub actions: Vec<FlowAction>,
 }
 
-/// The priority of a flow, highest first.
+/// The priority of a flow. A flow with a smaller value wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowPriority {
     /// Frames for the workers.
@@ -24,14 +24,14 @@ pub enum FlowPriority {
     Session,
 }
 
-/// A header that frames must have after the one before.
+/// One header of a flow's pattern: its kind, and the octets in it that must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowItem {
-    /// Which.
+    /// The kind of header.
     pub header: FlowHeader,
-    /// Its first octets, compared in the bits that `mask` has.
+    /// The first octets of the header, compared in the bits that are set in `mask`.
     pub spec: Vec<u8>,
-    /// As long as `spec`.
+    /// As many octets as `spec`.
     pub mask: Vec<u8>,
 }
 
@@ -46,43 +46,43 @@ pub enum FlowHeader {
     Ipv4,
     /// UDP.
     Udp,
-    /// TCP, not in a later fragment.
+    /// TCP, not in a later fragment of a packet.
     Tcp,
     /// The eight octets that every GTP-U header has.
     Gtpu,
-    /// A PDU Session Container of four octets as the only extension header of GTP-U, after the four
-    /// octets of optional fields, which the item does not compare.
+    /// A PDU Session Container of four octets as the only extension header of GTP-U. The four
+    /// octets of optional GTP-U fields precede it; `spec` begins after them.
     Container,
-    /// No header: the checksum of the nth IPv4 header is right, and the frame has as many octets as
-    /// it says. Counts from one.
+    /// A condition rather than a header: the checksum of the nth IPv4 header (from one) is right,
+    /// and the frame has all the octets of that packet's Total Length.
     Intact(u32),
 }
 
 /// The action of a card on a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlowAction {
-    /// Counts frames, and their octets as received.
+    /// Counts frames and their octets as received.
     Count,
-    /// Removes as many octets from the front; the frame need not have these.
+    /// Removes octets from the front: as many as there are here, whatever their values.
     Decapsulate(Vec<u8>),
-    /// Adds octets in front. The card writes lengths and the checksum of the headers of IPv4, UDP
-    /// and GTP-U in them.
+    /// Adds octets in front. The card writes the lengths and the IPv4 checksum into the headers of
+    /// IPv4, UDP and GTP-U among them.
     Encapsulate(Vec<u8>),
-    /// Decrements the time to live of the first IPv4 header.
+    /// Decrements the time to live of the first IPv4 header of the frame.
     DecrementHops,
     /// Transmits the frame on the link of a port.
     Send(PortId),
-    /// Gives the frame to the workers.
+    /// Passes the frame to the workers.
     ToWorker,
 }
 
 impl FlowItem {
-    /// A header with any content.
+    /// Matches a header with any content.
     pub(crate) const fn any(header: FlowHeader) -> Self {
         Self { header, spec: Vec::new(), mask: Vec::new() }
     }
 
-    /// Demands that the octets from `at` on are `value` in the bits of `mask`.
+    /// Requires that the octets from offset `at` equal `value` in the bits of `mask`.
     pub(crate) fn field(mut self, at: usize, value: &[u8], mask: &[u8]) -> Self {
         let end = at + value.len();
         if self.spec.len() < end {
@@ -94,7 +94,7 @@ impl FlowItem {
         self
     }
 
-    /// Demands that the octets from `at` on are `value`.
+    /// Requires that the octets from offset `at` equal `value`.
     pub(crate) fn exactly(self, at: usize, value: &[u8]) -> Self {
         let mask = vec![u8::MAX; value.len()];
         self.field(at, value, &mask)

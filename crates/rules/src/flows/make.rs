@@ -1,8 +1,8 @@
-//! From a fast rule to the flows that do the same, and the exceptions that all flows need.
+//! Turns a fast rule into flows with the same effect, and makes the exceptions that all flows need.
 //!
-//! A flow compares fields with constants. Packets that depend on more therefore go to the workers:
-//! by exceptions, flows of higher priority that say which frames of a port the workers get, or
-//! because the rule has no flows at all.
+//! A flow compares fields with constants. Packets whose treatment depends on more go to the
+//! workers: either by an exception, a flow of higher priority for certain frames of a port, or
+//! because the rule gets no flows at all.
 
 use core::net::Ipv4Addr;
 
@@ -16,32 +16,31 @@ use adit_types::{
 
 use crate::flows::flow::{Flow, FlowAction, FlowHeader, FlowItem, FlowPriority};
 
-/// Octets of an Ethernet header, of a VLAN tag, and of the headers of a tunnel without and with a
-/// container.
+/// Lengths: an Ethernet header, a VLAN tag, IPv4, UDP and GTP-U headers of a tunnel, and what a PDU
+/// Session Container adds to these. Unit: octets.
 pub(crate) const ETHERNET_LEN: usize = 14;
 pub(crate) const VLAN_LEN: usize = 4;
 pub(crate) const TUNNEL_LEN: usize = 36;
 pub(crate) const CONTAINER_LEN: usize = 8;
 
-/// Packets below this length arrive in frames that Ethernet pads, which a card would count and
-/// forward.
+/// Ethernet pads shorter IP packets; a card would count and forward the padding. Unit: octets.
 const PADDED_BELOW: u16 = 64;
 
-/// Sources and destinations that no packet may have. Spec: RFC 1812 §5.3.7, §4.2.2.11; RFC 3927
-/// §2.7.
+/// Prefixes (address, length) that no source or destination may be in. Spec: RFC 1812 §5.3.7,
+/// §4.2.2.11; RFC 3927 §2.7.
 const RESERVED: [(u32, u8); 5] =
     [(0, 8), (0x7f00_0000, 8), (0xa9fe_0000, 16), (0xe000_0000, 4), (u32::MAX, 32)];
 
-/// The properties of a card, and the sessions that use it.
+/// The properties of a card, and how to choose the sessions that get flows.
 #[derive(Debug, Clone)]
 pub struct FlowConfig {
-    /// Sessions at most.
+    /// Maximum number of sessions with flows.
     pub sessions_max: usize,
     /// The logical interfaces on ports with flows.
     pub interfaces: Vec<OffloadInterface>,
-    /// The directions of packets that it forwards.
+    /// The directions of the packets that the card forwards.
     pub directions: FlowDirections,
-    /// Which sessions get flows.
+    /// How to choose the sessions that get flows.
     pub choice: OffloadChoice,
 }
 
@@ -50,50 +49,49 @@ pub struct FlowConfig {
 pub enum FlowDirections {
     /// Uplink only.
     Uplink,
-    /// Both directions: the card writes the lengths of the headers that it adds, that of GTP-U
-    /// among them.
+    /// Both directions. For downlink the card writes lengths into added headers, also GTP-U.
     Both,
 }
 
-/// A flow of a session, and what its counts mean.
+/// A flow of a session, and how to convert its counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFlow {
     /// The flow.
     pub flow: Flow,
-    /// Where frames arrive.
+    /// The interface on which frames arrive.
     pub arrival: InterfaceId,
-    /// Octets of a frame in front of the user's packet when it arrives.
+    /// Octets in front of the user's packet in an arriving frame.
     pub arrival_len: usize,
-    /// Octets of a frame in front of the user's packet when it leaves.
+    /// Octets in front of the user's packet in a leaving frame.
     pub departure_len: usize,
 }
 
-/// Where packets leave.
+/// Where packets leave, and to whom.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowDeparture<'c> {
-    /// Through this interface.
+    /// The interface through which packets leave.
     pub interface: &'c OffloadInterface,
-    /// To this station.
+    /// The link-layer address of the next hop.
     pub station: MacAddr,
 }
 
-/// Frames of an interface that workers get although they match the flow of a session.
+/// Frames of an interface that go to the workers although they match the flow of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowException {
     /// The time to live of the user's packet is 0 or 1.
     HopsUsedUp,
-    /// The address of the user's packet that the UE does not have is in a prefix.
+    /// The network-side address of the user's packet is in this prefix (address, length).
     Address(u32, u8),
-    /// The length of the user's packet has this value in the bits of a mask.
+    /// The length of the user's packet equals the first value in the bits of the second.
     Length(u16, u16),
-    /// The user's packet is a SYN of TCP.
+    /// The user's packet is a TCP SYN.
     Syn,
 }
 
-/// Flows of a rule for uplink packets, which leave through `departure`.
+/// Makes the flows of a rule for uplink packets, which leave through `departure`.
 ///
 /// # Errors
-/// The part of the rule that flows cannot express.
+/// The reason why flows cannot express the rule.
 pub fn uplink(
     config: &FlowConfig,
     rule: &OffloadRule<'_>,
@@ -133,10 +131,10 @@ pub fn uplink(
     Ok(each.flat_map(|from| flows.iter().map(move |of| flow(from, *of))).collect())
 }
 
-/// Flows of a rule for downlink packets, which leave through `departure`.
+/// Makes the flows of a rule for downlink packets, which leave through `departure`.
 ///
 /// # Errors
-/// The part of the rule that flows cannot express.
+/// The reason why flows cannot express the rule.
 pub fn downlink(
     config: &FlowConfig,
     rule: &OffloadRule<'_>,
@@ -179,10 +177,10 @@ pub fn downlink(
     Ok(on.map(flow).collect())
 }
 
-/// The UE's address, of a rule that flows may be made of.
+/// Returns the UE's address, or an error if flows cannot express the rule.
 fn check(rule: &OffloadRule<'_>) -> Result<Ipv4Addr, OffloadRefusal> {
     let OffloadRule { rule, is_limited: _, has_shared_rates } = *rule;
-    // Lists every field, so that a new one has to be decided on here.
+    // Lists every field, so that a new field does not compile until it is considered here.
     let FastRule {
         arrival: _,
         ue_v4,
@@ -206,7 +204,8 @@ fn check(rule: &OffloadRule<'_>) -> Result<Ipv4Addr, OffloadRefusal> {
     }
 }
 
-/// The interfaces of a role that packets arrive on.
+/// Returns the interfaces on which packets arrive, if they have a suitable role. An error if there
+/// is none.
 fn arrivals(
     config: &FlowConfig,
     arrival: InterfaceSet,
@@ -223,7 +222,8 @@ pub(crate) const fn refusal(words: &'static str) -> OffloadRefusal {
     OffloadRefusal(std::borrow::Cow::Borrowed(words))
 }
 
-/// The exceptions of an interface. `others`: destinations to which the usual gateway does not lead.
+/// Returns the exceptions of an interface. `others`: destinations that packets reach through other
+/// gateways than the usual one.
 #[must_use]
 pub fn exceptions(
     config: &FlowConfig,
@@ -235,7 +235,7 @@ pub fn exceptions(
     let overhead = u16::try_from(TUNNEL_LEN + CONTAINER_LEN).unwrap_or_default();
     let mut all = vec![FlowException::HopsUsedUp];
     all.extend(RESERVED.map(|(addr, len)| FlowException::Address(addr, len)));
-    // The data network that a packet in a tunnel goes to is known by its session only.
+    // A tunneled packet can go to any data network, which only its session determines.
     let keeps_syns = match interface.role.is_gtpu() {
         true => config.interfaces.iter().any(|of| of.keeps_syns),
         false => interface.keeps_syns,
@@ -253,7 +253,7 @@ pub fn exceptions(
     all
 }
 
-/// The lengths above `limit`, as values in the bits of masks.
+/// Returns exceptions that together match all lengths above `limit`.
 fn longer_than(limit: u16) -> impl Iterator<Item = FlowException> {
     (0..u16::BITS).filter(move |bit| limit >> bit & 1 == 0).map(move |bit| {
         let mask = u16::MAX << bit;
@@ -261,7 +261,7 @@ fn longer_than(limit: u16) -> impl Iterator<Item = FlowException> {
     })
 }
 
-/// The flows of an exception: one for each form of headers in front of the user's packet.
+/// Returns the flows of an exception, one for each stack of headers before the user's packet.
 #[must_use]
 pub fn exception_flows(interface: &OffloadInterface, exception: FlowException) -> Vec<Flow> {
     let is_tunnel = interface.role.is_gtpu();
@@ -304,7 +304,7 @@ const fn ethernet_len(interface: &OffloadInterface) -> usize {
     }
 }
 
-/// The Ethernet header of frames with IPv4 packets to us.
+/// Returns the Ethernet header, and VLAN tag, of frames with IPv4 packets to our MAC address.
 fn ethernet_items(interface: &OffloadInterface) -> Vec<FlowItem> {
     let MacAddr(mac) = interface.mac;
     let ethernet = FlowItem::any(FlowHeader::Ethernet).exactly(0, &mac);
@@ -316,7 +316,8 @@ fn ethernet_items(interface: &OffloadInterface) -> Vec<FlowItem> {
     vec![ethernet.exactly(12, &[0x81, 0x00]), tag.exactly(2, &[0x08, 0x00])]
 }
 
-/// The headers of G-PDUs to us. `container`: with one, of this QoS flow.
+/// Returns the headers of G-PDUs to us. `container`: whether they have a PDU Session Container, and
+/// for which QoS flow; `Some(None)` is any.
 fn tunnel_items(
     interface: &OffloadInterface,
     own: Ipv4Addr,
@@ -324,8 +325,8 @@ fn tunnel_items(
     container: Option<Option<Qfi>>,
 ) -> Vec<FlowItem> {
     let mut items = ethernet_items(interface);
-    // CE and ECT(1) change the user's packet or stop it, so the workers get them. Spec: RFC 6040
-    // §4.2.
+    // Workers get packets with CE or ECT(1) in the outer header: these change the user's packet or
+    // stop it. Spec: RFC 6040 §4.2.
     let outer = ipv4().exactly(0, &[0x45]).field(1, &[0], &[1]).field(6, &[0, 0], &[0x3f, 0xff]);
     items.push(outer.exactly(9, &[17]).exactly(16, &own.octets()));
     items.push(FlowItem::any(FlowHeader::Udp).exactly(2, &2152_u16.to_be_bytes()));
@@ -333,7 +334,7 @@ fn tunnel_items(
     let gtpu = FlowItem::any(FlowHeader::Gtpu).exactly(0, &[flags, 0xff]);
     items.push(teid.map_or(gtpu.clone(), |teid| gtpu.exactly(4, &teid.0.to_be_bytes())));
     if let Some(qfi) = container {
-        // A container of PDU type 1, without further fields. Spec: TS 38.415 §5.5.2.2.
+        // A container of PDU Type 1 (uplink) without optional fields. Spec: TS 38.415 §5.5.2.2.
         let container = FlowItem::any(FlowHeader::Container).exactly(0, &[1, 0x10]);
         items.push(match qfi {
             Some(qfi) => container.field(2, &[qfi.value()], &[0x3f]),
@@ -343,7 +344,7 @@ fn tunnel_items(
     items
 }
 
-/// The Ethernet header of frames with IPv4 packets that leave.
+/// Writes the Ethernet header, and VLAN tag, of frames in which IPv4 packets leave to `station`.
 fn ethernet_octets(interface: &OffloadInterface, MacAddr(station): MacAddr) -> Vec<u8> {
     let MacAddr(own) = interface.mac;
     let mut octets = [station, own].concat();
@@ -355,7 +356,7 @@ fn ethernet_octets(interface: &OffloadInterface, MacAddr(station): MacAddr) -> V
     octets
 }
 
-/// The headers of a tunnel. Lengths and checksum are zero.
+/// Writes the IPv4, UDP and GTP-U headers of a tunnel. The card sets lengths and checksum.
 fn tunnel_octets(
     own: Ipv4Addr,
     peer: Ipv4Addr,

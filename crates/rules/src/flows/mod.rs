@@ -1,10 +1,10 @@
-//! Forwarding by flow rules of a network card (`rte_flow`): the flows that act as a fast rule, and
-//! the [`Offload`](crate::Offload) that installs them.
+//! Forwarding by flow rules of a network card (`rte_flow`): flows that replace a fast rule, and the
+//! [`Offload`](crate::Offload) that installs them.
 //!
 //! [`make`] turns a fast rule into [`Flow`]s: headers that a frame must have, and the card's
-//! actions on it. It depends on no card. [`FlowOffload`] keeps them on a [`FlowCard`], reads their
-//! counters, and removes them. Drivers of cards are one kind of it; [`SoftwareCard`] carries out
-//! flows on frames in memory, for tests.
+//! actions on it. It depends on no card. [`FlowOffload`] installs them on a [`FlowCard`], reads
+//! their counters, and removes them. A [`FlowCard`] is a driver, or, in tests, [`SoftwareCard`],
+//! which runs flows on frames in memory.
 //!
 //! docs/internals/offload.md lists the assumptions about a card.
 

@@ -1,4 +1,4 @@
-//! The offload: keeps the flows of sessions on a card, and reads their counters.
+//! The offload that keeps the flows of sessions on a card, and reads their counters.
 
 use core::mem;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -21,23 +21,23 @@ use crate::flows::make::{
 use crate::flows::routes::FlowRoutes;
 use crate::flows::usage::FlowUsage;
 
-/// Prefixes with other gateways than the usual one at most.
+/// Maximum number of prefixes that other gateways than the usual one serve; each costs exceptions.
 const OTHER_PREFIXES_MAX: usize = 128;
 
-/// Flows of removed entries whose last counts are read in one turn.
+/// Maximum number of flows of removed entries whose last counts are read in one turn.
 const LAST_READINGS_PER_TURN: usize = 256;
 
-/// Flows that are read, and entries given up, in one turn.
+/// Maximum number of entries that are read, and of entries that are removed as stale, in one turn.
 const READINGS_PER_TURN: u64 = 1024;
 const LOST_PER_TURN: usize = 64;
 
-/// Attempts to read the last counts of a flow, one per turn.
+/// Maximum number of attempts, one per turn, to read the last counts of a flow.
 const LAST_READING_ATTEMPTS: u32 = 1000;
 
-/// Notices that nobody took; further ones are lost.
+/// Maximum number of notices that wait to be taken; more are lost.
 const NOTICES_MAX: usize = 1024;
 
-/// One direction of a session: 0 is uplink.
+/// One direction of a session: 0 is uplink, 1 downlink.
 type EntryKey = (SessionIndex, u8);
 
 /// A flow on the card.
@@ -48,61 +48,61 @@ struct InstalledFlow {
     arrival_len: u64,
     departure: InterfaceId,
     departure_len: u64,
-    /// The counts read so far.
+    /// The counts when they were last read.
     pkts: u64,
     bytes: u64,
 }
 
-/// The flows of one direction of a session.
+/// The flows of one direction of a session. An entry whose next hop changes is removed.
 #[derive(Debug)]
 struct FlowEntry {
     flows: Vec<InstalledFlow>,
     hop: NextHopIndex,
-    /// The address of `hop`.
+    /// Interface and link-layer address of `hop` when the flows were made.
     resolved: (InterfaceId, MacAddr),
 }
 
-/// A flow of an entry that was removed, until its last counts are read.
+/// A flow of a removed entry, kept until its last counts are read.
 #[derive(Debug)]
 struct EndingFlow {
     key: EntryKey,
     flow: InstalledFlow,
-    /// The batch that waits for it.
+    /// The batch that has not passed before this flow's last counts are read.
     batch: u64,
     is_destroyed: bool,
-    /// When its counter has its last value, from the first turn after it was destroyed.
+    /// When the counter has its last value; set in the first turn after the flow was destroyed.
     ready: Option<Nanos>,
     attempts: u32,
 }
 
-/// The flows of all sessions. Belongs to the control thread.
+/// The flows of all sessions on one card. Belongs to the control thread.
 #[derive(Debug)]
 pub struct FlowOffload<C> {
     card: C,
     config: FlowConfig,
-    /// How long after its removal a flow may still count a frame.
+    /// How long a flow may still count frames after its removal.
     settle: Nanos,
     usage: Arc<FlowUsage>,
     routes: FlowRoutes,
-    /// The number of the gateway to which uplink flows lead.
+    /// The gateway (number) to which uplink flows lead: that of most destinations.
     usual: u8,
     gateways: HashMap<(InterfaceSet, u8), NextHopIndex>,
     hops: HashMap<NextHopIndex, (InterfaceId, MacAddr)>,
     entries: BTreeMap<EntryKey, FlowEntry>,
     by_hop: HashMap<NextHopIndex, BTreeSet<EntryKey>>,
-    /// Entries whose next hop changed.
+    /// Entries whose next hop changed, and whose flows therefore have the wrong link-layer address.
     stale: VecDeque<EntryKey>,
     ending: VecDeque<EndingFlow>,
     exceptions: BTreeMap<(InterfaceId, FlowException), Vec<FlowNumber>>,
-    /// The exceptions may not be those of the present routes.
+    /// True if routes changed since the exceptions were made.
     has_new_routes: bool,
-    /// Why the card does not take the exceptions, without which it gets no flow of a session.
+    /// Why the card refused exceptions. Without them it gets no flows of sessions.
     without_exceptions: Option<OffloadRefusal>,
-    /// When the card gets the exceptions again that it refused.
+    /// When to try again to install exceptions that the card refused.
     retry: Option<Nanos>,
     notices: VecDeque<OffloadNotice>,
     closed: u64,
-    /// The entry that was read last, and the time for readings that was not used.
+    /// The entry that was read last, and time that passed without being used for readings.
     last_read: EntryKey,
     unused: u64,
     now: Nanos,
@@ -124,8 +124,7 @@ const fn direction_of(key: EntryKey) -> Direction {
 }
 
 impl<C: FlowCard> FlowOffload<C> {
-    /// An offload without flows. `settle`: how long after its removal a flow may still count a
-    /// frame.
+    /// Makes an offload without flows. `settle`: how long a flow may count after its removal.
     #[must_use]
     pub fn new(card: C, config: FlowConfig, settle: Nanos) -> Self {
         Self {
@@ -160,7 +159,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
     }
 
-    /// Where packets to a next hop leave.
+    /// Returns where packets to a next hop leave.
     fn departure(&self, hop: NextHopIndex) -> Result<FlowDeparture<'_>, OffloadRefusal> {
         let (id, station) =
             self.hops.get(&hop).ok_or_else(|| refusal("the next hop is unknown"))?;
@@ -170,7 +169,7 @@ impl<C: FlowCard> FlowOffload<C> {
         Ok(FlowDeparture { interface, station: *station })
     }
 
-    /// The flows of a rule, and the next hop to which they lead.
+    /// Makes the flows of a rule, and returns them with the next hop to which they lead.
     fn make(
         &self,
         rule: &OffloadRule<'_>,
@@ -191,7 +190,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
     }
 
-    /// Installs the flows of an entry, all or none.
+    /// Installs all flows of an entry, or none.
     fn install(
         &mut self,
         key: EntryKey,
@@ -220,7 +219,7 @@ impl<C: FlowCard> FlowOffload<C> {
         Ok(installed)
     }
 
-    /// Removes a flow from the card. Its counts are read later.
+    /// Removes a flow from the card. Its last counts are read in a later turn.
     fn end(&mut self, key: EntryKey, flow: InstalledFlow) {
         let is_destroyed = self.card.destroy(flow.number).is_ok();
         let batch = self.closed + 1;
@@ -228,7 +227,7 @@ impl<C: FlowCard> FlowOffload<C> {
         self.ending.push_back(ending);
     }
 
-    /// Removes the flows of an entry. Returns whether there was one.
+    /// Removes the flows of an entry. Returns true if there was one.
     fn remove_entry(&mut self, key: EntryKey) -> bool {
         let Some(FlowEntry { flows, hop, .. }) = self.entries.remove(&key) else { return false };
         if let Some(keys) = self.by_hop.get_mut(&hop) {
@@ -244,7 +243,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
     }
 
-    /// Lets the card have the exceptions of the present routes, or no flow of a session.
+    /// Installs the exceptions for the present routes; if this fails, removes all session flows.
     fn update_exceptions(&mut self) {
         if !mem::take(&mut self.has_new_routes) {
             return;
@@ -317,8 +316,8 @@ impl<C: FlowCard> FlowOffload<C> {
         Ok(numbers)
     }
 
-    /// Removes a flow that counts nothing. One that the card keeps gives frames to workers, which
-    /// is right for any frame.
+    /// Removes a flow that counts nothing, an exception. If the card does not remove it, workers
+    /// get more frames, which they process correctly.
     fn forget(&mut self, number: FlowNumber) {
         if self.card.destroy(number).is_ok() {
             self.card.release(number);
@@ -361,7 +360,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
     }
 
-    /// Counts the packets that a flow forwarded since it was last read.
+    /// Adds the packets that a flow forwarded since the last reading to the usage and the totals.
     fn read(&mut self, key: EntryKey, flow: &mut InstalledFlow) -> Result<(), FlowCardError> {
         let counts = self.card.query(flow.number)?;
         let pkts = counts.pkts.wrapping_sub(flow.pkts);
@@ -387,7 +386,7 @@ impl<C: FlowCard> FlowOffload<C> {
         Ok(())
     }
 
-    /// Reads entries, so that all are read once in the time that the configuration says.
+    /// Reads some entries, in turn, so that each is read once per `watch` of the configuration.
     fn read_entries(&mut self, elapsed: Nanos) {
         let (watch, all) = (self.config.choice.watch.0.max(1), self.entries.len() as u64);
         if all == 0 {
@@ -445,7 +444,7 @@ impl<C: FlowCard> Offload for FlowOffload<C> {
         self.remove_entry(key_of(session, direction));
     }
 
-    /// Nothing: a flow has the keys of its rule.
+    /// Does nothing: the flow of a rule compares the keys of its session itself.
     fn add_key(&mut self, _: SessionKey, _: SessionIndex) {}
 
     fn remove_key(&mut self, _: SessionKey, _: SessionIndex) {}

@@ -1,12 +1,12 @@
-//! The routes of the data networks as flows see them: one gateway, and the destinations that have
-//! another one or none.
+//! The routes to data networks as flows need them: one usual gateway, and the destinations that
+//! have another one or none.
 
 use adit_types::Ipv4Prefix;
 
-/// Blocks of destinations: those with the same upper 16 bits.
+/// Number of blocks of IPv4 destinations: those with the same upper 16 bits.
 const BLOCKS: usize = 1 << 16;
 
-/// The numbers of the gateways of all blocks of IPv4 destinations; zero is none.
+/// The gateway number of each block of IPv4 destinations; zero for none.
 #[derive(Debug)]
 pub(crate) struct FlowRoutes {
     numbers: Vec<u8>,
@@ -17,7 +17,7 @@ impl FlowRoutes {
         Self { numbers: vec![0; BLOCKS] }
     }
 
-    /// Returns whether something changed.
+    /// Sets the gateway number of a block. Returns true if it changed.
     pub(crate) fn set(&mut self, block: u16, gateway: u8) -> bool {
         let number = &mut self.numbers[usize::from(block)];
         let is_changed = *number != gateway;
@@ -25,7 +25,7 @@ impl FlowRoutes {
         is_changed
     }
 
-    /// The gateway of the most blocks.
+    /// Returns the gateway of the most blocks; `None` if no block has a gateway.
     pub(crate) fn usual(&self) -> Option<u8> {
         let mut counts = [0_u32; 256];
         self.numbers.iter().for_each(|number| counts[usize::from(*number)] += 1);
@@ -33,7 +33,7 @@ impl FlowRoutes {
         (counts[usize::from(number)] > 0).then_some(number)
     }
 
-    /// The prefixes of the blocks without the gateway `usual`. As few as possible.
+    /// Returns the fewest prefixes that cover all blocks without the gateway `usual`.
     pub(crate) fn others(&self, usual: u8) -> Vec<Ipv4Prefix> {
         let mut prefixes = Vec::new();
         self.collect(usual, 0, BLOCKS, &mut prefixes);

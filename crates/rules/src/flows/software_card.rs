@@ -1,4 +1,4 @@
-//! A card in memory: carries out flows on frames, octet for octet.
+//! A card in memory, for tests: runs flows on frames, octet by octet.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use adit_types::PortId;
 use crate::flows::card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
 use crate::flows::flow::{Flow, FlowAction, FlowHeader};
 
-/// The outcome of a frame.
+/// The result of processing a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SoftwareCardVerdict {
     /// The frame goes to the workers as it is.
@@ -18,7 +18,7 @@ pub enum SoftwareCardVerdict {
     Sent(PortId, Vec<u8>),
 }
 
-/// Decides whether the card refuses a flow, and why.
+/// Returns why the card refuses a flow; `None` if it accepts the flow.
 pub type FlowRefuser = Box<dyn FnMut(&Flow) -> Option<&'static str> + Send>;
 
 #[derive(Default)]
@@ -28,13 +28,13 @@ struct Inside {
     last: u64,
     room: usize,
     refuses: Option<FlowRefuser>,
-    /// Created since the start.
+    /// Flows created since the start.
     created: u64,
-    /// Refused since the start.
+    /// Flows refused since the start.
     refused: u64,
 }
 
-/// A card in memory. Its clones are the same card.
+/// A card in memory. Clones share their state.
 #[derive(Clone)]
 pub struct SoftwareCard(Arc<Mutex<Inside>>);
 
@@ -45,7 +45,7 @@ impl fmt::Debug for SoftwareCard {
 }
 
 impl SoftwareCard {
-    /// A card with room for `flows`, which refuses a flow when `refuses` says why.
+    /// Makes a card with room for `flows` flows; it refuses those for which `refuses` has a reason.
     #[must_use]
     pub fn new(flows: usize, refuses: Option<FlowRefuser>) -> Self {
         Self(Arc::new(Mutex::new(Inside { room: flows, refuses, ..Inside::default() })))
@@ -55,31 +55,31 @@ impl SoftwareCard {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Flows now.
+    /// Returns how many flows the card has.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.inside().flows.len()
     }
 
-    /// Counters now, those of removed flows included.
+    /// Returns how many counters the card has, including those of removed flows.
     #[must_use]
     pub fn counters(&self) -> usize {
         self.inside().counts.len()
     }
 
-    /// Flows created so far.
+    /// Returns how many flows were created so far.
     #[must_use]
     pub fn created(&self) -> u64 {
         self.inside().created
     }
 
-    /// Refused so far.
+    /// Returns how many flows were refused so far.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.inside().refused
     }
 
-    /// From now on it has room for `flows`.
+    /// Changes the room of the card to `flows` flows.
     pub fn set_room(&self, flows: usize) {
         self.inside().room = flows;
     }
@@ -135,7 +135,7 @@ impl FlowCard for SoftwareCard {
     }
 }
 
-/// The offset of each IPv4 header of a frame, if the frame has the headers of a flow.
+/// True if a frame has the headers of a flow.
 fn matches(flow: &Flow, frame: &[u8]) -> bool {
     let mut at = 0;
     let mut ipv4 = Vec::new();
@@ -164,8 +164,8 @@ fn matches(flow: &Flow, frame: &[u8]) -> bool {
     true
 }
 
-/// How many octets of a header precede those that an item compares, and its whole length. `None` if
-/// it is not there.
+/// Returns how many octets of a header precede those that an item compares, and the whole length.
+/// `None` if `octets` does not begin with the header.
 fn header_len(header: FlowHeader, octets: &[u8]) -> Option<(usize, usize)> {
     let (skipped, len) = match header {
         FlowHeader::Ethernet => (0, 14),
@@ -177,7 +177,7 @@ fn header_len(header: FlowHeader, octets: &[u8]) -> Option<(usize, usize)> {
             _ => return None,
         },
         FlowHeader::Container => match octets.get(3..8)? {
-            // The type of a container, its length in units of four octets, and no further header.
+            // Type of the extension header, its length in units of four octets, and no next header.
             [0x85, 1, _, _, 0] => (4, 8),
             _ => return None,
         },
@@ -186,7 +186,7 @@ fn header_len(header: FlowHeader, octets: &[u8]) -> Option<(usize, usize)> {
     (octets.len() >= len).then_some((skipped, len))
 }
 
-/// The IPv4 header has a right checksum, and `octets` has as many as it says.
+/// True if the checksum of the IPv4 header is right, and `octets` has at least its Total Length.
 fn is_intact(octets: &[u8]) -> bool {
     let header_len = usize::from(octets[0] & 0xf) * 4;
     let len = usize::from(u16::from_be_bytes([octets[2], octets[3]]));
@@ -232,7 +232,7 @@ fn act(flow: &Flow, count: &mut FlowCounts, frame: &[u8]) -> SoftwareCardVerdict
     SoftwareCardVerdict::Worker
 }
 
-/// Where the header after the Ethernet header and VLAN tag begins.
+/// Returns the offset of the header after the Ethernet header and VLAN tag.
 fn network_offset(frame: &[u8]) -> usize {
     if frame.get(12..14) == Some(&[0x81, 0x00]) { 18 } else { 14 }
 }
@@ -243,7 +243,7 @@ fn write_checksum(frame: &mut [u8], at: usize) {
     frame[at + 10..at + 12].copy_from_slice(&sum);
 }
 
-/// Writes the lengths and the checksum of the headers in the first `front` octets.
+/// Writes the lengths and the IPv4 checksum of a tunnel's headers in the first `front` octets.
 fn complete(frame: &mut [u8], front: usize) {
     let at = network_offset(frame);
     if front <= at {

@@ -1,4 +1,4 @@
-//! The counts of each session's flows, as last read.
+//! The counts of each session's flows when they were last read.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use crate::flows::card::FlowCounts;
 use crate::{OffloadCounts, OffloadUsage, share_of};
 use adit_types::{Direction, Nanos, SessionIndex};
 
-/// Sessions whose counters are allocated together.
+/// How many sessions' counters are allocated together.
 const CHUNK: usize = 1 << 10;
 
-/// Packets and octets of both directions, uplink first, and when the last packet was counted.
+/// Packets and octets of uplink, then of downlink, then when the last packet was counted.
 type SessionCells = [AtomicU64; 5];
 
-/// Position of the moment.
+/// Index of the time of the last packet in [`SessionCells`].
 const LAST: usize = 4;
 
-/// Counters by session. Memory is allocated for sessions that had a flow, and for their neighbors.
+/// Counters by session. A chunk is allocated when one of its sessions gets a flow.
 pub(crate) struct FlowUsage {
     chunks: Box<[OnceLock<Box<[SessionCells]>>]>,
 }
@@ -34,8 +34,8 @@ impl FlowUsage {
         Arc::new(Self { chunks: chunks.collect() })
     }
 
-    /// Adds the counts of one direction's flows since they were last read; `bytes` are those of
-    /// inner IP packets. For one writer.
+    /// Adds what one direction's flows counted since their last reading; `bytes` counts inner IP
+    /// packets. There may be only one writer.
     pub(crate) fn add(
         &self,
         session: SessionIndex,
@@ -72,7 +72,7 @@ impl OffloadUsage for FlowUsage {
 
     fn take_back(&self, _: SessionIndex) {}
 
-    /// Among the others alone: who chooses the sessions of flows reserves their volume.
+    /// Divides among `others` only: the publisher reserves the volume of flows in advance.
     fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
         share_of(more, others)
     }

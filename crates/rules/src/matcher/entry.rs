@@ -1,17 +1,17 @@
-//! SDF filters of one address family as boxes: a range for every field.
+//! SDF filters of one address family as boxes: a range of values for every field.
 
 use core::net::IpAddr;
 
 use super::{LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, SPLIT_WORDS, address_words};
 use crate::sdf::{AddrMatch, PacketFilter, PortRange};
 
-/// Pairs of port ranges that become entries of their own. A filter with more becomes one entry,
-/// whose ranges contain all of its ports.
+/// Maximum number of pairs of a remote and a local port range for which a filter gets one entry
+/// each. A filter with more pairs gets one entry, whose ranges contain all of its ports.
 const PORT_PAIRS_MAX: usize = 16;
 
 pub(crate) const ANY_PORT: (u16, u16) = (0, u16::MAX);
 
-/// A prefix; IPv4 ones have one word.
+/// An address prefix. IPv4 uses only the first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Prefix {
     pub words: [u32; 4],
@@ -21,7 +21,7 @@ pub(crate) struct Prefix {
 impl Prefix {
     pub(crate) const ANY: Self = Self { words: [0; 4], len: 0 };
 
-    /// First and last value of a word of the addresses.
+    /// Returns the first and last value of one word of the addresses in the prefix.
     fn word_range(self, word: usize) -> (u32, u32) {
         let before = u32::try_from(word * 32).unwrap_or(u32::MAX);
         let bits = u32::from(self.len).saturating_sub(before).min(32);
@@ -30,38 +30,38 @@ impl Prefix {
     }
 }
 
-/// One filter of one PDR, or a part of it.
+/// One filter of one PDR, or one pair of port ranges of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilterEntry {
-    /// Position of the PDR.
+    /// Index of the PDR in its list.
     pub pdr: u16,
-    /// Equal for PDRs whose other conditions are equal: a packet that misses those of one PDR
-    /// misses those of all.
+    /// Equal for PDRs whose conditions besides SDF filters are equal: a packet that does not meet
+    /// those of one such PDR does not meet those of the others.
     pub conditions: u16,
     pub remote: Prefix,
     pub local: Prefix,
     pub remote_ports: (u16, u16),
     pub local_ports: (u16, u16),
     pub protocol: Option<u8>,
-    /// Value and mask.
+    /// Value and mask of the type of service.
     pub tos: (u8, u8),
-    /// The box is wider than the filter: the caller compares the filter itself.
+    /// True if the box is wider than the filter: the caller has to compare the filter itself.
     pub is_unsure: bool,
 }
 
-/// First and last value of each word at which trees split.
+/// A box: first and last value of each word at which a tree may split.
 pub(super) type KeyRegion = [(u32, u32); SPLIT_WORDS];
 
-/// The region of all packets.
+/// The box of all packets.
 pub(super) const EVERYWHERE: KeyRegion = [(0, u32::MAX); SPLIT_WORDS];
 
 impl FilterEntry {
-    /// True if it also needs the lines of local address and type of service.
+    /// True if the entry also needs the columns of local address and type of service.
     pub(crate) fn is_full(&self) -> bool {
         self.local.len > 0 || self.tos.1 != 0
     }
 
-    /// True if all packets of the family match.
+    /// True if all packets of the address family match.
     pub(crate) fn matches_all(&self) -> bool {
         let Self { remote_ports, local_ports, .. } = self;
         self.remote.len == 0
@@ -72,7 +72,7 @@ impl FilterEntry {
             && !self.is_unsure
     }
 
-    /// The box.
+    /// Returns the box of the entry, without the type of service.
     pub(crate) fn region(&self) -> KeyRegion {
         let mut region = EVERYWHERE;
         for word in 0..4 {
@@ -88,7 +88,7 @@ impl FilterEntry {
         region
     }
 
-    /// True if all packets of the region match.
+    /// True if all packets in the region match.
     pub(crate) fn covers(&self, region: &KeyRegion) -> bool {
         let own = self.region();
         let is_around =
@@ -97,7 +97,7 @@ impl FilterEntry {
     }
 }
 
-/// The entries of one address family. Each filter counts as a PDR.
+/// Returns the entries of one address family, with the index of each filter in place of a PDR's.
 pub(super) fn of_filters(filters: &[PacketFilter], is_v6: bool) -> Vec<FilterEntry> {
     let of_number = |(pdr, filter)| {
         let entries = of_filter(filter, Prefix::ANY, is_v6).into_iter();
@@ -110,7 +110,7 @@ pub(crate) fn prefix(addr: IpAddr, len: u8) -> Prefix {
     Prefix { words: address_words(addr), len }
 }
 
-/// The entries of a filter of the first PDR, whose UEs have the addresses `own`.
+/// Returns the entries of a filter, with PDR index 0. `own`: the UE addresses of the PDR.
 pub(crate) fn of_filter(filter: &PacketFilter, own: Prefix, is_v6: bool) -> Vec<FilterEntry> {
     let PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label } =
         filter;
@@ -150,8 +150,8 @@ fn side(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {
     }
 }
 
-/// The part of a filter's local prefix that the UE's own addresses leave to check; `None` if it
-/// excludes them.
+/// Returns the local prefix that is left to compare when the UE's address is known to be in `own`;
+/// `None` if the filter matches no address of `own`.
 fn beyond(local: Prefix, own: Prefix) -> Option<Prefix> {
     let is_apart = (0..4).any(|word| {
         let (a, b) = (local.word_range(word), own.word_range(word));
@@ -181,7 +181,7 @@ fn ranges(ports: &[PortRange]) -> Vec<(u16, u16)> {
     ranges
 }
 
-/// The least range that contains all.
+/// Returns the smallest range that contains all of `ranges`.
 fn around(ranges: &[(u16, u16)]) -> (u16, u16) {
     let first = ranges.first().map_or(ANY_PORT.0, |range| range.0);
     let last = ranges.iter().map(|range| range.1).max();

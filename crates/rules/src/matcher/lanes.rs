@@ -5,16 +5,16 @@
 //! | column | bits, from the top |
 //! |---|---|
 //! | ports | last port of the range (16), first port (16) |
-//! | meta | position of the PDR (14), unsure (1), any protocol (1), length of the remote prefix (8), protocol (8) |
+//! | meta | index of the PDR (14), unsure (1), any protocol (1), length of remote prefix (8), protocol (8) |
 //! | fine | zero (8), length of the local prefix (8), mask (8) and value (8) of the type of service |
 //!
-//! The position is on top, so the least meta among the lanes that match belongs to the first PDR.
+//! The index has the highest bits, so the least meta of matching lanes belongs to the first PDR.
 
 use super::entry::FilterEntry;
 use super::quad::Quad;
 use super::{Candidate, FlowKey, LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, TOS};
 
-/// Filters of one group.
+/// How many filters a group has.
 pub(super) const LANES: usize = 4;
 
 /// One word of each of four filters.
@@ -31,7 +31,7 @@ impl MatcherLine {
     /// A line of zeros.
     pub const EMPTY: Self = Self([[0; LANES]; 4]);
 
-    /// A line that holds something else.
+    /// Packs words that are not filters, such as a fast rule, into a line.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "both halves are taken")]
     pub fn of_words(words: [u64; 8]) -> Self {
@@ -39,7 +39,7 @@ impl MatcherLine {
         Self(core::array::from_fn(|column| core::array::from_fn(|lane| half(column * 4 + lane))))
     }
 
-    /// The inverse of [`MatcherLine::of_words`].
+    /// Returns the words given to [`MatcherLine::of_words`].
     #[inline]
     #[must_use]
     pub fn words(&self) -> [u64; 8] {
@@ -49,24 +49,24 @@ impl MatcherLine {
     }
 }
 
-/// Where the columns of a family's groups are.
+/// The columns of a group of filters, which depend on the address family.
 pub(super) trait LaneFamily {
-    /// Words of an address.
+    /// How many words an address has.
     const WORDS: usize;
-    /// Ports of the remote side, then those of the local side, then meta.
+    /// Column of the remote ports; the local ports and the meta column follow.
     const PORTS: usize;
-    /// Type of service and the length of the local prefix.
+    /// Column `fine`: type of service, and length of the local prefix.
     const FINE: usize;
-    /// The local address.
+    /// First column of the local address.
     const LOCAL: usize;
-    /// Lines of a group whose filters name no local address and no type of service.
+    /// Lines of a group if its filters name neither a local address nor a type of service.
     const PLAIN_LINES: usize;
 }
 
-/// Line 0: remote address, both ports, meta. Line 1: local address, fine.
+/// Line 0: remote address, both ports, meta. Line 1: local address, fine column.
 pub(super) struct V4;
 
-/// Line 0: remote address. Line 1: both ports, meta, fine. Line 2: local address.
+/// Line 0: remote address. Line 1: both ports, meta, fine column. Line 2: local address.
 pub(super) struct V6;
 
 impl LaneFamily for V4 {
@@ -91,18 +91,18 @@ const ANY_PROTOCOL_SHIFT: i32 = 16;
 const LEN_SHIFT: i32 = 8;
 const LOCAL_LEN_SHIFT: i32 = 16;
 
-/// No lane matches.
+/// The meta value that stands for no match.
 const NOTHING: u32 = u32::MAX;
 
 /// A range that contains no port.
 const NO_PORT: u32 = 1;
 
-/// The least meta that a later PDR can have.
+/// Returns the least meta that a PDR after `pdr` can have.
 pub(super) fn floor_behind(pdr: usize) -> u32 {
     u32::try_from(pdr + 1).map_or(NOTHING, |next| next << PDR_SHIFT)
 }
 
-/// The candidate that a least meta names.
+/// Returns the PDR that the meta of a matching lane names; `None` for [`NOTHING`].
 #[inline]
 pub(super) const fn candidate(meta: u32) -> Option<Candidate> {
     if meta == NOTHING {
@@ -111,7 +111,7 @@ pub(super) const fn candidate(meta: u32) -> Option<Candidate> {
     Some(Candidate { pdr: (meta >> PDR_SHIFT) as usize, needs_check: meta & UNSURE != 0 })
 }
 
-/// Appends groups of `entries`, which are sorted by PDR. Returns the number of groups.
+/// Appends groups of `entries`, which are sorted by PDR, to `lines`. Returns how many groups.
 pub(super) fn write<F: LaneFamily>(
     entries: &[&FilterEntry],
     is_full: bool,
@@ -162,7 +162,7 @@ fn meta(entry: &FilterEntry) -> u32 {
         | u32::from(entry.protocol.unwrap_or(0))
 }
 
-/// The least meta, not below `floor`, of the filters in `groups` groups that match.
+/// Returns the least meta, not below `floor`, of the matching filters in the first `groups` groups.
 #[inline]
 pub(super) fn scan<F: LaneFamily, const LINES: usize, const FULL: bool>(
     lines: &[MatcherLine],
@@ -183,8 +183,8 @@ pub(super) fn scan<F: LaneFamily, const LINES: usize, const FULL: bool>(
     NOTHING
 }
 
-/// Groups that have no filter from `floor` on, by their first lanes: groups are sorted by PDR, and
-/// each has a filter in its first lane.
+/// Returns how many groups at the front have only filters below `floor`. Groups are sorted by PDR,
+/// and each has a filter in its first lane.
 fn groups_before<F: LaneFamily, const LINES: usize>(
     all: &[[MatcherLine; LINES]],
     floor: u32,
@@ -194,7 +194,7 @@ fn groups_before<F: LaneFamily, const LINES: usize>(
     all.partition_point(|group| first_meta(group) < floor).saturating_sub(1)
 }
 
-/// The least meta, not below `floor`, of the lanes of one group that match.
+/// Returns the least meta, not below `floor`, of the matching lanes of one group.
 // PERF (rules/matcher): a call would pass the key through memory for every group.
 #[inline(always)]
 fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
@@ -206,7 +206,7 @@ fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
     let word = |at: usize| Quad::splat(key.words[at]);
     let octet = Quad::splat(0xff);
     let meta = column(F::PORTS + 2);
-    // A lane that is not zero in the end does not match.
+    // A lane of `off` that is not zero in the end does not match.
     let mut off = outside(column(F::PORTS), word(REMOTE_PORT))
         .or(outside(column(F::PORTS + 1), word(LOCAL_PORT)))
         .shifted_right::<31>();
@@ -230,8 +230,8 @@ fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
     meta.or_max_unless(off.is_zero().and(meta.is_from(floor))).least()
 }
 
-/// Masks `different`, in which word `at` of two addresses differs, to the bits within a prefix of
-/// `len` bits, shifted to the right.
+/// Keeps of `different` (word `at` of the bits in which two addresses differ) only the bits within
+/// a prefix of `len` bits, shifted to the right.
 #[inline(always)]
 // PERF (rules/matcher): see `compare`.
 fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
@@ -240,7 +240,8 @@ fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
     different.shifted_right_by(end.minus_at_least_zero(len))
 }
 
-/// Negative if `port` is outside the range, because then one of the two differences is.
+/// Returns a negative word for each lane whose range does not contain `port`: one of the two
+/// differences is negative then.
 #[inline(always)]
 // PERF (rules/matcher): see `compare`.
 fn outside(range: Quad, port: Quad) -> Quad {

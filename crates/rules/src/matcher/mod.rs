@@ -1,12 +1,13 @@
 //! All SDF filters of one direction of a session, compiled for lookup.
 //!
-//! A [`Matcher`] finds the first PDR whose filters a packet matches, in a few cache lines without
-//! pointers. It holds the filters of each address family in groups of four lanes, which are
-//! compared at once (`lanes`). With many groups a tree selects those to compare (`tree`).
+//! A [`Matcher`] finds the first PDR whose filters a packet matches. It reads a few cache lines and
+//! follows no pointers. It holds the filters of each address family in groups of four lanes, which
+//! are compared at once (`lanes`). If there are many groups, a tree selects those to compare
+//! (`tree`).
 //!
-//! A matcher has filters only; the caller checks the other conditions of a PDR, PDR by PDR. Lanes
-//! cannot express an SPI, a flow label or many pairs of port ranges: such a match is *unsure*, and
-//! the caller compares the filters themselves.
+//! A matcher compares only SDF filters; the caller checks the other conditions of each PDR that it
+//! finds. Lanes cannot express an SPI, a flow label or many pairs of port ranges: a match is then
+//! *unsure*, and the caller compares the filters themselves.
 
 pub(crate) mod entry;
 mod lanes;
@@ -22,10 +23,10 @@ use entry::FilterEntry;
 pub use lanes::MatcherLine;
 use lanes::{LaneFamily, V4, V6};
 
-/// PDRs of one direction that a matcher can distinguish; longer lists have no matcher.
+/// Maximum number of PDRs of one direction with a matcher; longer lists have none.
 pub const MATCHER_PDRS_MAX: usize = 1 << 13;
 
-/// Words of a key: four of the remote address, four of the local one, then these.
+/// Offsets of the words of a key: four words of each address, one of each other field.
 const REMOTE: usize = 0;
 const LOCAL: usize = 4;
 const REMOTE_PORT: usize = 8;
@@ -33,7 +34,7 @@ const LOCAL_PORT: usize = 9;
 const PROTOCOL: usize = 10;
 const TOS: usize = 11;
 
-/// Words that a tree may split at: all but the type of service.
+/// How many words a tree may split at: all but the type of service.
 const SPLIT_WORDS: usize = TOS;
 
 /// The fields of a packet that a matcher compares, from the UE's point of view as in
@@ -46,7 +47,7 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// The key of a packet whose fields were read at fixed offsets.
+    /// Returns the key of a packet whose fields were read at fixed offsets.
     #[inline(always)]
     #[must_use]
     // PERF (rules/matcher): a call would pass the words through memory twice.
@@ -64,7 +65,7 @@ impl FlowKey {
         Self { words, is_v6 }
     }
 
-    /// The key of a packet that travels in `direction`.
+    /// Returns the key of a packet of `direction`.
     #[inline]
     #[must_use]
     pub fn new(direction: Direction, flow: &FlowSelector) -> Self {
@@ -83,16 +84,16 @@ impl FlowKey {
     }
 }
 
-/// The fields at fixed offsets in most packets. An IPv4 address takes the first word.
+/// The fields that have fixed offsets in most packets. An IPv4 address is in the first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualFlow {
     /// Source.
     pub src: [u32; 4],
     /// Destination.
     pub dst: [u32; 4],
-    /// Port; zero if the protocol has none.
+    /// Source port; zero if the protocol has none.
     pub src_port: u16,
-    /// Port; zero if the protocol has none.
+    /// Destination port; zero if the protocol has none.
     pub dst_port: u16,
     /// Upper-layer protocol.
     pub protocol: u8,
@@ -114,22 +115,22 @@ fn address_words(addr: IpAddr) -> [u32; 4] {
 /// A PDR whose filters a packet matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
-    /// Position of the PDR in its list.
+    /// Index of the PDR in its list.
     pub pdr: usize,
-    /// The match is unsure: the caller compares the filters of the PDR.
+    /// True if the match is unsure: the caller has to compare the filters of the PDR.
     pub needs_check: bool,
 }
 
 /// Where the filters of one address family are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MatcherRoot {
-    /// The line where groups begin or, with a tree, its nodes.
+    /// The first line of the groups or, if there is a tree, of its nodes.
     pub(crate) start: u16,
-    /// Groups, if there is no tree.
+    /// How many groups there are, if there is no tree.
     pub(crate) groups: u16,
-    /// The groups have the lines of local addresses and types of service.
+    /// True if groups have the columns of local addresses and types of service.
     pub(crate) is_full: bool,
-    /// Nodes are in front of the groups.
+    /// True if a tree selects the groups; its nodes precede them.
     pub(crate) is_tree: bool,
 }
 
@@ -137,7 +138,7 @@ impl MatcherRoot {
     const FULL: u64 = 1 << 32;
     const TREE: u64 = 1 << 33;
 
-    /// The root in one word.
+    /// Packs the root into one word.
     #[must_use]
     pub fn to_bits(self) -> u64 {
         u64::from(self.start)
@@ -146,7 +147,7 @@ impl MatcherRoot {
             | if self.is_tree { Self::TREE } else { 0 }
     }
 
-    /// The inverse of [`MatcherRoot::to_bits`].
+    /// Unpacks a word that [`MatcherRoot::to_bits`] returned.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "16 bits each")]
@@ -159,7 +160,7 @@ impl MatcherRoot {
         }
     }
 
-    /// The lines that a packet of the family reads first, at most four.
+    /// Returns the lines (at most four) that the lookup of a packet reads first.
     #[inline]
     #[must_use]
     pub fn first_lines(self, is_v6: bool) -> core::ops::Range<usize> {
@@ -178,7 +179,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles filters of which one must match: each counts as a PDR.
+    /// Compiles filters of one PDR, each with an index like a PDR. `None` if there are too many.
     pub(crate) fn of_filters(filters: &[PacketFilter]) -> Option<Self> {
         if filters.len() > MATCHER_PDRS_MAX {
             return None;
@@ -193,26 +194,26 @@ impl Matcher {
         Some(Self { roots, lines: lines.into_boxed_slice() })
     }
 
-    /// The form that lookups take.
+    /// Returns the form in which packets are looked up.
     #[inline]
     #[must_use]
     pub const fn view(&self) -> MatcherView<'_> {
         MatcherView { roots: self.roots, lines: &self.lines }
     }
 
-    /// Cache lines of the matcher, then appended ones.
+    /// Returns the cache lines of the matcher, followed by appended lines (fast rules).
     #[must_use]
     pub const fn lines(&self) -> &[MatcherLine] {
         &self.lines
     }
 
-    /// Where the filters of IPv4 and IPv6 begin.
+    /// Returns where the filters of IPv4 and of IPv6 begin.
     #[must_use]
     pub const fn roots(&self) -> [MatcherRoot; 2] {
         self.roots
     }
 
-    /// Appends lines that lookups do not read.
+    /// Appends lines that lookups of the matcher do not read.
     pub(crate) fn append(&mut self, lines: &[MatcherLine]) {
         self.lines = [&self.lines, lines].concat().into();
     }
@@ -223,7 +224,7 @@ impl Matcher {
 pub struct Matchers(pub(crate) [Option<Matcher>; 2]);
 
 impl Matchers {
-    /// The matcher of one direction.
+    /// Returns the matcher of one direction.
     #[inline]
     #[must_use]
     pub const fn get(&self, direction: Direction) -> Option<&Matcher> {
@@ -243,8 +244,8 @@ impl Matchers {
     }
 }
 
-/// Writes the tree and the groups of one family; `None` if a [`MatcherRoot`] cannot address so many
-/// lines.
+/// Writes the tree and the groups of one family; `None` if there are more lines than a
+/// [`MatcherRoot`] can address.
 fn lay_out<F: LaneFamily>(
     entries: &[FilterEntry],
     lines: &mut Vec<MatcherLine>,
@@ -274,7 +275,7 @@ fn lay_out<F: LaneFamily>(
     Some(MatcherRoot { start, groups: 0, is_full, is_tree: true })
 }
 
-/// A compiled matcher whose lines may lie anywhere.
+/// A compiled matcher; its lines may be a copy elsewhere in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct MatcherView<'a> {
     roots: [MatcherRoot; 2],
@@ -282,15 +283,15 @@ pub struct MatcherView<'a> {
 }
 
 impl<'a> MatcherView<'a> {
-    /// A view of a copy of [`Matcher::lines`].
+    /// Views a copy of [`Matcher::lines`].
     #[inline]
     #[must_use]
     pub const fn new(roots: [MatcherRoot; 2], lines: &'a [MatcherLine]) -> Self {
         Self { roots, lines }
     }
 
-    /// The first PDR whose filters the packet matches and that `accept` accepts. Calls `accept` in
-    /// the order of the list.
+    /// Returns the first PDR that has a matching filter and that `accept` accepts. Calls `accept`
+    /// in the order of the list.
     ///
     /// Cost:    one comparison per group of four filters of the packet's family if there are few
     ///          groups; else a descent of log *n* steps, and the groups of one leaf.
@@ -303,7 +304,7 @@ impl<'a> MatcherView<'a> {
         Some(candidate.pdr)
     }
 
-    /// The first PDR whose filters the packet matches.
+    /// Returns the first PDR that has a matching filter.
     #[inline(always)] // PERF (rules/matcher): see `from`.
     #[must_use]
     pub fn first(self, key: &FlowKey) -> Option<Candidate> {

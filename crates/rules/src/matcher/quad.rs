@@ -1,6 +1,6 @@
-//! Four words at once: vector instructions of x86-64-v3, and the same in plain code.
+//! Four words at once, by vector instructions of x86-64-v3 or else by plain code.
 //!
-//! PERF (rules/matcher): from plain code the compiler makes scalar instructions, three times as
+//! PERF (rules/matcher): the compiler turns the plain code into scalar instructions, three times as
 //! many, mainly for shifts by lane.
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
@@ -50,7 +50,7 @@ mod vector {
             Self(sub_i32_m128i(self.0, other.0))
         }
 
-        /// The differences of words below 2^15; zero if negative.
+        /// Subtracts words below 2^15; zero if the difference is negative.
         #[inline(always)]
         pub(crate) fn minus_at_least_zero(self, other: Self) -> Self {
             Self(sub_saturating_u16_m128i(self.0, other.0))
@@ -61,33 +61,33 @@ mod vector {
             Self(shr_imm_u32_m128i::<BITS>(self.0))
         }
 
-        /// Shifts each word by its own number of bits; by 32 or more gives zero.
+        /// Shifts each word by its own number of bits; a shift by 32 or more gives zero.
         #[inline(always)]
         pub(crate) fn shifted_right_by(self, bits: Self) -> Self {
             Self(shr_each_u32_m128i(self.0, bits.0))
         }
 
-        /// All ones for each word that is zero, zero for others.
+        /// All ones for each word that is zero, zero for the others.
         #[inline(always)]
         pub(crate) fn is_zero(self) -> Self {
             Self(cmp_eq_mask_i32_m128i(self.0, set_splat_i32_m128i(0)))
         }
 
-        /// All ones for each word that is not below `floor`, zero for others.
+        /// All ones for each word that is at least `floor`, zero for the others.
         #[inline(always)]
         pub(crate) fn is_from(self, floor: u32) -> Self {
             let floor = set_splat_i32_m128i(floor.cast_signed());
             Self(cmp_eq_mask_i32_m128i(max_u32_m128i(self.0, floor), self.0))
         }
 
-        /// These words if their `mask` is all ones, else all ones.
+        /// Keeps each word whose `mask` is all ones; sets the others to all ones.
         #[inline(always)]
         pub(crate) fn or_max_unless(self, mask: Self) -> Self {
             let unless = bitandnot_m128i(mask.0, set_splat_i32_m128i(-1));
             Self(bitor_m128i(self.0, unless))
         }
 
-        /// The least word.
+        /// Returns the least word.
         #[inline(always)]
         pub(crate) fn least(self) -> u32 {
             let swapped = shuffle_ai_f32_all_m128i::<0b01_00_11_10>(self.0);
@@ -168,7 +168,7 @@ mod tests {
     use super::Quad;
     use super::scalar::ScalarQuad;
 
-    /// Reads all four words through the least one, one word at a time.
+    /// Reads all four words with `least`, one word at a time.
     fn words(of: impl Fn(u32) -> u32) -> [u32; 4] {
         [0, 1, 2, 3].map(of)
     }

@@ -1,21 +1,21 @@
-//! Trees in front of the groups: each node halves the filters by one word of the key.
+//! Trees that select groups of filters: each node divides the filters by one word of the key.
 //!
-//! A filter on both sides of a split goes to both. A budget of such copies keeps the tree
-//! proportional to the number of filters; a part without a good split becomes a leaf of several
-//! groups. A leaf omits filters after one that covers its whole region, if their PDRs have the same
-//! other conditions.
+//! A filter that reaches both sides of a split is copied to both. A budget of copies keeps the tree
+//! proportional to the number of filters; filters without a good split become a leaf with several
+//! groups. In a leaf, a filter that covers the whole region hides later ones if their PDRs have the
+//! same other conditions; these are left out.
 
 use super::entry::{EVERYWHERE, FilterEntry, KeyRegion};
 use super::lanes::{LANES, MatcherLine};
 use super::{FlowKey, SPLIT_WORDS};
 
-/// A part with at most so many filters is not split.
+/// Filters are split only if there are more than this number.
 const LEAF_ENTRIES: usize = 2 * LANES;
 
-/// Budget of copies, per filter.
+/// Budget of copies, per filter of the tree.
 const COPIES_PER_ENTRY: usize = 4;
 
-/// Nodes of one line.
+/// How many nodes a cache line holds.
 pub(super) const NODES_PER_LINE: usize = 8;
 
 /// Marks a leaf in the upper word of a node.
@@ -23,7 +23,7 @@ pub(super) const NODES_PER_LINE: usize = 8;
 /// | node | upper word | lower word |
 /// |---|---|---|
 /// | leaf | this bit, number of groups | line where they begin |
-/// | other | word to split at (8 bits), first of its two nodes (24) | last value that belongs to the first |
+/// | other | word to split at (8 bits), first of its two children (24) | last value of the first |
 const LEAF: u32 = 1 << 31;
 const WORD_SHIFT: u32 = 24;
 const CHILD_MASK: u32 = (1 << WORD_SHIFT) - 1;
@@ -31,27 +31,27 @@ const CHILD_MASK: u32 = (1 << WORD_SHIFT) - 1;
 /// Upper and lower word of a node.
 pub(super) type TreeNode = [u32; 2];
 
-/// A tree whose leaves have no lines yet.
+/// A tree whose leaves have not been written to lines.
 pub(super) struct Built<'e> {
-    /// The first is the root. Leaves are empty until their groups are written.
+    /// The nodes, root first. Nodes of leaves are empty until their groups are written.
     pub nodes: Vec<TreeNode>,
-    /// The node and the filters, by PDR, of each leaf.
+    /// For each leaf, the index of its node, and its filters in the order of PDRs.
     pub leaves: Vec<(usize, Vec<&'e FilterEntry>)>,
 }
 
-/// A part of the tree that is not built yet.
+/// Filters for which the tree has a node, but no leaf or split yet.
 struct TreePart<'e> {
     node: usize,
     entries: Vec<&'e FilterEntry>,
     region: KeyRegion,
-    /// Copies that splits can still make.
+    /// How many copies of filters further splits may make.
     budget: usize,
 }
 
-/// Where a part is split.
+/// A way to divide the filters of a part.
 struct Split {
     word: usize,
-    /// The last value of the first half.
+    /// The last value of the word that belongs to the first half.
     point: u32,
     larger: usize,
     copies: usize,
@@ -88,12 +88,12 @@ pub(super) fn build(entries: &[FilterEntry]) -> Built<'_> {
     built
 }
 
-/// Saturates; there are some thousands of filters and nodes.
+/// Converts, saturating; there are only some thousands of filters and nodes.
 fn low(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(CHILD_MASK)
 }
 
-/// Omits filters that no packet of the region reaches.
+/// Removes filters that no packet of the region reaches, because an earlier filter covers it.
 fn drop_covered(part: &mut TreePart<'_>) {
     let mut covered = Vec::new();
     let region = part.region;
@@ -108,7 +108,7 @@ fn drop_covered(part: &mut TreePart<'_>) {
     });
 }
 
-/// The split with the fewest filters in its larger half.
+/// Returns the split with the fewest filters in its larger half; `None` if no split is worth it.
 fn best_split(part: &TreePart<'_>) -> Option<Split> {
     let count = part.entries.len();
     if count <= LEAF_ENTRIES {
@@ -121,7 +121,7 @@ fn best_split(part: &TreePart<'_>) -> Option<Split> {
     is_worth_it.then_some(best)
 }
 
-/// The split at the median of the filters' borders in the region.
+/// Returns the split at the median of the filters' borders within the region.
 fn middle(regions: &[KeyRegion], within: &KeyRegion, word: usize) -> Option<Split> {
     let (first, last) = within[word];
     let border = |region: &KeyRegion| {
@@ -144,7 +144,7 @@ fn middle(regions: &[KeyRegion], within: &KeyRegion, word: usize) -> Option<Spli
     Some(Split { word, point, larger: left.max(right), copies })
 }
 
-/// The node of a leaf whose groups begin at `line`.
+/// Makes the node of a leaf whose groups begin at `line`.
 pub(super) fn leaf(line: u16, groups: usize) -> TreeNode {
     [LEAF | low(groups), line.into()]
 }
@@ -157,7 +157,7 @@ pub(super) fn write(nodes: &[TreeNode], lines: &mut [MatcherLine]) {
     }
 }
 
-/// The leaf of a packet: the line where its groups begin, and how many there are.
+/// Finds the leaf of a packet: returns the line where its groups begin, and how many there are.
 #[inline]
 pub(super) fn descend(lines: &[MatcherLine], start: u16, key: &FlowKey) -> (u16, u16) {
     let nodes = lines.get(usize::from(start)..).unwrap_or_default();

@@ -1,7 +1,6 @@
-//! Rules from tunnel to tunnel.
+//! The layout of rules from tunnel to tunnel.
 //!
-//! Word 0 has the TEID of the local tunnel in either direction, word 1 the key of the UE's IPv6
-//! prefix, and:
+//! Word 0 has the TEID of the local tunnel, word 1 the key of the UE's IPv6 prefix. The others:
 //!
 //! | word | bits 63..32 | bits 31..0 |
 //! |---|---|---|
@@ -24,16 +23,15 @@ use crate::fast_rule::{
 
 const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX == 1);
 
-/// The word of the far end.
+/// Index of the word with the far end.
 pub(super) const ONWARD: usize = URRS + FAST_RULE_RELAY_URRS_MAX;
 
-/// The packet's own container is considered: `keeps_container` of [`FastRuleForwarding`].
+/// Set if the packet's own container is considered: `keeps_container` of [`FastRuleForwarding`].
 const KEEPS_CONTAINER: u64 = 1 << 47;
-/// Two QFIs, one octet each.
+/// Position of two QFIs, one octet each.
 const RELAY_QFIS_SHIFT: u32 = 48;
 
-/// The flags of a rule from tunnel to tunnel that say how packets are forwarded; none of another
-/// rule.
+/// Returns the flags by which a rule from tunnel to tunnel forwards packets; zero for another rule.
 pub(super) fn flags(forwarding: &FastRuleForwarding) -> u64 {
     let FastRuleForwarding::Relay { teid: _, qfis, onward, marking, keeps_container } = forwarding
     else {
@@ -51,27 +49,27 @@ pub(super) fn flags(forwarding: &FastRuleForwarding) -> u64 {
 }
 
 impl PackedFastRule {
-    /// True of a rule from tunnel to tunnel: call only methods that are about such rules.
+    /// True for a rule from tunnel to tunnel: call only methods for such rules.
     #[inline]
     #[must_use]
     pub const fn is_relay(&self) -> bool {
         self.flags & RELAY != 0
     }
 
-    /// The TEID of the local tunnel of a rule from tunnel to tunnel.
+    /// Returns the TEID of the local tunnel of a rule from tunnel to tunnel.
     #[inline]
     #[must_use]
     pub const fn relayed_teid(&self) -> Teid {
         Teid(halves(self.words[0]).0)
     }
 
-    /// [`PackedFastRule::matches_uplink`] for a rule from tunnel to tunnel, in either direction. It
-    /// holds for packets whose address on the UE's side [`PackedFastRule::source`] allows.
+    /// Same as [`PackedFastRule::matches_uplink`], for a rule from tunnel to tunnel in either
+    /// direction. The caller compares the UE-side address ([`PackedFastRule::source`]).
     #[inline(always)]
     #[must_use]
     pub fn matches_relayed(&self, on: InterfaceSet, teid: Teid, qfi: Option<Qfi>) -> bool {
-        // PERF (adit-bench datapath --n9): one branch for conditions that nearly every packet
-        // fulfills.
+        // PERF (adit-bench datapath --n9): one branch for two conditions that nearly all packets
+        // meet.
         let is_here = (halves(self.words[0]).0 == teid.0)
             & InterfaceSet(halves(self.words[2]).0).intersects(on);
         is_here && (self.flags & ANY_QFI != 0 || self.has_relayed_qfi(qfi))
@@ -83,7 +81,7 @@ impl PackedFastRule {
         [first, second].contains(&flow_of(qfi))
     }
 
-    /// The tunnel that a packet leaves in by a rule from tunnel to tunnel.
+    /// Returns the tunnel that a packet leaves in by a rule from tunnel to tunnel.
     #[inline]
     #[must_use]
     pub fn onward(&self) -> FastRuleTunnel {
@@ -96,9 +94,9 @@ impl PackedFastRule {
         }
     }
 
-    /// QoS flow and reflective QoS indication of the PDU Session Container that a packet of
+    /// Returns QoS flow and reflective QoS indication of the PDU Session Container that a packet of
     /// `direction` leaves with by a rule from tunnel to tunnel. `qfi`: the QoS flow of the
-    /// container that it came with; `arrived` reads this container.
+    /// container that the packet arrived with; `arrived` reads that container.
     ///
     /// Spec: TS 29.244 §8.2.64, §8.2.89; TS 38.415 §5.4.1.
     #[inline(always)]
@@ -117,7 +115,7 @@ impl PackedFastRule {
         }
     }
 
-    /// The URR of a rule from tunnel to tunnel, in addition to the session's own one.
+    /// Returns the URR besides the session's own one, of a rule from tunnel to tunnel.
     #[inline]
     #[must_use]
     pub fn relayed_urr(&self) -> Option<FastRuleUrr> {

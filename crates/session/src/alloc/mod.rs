@@ -1,7 +1,7 @@
 //! Allocators of SEIDs, TEIDs, session indices, UE addresses and usage slots.
 //!
-//! An allocator first makes a plan, which changes nothing, and then commits it: a change that is
-//! refused in between leaves no trace.
+//! An allocator first makes a plan, which changes nothing, and then commits it, so that a change
+//! that is refused in between leaves no trace.
 
 mod owner_nodes;
 mod percent;
@@ -24,9 +24,9 @@ pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
 pub(crate) use ue_ip::{UeIpAllocator, UePlan};
 pub(crate) use usage_slot::UsageSlotAllocator;
 
-/// The random numbers of one allocator. Each allocator has a `stream` of its own, so that its
-/// values reveal nothing about another one's. `StdRng` is a stream cipher: its past output does not
-/// reveal its future output.
+/// Makes the random generator of one allocator. Each allocator has its own `stream`, so that its
+/// values reveal nothing about those of another allocator. `StdRng` is a stream cipher: its past
+/// output does not reveal its future output.
 fn rng(seed: u64, stream: usize) -> StdRng {
     let mut root = StdRng::seed_from_u64(seed);
     let mut key = <StdRng as SeedableRng>::Seed::default();

@@ -1,15 +1,15 @@
-//! Which NUMA nodes the owners of sessions are on, so that a new session gets an index whose owner
+//! The NUMA nodes of the workers that own sessions, so that a new session gets an index whose owner
 //! is near the port of its packets.
 
 use adit_types::{InterfaceId, OWNER_GROUPS, SessionIndex, owner_group};
 
 /// The NUMA nodes of the owners of sessions and of the ports of interfaces. Only nodes with owners
-/// count; they have consecutive numbers here, [`OwnerNodes::default`] has one.
+/// are counted; they are renumbered from zero. [`OwnerNodes::default`] has one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerNodes {
-    /// By group of sessions ([`adit_types::Owners::of_group`]).
+    /// Node of each owner group ([`adit_types::Owners::of_group`]).
     groups: [u8; OWNER_GROUPS as usize],
-    /// By `InterfaceId`; `None` for ports on a node without owners or on an unknown one.
+    /// Node of the port, by `InterfaceId`; `None` if the node has no owners or is unknown.
     interfaces: Vec<Option<u8>>,
     count: u8,
 }
@@ -21,9 +21,9 @@ impl Default for OwnerNodes {
 }
 
 impl OwnerNodes {
-    /// The nodes of the owners of groups, by group, and of the ports of interfaces, by
-    /// `InterfaceId`. Equal to the default if all owners are on one node, or the node of one is
-    /// unknown: then a session's owner does not depend on its port.
+    /// Collects the nodes of owner groups, and of the ports of interfaces by `InterfaceId`. Equals
+    /// the default if all owners are on one node, or if one of the nodes is unknown: then the
+    /// choice of an owner does not depend on the port.
     #[must_use]
     pub fn new(owner_of_group: impl Fn(u32) -> Option<u32>, ports: &[Option<u32>]) -> Self {
         let owners: Option<Vec<u32>> = (0..OWNER_GROUPS).map(owner_of_group).collect();
@@ -44,17 +44,17 @@ impl OwnerNodes {
         Self { groups, interfaces, count: u8::try_from(nodes.len()).unwrap_or(u8::MAX) }
     }
 
-    /// How many nodes have owners.
+    /// Returns how many nodes have owners.
     pub(crate) const fn count(&self) -> u8 {
         self.count
     }
 
-    /// The node of the owner of a session.
+    /// Returns the node of the owner of a session.
     pub(crate) fn of(&self, session: SessionIndex) -> u8 {
         self.groups.get(owner_group(session) as usize).copied().unwrap_or_default()
     }
 
-    /// The node of the port of an interface, if it has owners.
+    /// Returns the node of the port of an interface; `None` if the node has no owners.
     pub(crate) fn of_interface(&self, interface: InterfaceId) -> Option<u8> {
         self.interfaces.get(usize::from(interface.0)).copied().flatten()
     }

@@ -1,6 +1,6 @@
-//! Shares in per cent.
+//! Percentages.
 
-/// `part` of `whole`, at most 100; 100 if `whole` is zero. Unit: per cent.
+/// Returns the share of `part` in `whole`, at most 100; 100 if `whole` is zero. Unit: per cent.
 pub(crate) fn percent(part: usize, whole: usize) -> u8 {
     let percent = part.saturating_mul(100).checked_div(whole).unwrap_or(100);
     u8::try_from(percent.min(100)).unwrap_or(100)

@@ -1,25 +1,25 @@
 //! SEIDs: the session's index in the low bits, a random tag in the high bits.
 //!
-//! The index finds the session without a table. An outsider has to guess 40 bits, about as hard as
-//! guessing one of millions of 64-bit SEIDs.
+//! The index finds the session without a table. An outsider who wants to hit a session has to guess
+//! the 40 bits of its tag, about as hard as guessing one of millions of random 64-bit SEIDs.
 
 use adit_types::limits::SESSIONS_MAX;
 use adit_types::{Seid, SessionIndex};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Bits of the index.
+/// How many bits the index has.
 const INDEX_BITS: u32 = 24;
 
 const _: () = assert!(SESSIONS_MAX <= 1 << INDEX_BITS, "an index fits");
 
-/// Draws SEIDs, never zero or all ones.
+/// Draws SEIDs, never zero nor all ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeidAllocator {
     rng: StdRng,
 }
 
-/// A SEID that is drawn and not in use yet.
+/// A SEID that was drawn but is not in use yet.
 pub(crate) struct SeidPlan {
     seid: Seid,
     rng: StdRng,
@@ -36,7 +36,7 @@ impl SeidAllocator {
         Self { rng: super::rng(seed, 1) }
     }
 
-    /// Draws a SEID for the session `index`.
+    /// Draws a SEID for the session with this index.
     pub(crate) fn plan(&self, index: SessionIndex) -> SeidPlan {
         let mut rng = self.rng.clone();
         loop {
@@ -53,7 +53,7 @@ impl SeidAllocator {
     }
 }
 
-/// The only session that can have this SEID.
+/// Returns the index of the only session that can have this SEID.
 pub const fn index_of(seid: Seid) -> SessionIndex {
     let [a, b, c, ..] = seid.0.to_le_bytes();
     SessionIndex(u32::from_le_bytes([a, b, c, 0]))

@@ -1,27 +1,27 @@
-//! Session indices. They are dense, so that workers can keep the state of sessions in arrays.
+//! Session indices. They are dense because workers keep the state of sessions in arrays.
 
 use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex, owner_group};
 
 use super::OwnerNodes;
 
-/// Allocates indices below a maximum. Reuses the index released last first, which keeps them dense;
-/// with several nodes, the one released last of those whose owners are on the preferred node.
+/// Allocates indices below a maximum. Reuses the index that was released last first, which keeps
+/// indices dense. With several NUMA nodes, the caller may prefer one for the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionIndexAllocator {
     max: usize,
     nodes: OwnerNodes,
-    /// Free indices that were taken before, by the node of their owner.
+    /// Free indices that were in use before, by the node of their owner.
     free: Vec<Vec<SessionIndex>>,
-    /// Where an index that was taken before is in its list of `free`; [`IN_USE`] if it is not.
+    /// For each index that was in use before, its position in its `free` list, or [`IN_USE`].
     places: Vec<u32>,
-    /// Indices in use, by group of owners.
+    /// How many indices are in use, by owner group.
     used: [u32; OWNER_GROUPS as usize],
 }
 
-/// The place of an index that is not free.
+/// The position that stands for an index in use.
 const IN_USE: u32 = u32::MAX;
 
-/// Consecutive indices among which every group of owners has one.
+/// How many consecutive indices include one of every owner group.
 const INDICES_OF_ALL_GROUPS: usize = (OWNER_GROUPS << OWNER_GROUP_SHIFT) as usize;
 
 impl SessionIndexAllocator {
@@ -34,8 +34,8 @@ impl SessionIndexAllocator {
         &self.nodes
     }
 
-    /// A free index whose owner is on `node`; another one if there is none, or without a preferred
-    /// node. `None` when all are in use.
+    /// Returns a free index whose owner is on `node`; another free index if there is none, or if
+    /// `node` is `None`. `None` if all are in use.
     pub(crate) fn peek(&self, node: Option<u8>) -> Option<SessionIndex> {
         node.and_then(|node| self.peek_on(node)).or_else(|| self.peek_any())
     }
@@ -49,7 +49,7 @@ impl SessionIndexAllocator {
         })
     }
 
-    /// A free index of the node with most of them.
+    /// Returns a free index of the node that has most of them.
     fn peek_any(&self) -> Option<SessionIndex> {
         let free = self.free.iter().max_by_key(|free| free.len());
         match free.and_then(|free| free.last()) {
@@ -61,8 +61,8 @@ impl SessionIndexAllocator {
         }
     }
 
-    /// Reserves `index`; false if it is in use or not below the maximum. Indices that it passes
-    /// over stay free.
+    /// Reserves `index`; false if it is in use or not below the maximum. Lower indices that were
+    /// never in use become free.
     pub(crate) fn take(&mut self, index: SessionIndex) -> bool {
         let position = position(index);
         if position >= self.max {
@@ -103,7 +103,7 @@ impl SessionIndexAllocator {
         }
     }
 
-    /// How many indices are in use, by group of owners.
+    /// Returns how many indices are in use, by owner group.
     pub(crate) const fn used_by_group(&self) -> &[u32; OWNER_GROUPS as usize] {
         &self.used
     }
@@ -129,8 +129,8 @@ impl SessionIndexAllocator {
         }
     }
 
-    /// Takes the free `index` out of its list, where it is at `place`; the one released last takes
-    /// its place.
+    /// Removes the free `index` from its list, where its position is `place`. The last item of the
+    /// list moves to this position.
     fn remove_free(&mut self, index: SessionIndex, place: u32) {
         let Some(free) = self.free.get_mut(usize::from(self.nodes.of(index))) else { return };
         let at = position(SessionIndex(place));
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(rest, [0, 2, 4]);
     }
 
-    /// Workers 0 and 1 of three are on node 0, worker 2 is on node 1.
+    /// Makes nodes for three workers: 0 and 1 are on node 0, worker 2 is on node 1.
     fn two_nodes() -> OwnerNodes {
         let owners = Owners::new(3);
         OwnerNodes::new(|group| Some(u32::from(owners.of_group(group).0 == 2)), &[])
@@ -207,7 +207,7 @@ mod tests {
                 taken.push(index);
             }
             assert_eq!((taken.len(), indices.reserved_count()), (MAX, MAX));
-            // In another order than they were taken in.
+            // Releases them in another order than that in which they were taken.
             let halves = taken.split_at(usize::from(step == 0) * 300);
             halves.1.iter().chain(halves.0).for_each(|index| indices.release(*index));
             assert_eq!(indices.reserved_count(), 0);
@@ -233,7 +233,7 @@ mod tests {
         all.iter().for_each(|index| indices.release(SessionIndex(*index)));
         all = (0..40).filter_map(|_| Some(take(&mut indices, None)?.0)).collect();
         let second = all.iter().filter(|index| indices.nodes().of(SessionIndex(**index)) == 1);
-        // Two thirds of all indices belong to the first node, which therefore gives them first.
+        // Two thirds of all indices belong to the first node, so this node serves first.
         assert_eq!(second.count(), 0);
     }
 }

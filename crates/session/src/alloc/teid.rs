@@ -1,11 +1,11 @@
 //! TEIDs: a dense position in the low bits, a random tag in the high bits.
 //!
-//! Workers index a table by the position. The tag keeps outsiders from guessing a live TEID, and
-//! keeps packets of a previous tunnel out of a new one at the same position.
+//! Workers index a table by the position. The tag keeps outsiders from guessing a live TEID. It
+//! also keeps late packets of a former tunnel out of a new tunnel with the same position.
 //!
-//! While free positions last, a TEID has a position in the group of owners of its session
-//! ([`adit_types::Owners`]), so that a NIC finds the owner in the low bits. A group first hands out
-//! positions that were never taken, then free ones in the order of their release.
+//! As long as positions are free there, a TEID gets a position in the owner group of its session
+//! ([`adit_types::Owners`]), so that a NIC can select the owner by the low bits. A group first
+//! hands out positions that were never in use, then free ones in the order of their release.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,39 +15,39 @@ use rand::rngs::StdRng;
 
 use crate::provisioning::TeidRange;
 
-/// Least number of random bits of a TEID: one guess in 256 hits a live tunnel.
+/// Minimum number of random bits of a TEID: one guess in 256 hits a live tunnel.
 const TAG_BITS_MIN: u32 = 8;
 
-/// The bits of the position of a TEID: two TEIDs per session, or fewer if the tag would become too
-/// short.
+/// Returns how many bits of a TEID are the position: enough for two TEIDs per session, but fewer if
+/// the tag would become too short.
 fn slot_bits(sessions_max: usize) -> u32 {
     let slots = sessions_max.max(1).saturating_mul(2).next_power_of_two();
     slots.trailing_zeros().min(32 - TAG_BITS_MIN)
 }
 
-/// How many first bits a [`TeidRange`] may set for so many sessions: the tag keeps enough random
-/// ones.
+/// Returns how many of the first bits a [`TeidRange`] may fix if there are `sessions_max` sessions:
+/// the tag must keep enough random bits.
 #[must_use]
 pub fn teid_range_bits_max(sessions_max: usize) -> u32 {
     32 - TAG_BITS_MIN - slot_bits(sessions_max)
 }
 
-/// Allocates TEIDs and maps each TEID to its session, those given by the control plane included.
+/// Allocates TEIDs and finds the session of each TEID, also of those that the control plane chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TeidAllocator {
     slot_bits: u32,
     slots: Vec<TeidSlot>,
     groups: Vec<TeidGroup>,
-    /// Positions in use or retired.
+    /// How many positions are in use or retired.
     reserved: usize,
     given: HashMap<Teid, SessionIndex>,
     rng: StdRng,
 }
 
-/// The positions of one group of owners, numbered from zero.
+/// The positions of one owner group, numbered from zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct TeidGroup {
-    /// The first position that was never taken; later ones may be restored.
+    /// The first position that was never in use; restored sessions may use later ones.
     fresh: u32,
     /// Free positions below `fresh`, longest free first.
     free: VecDeque<u32>,
@@ -55,28 +55,28 @@ struct TeidGroup {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TeidSlot {
-    /// The TEID in use, or the last one that was.
+    /// The TEID in use, or the last one that was in use.
     teid: Teid,
-    /// The session that uses it, [`FREE`] or [`RETIRED`].
+    /// The session that uses the TEID, or [`FREE`] or [`RETIRED`].
     user: SessionIndex,
 }
 
-/// The user of a free position.
+/// Marks a free position.
 const FREE: SessionIndex = SessionIndex::NONE;
 
-/// The user of a position whose TEID workers may still use.
+/// Marks a position whose TEID was released, but may still be in use by workers.
 const RETIRED: SessionIndex = SessionIndex(u32::MAX - 1);
 
-/// Who has a TEID.
+/// The state of a TEID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
     Session(SessionIndex),
-    /// Workers may still use the TEID.
+    /// The TEID was released, but workers may still use it.
     Retired,
 }
 
-/// TEIDs that are drawn and not in use yet.
+/// TEIDs that were drawn but are not in use yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TeidPlan {
     teids: Vec<Teid>,
@@ -90,7 +90,7 @@ impl TeidPlan {
 }
 
 impl TeidAllocator {
-    /// An allocator for `sessions_max` sessions.
+    /// Makes an allocator for `sessions_max` sessions.
     pub(crate) fn new(sessions_max: usize, seed: u64) -> Self {
         let slot_bits = slot_bits(sessions_max);
         let groups = OWNER_GROUPS.min(1 << slot_bits >> OWNER_GROUP_SHIFT).max(1);
@@ -112,12 +112,12 @@ impl TeidAllocator {
         self.reserved + self.given.len()
     }
 
-    /// TEIDs in use that the control plane gave.
+    /// Returns how many TEIDs in use were chosen by the control plane.
     pub(crate) fn given_count(&self) -> usize {
         self.given.len()
     }
 
-    /// True if the control plane gave the TEID.
+    /// True if the control plane chose the TEID.
     pub(crate) fn is_given(&self, teid: Teid) -> bool {
         self.given.contains_key(&teid)
     }
@@ -136,8 +136,7 @@ impl TeidAllocator {
         }
     }
 
-    /// Draws `count` TEIDs in `range` for `session`, other than those to `avoid`; `None` when there
-    /// are not enough.
+    /// Draws `count` TEIDs in `range` for `session`, unless `avoid` is true; `None` if too few.
     pub(crate) fn plan(
         &self,
         session: SessionIndex,
@@ -159,7 +158,7 @@ impl TeidAllocator {
         (teids.len() == count).then_some(TeidPlan { teids, rng: Some(rng) })
     }
 
-    /// Gives the planned TEIDs to `session`.
+    /// Assigns the planned TEIDs to `session`.
     pub(crate) fn commit(&mut self, plan: TeidPlan, session: SessionIndex) {
         if let Some(rng) = plan.rng {
             self.rng = rng;
@@ -171,26 +170,25 @@ impl TeidAllocator {
         }
     }
 
-    /// Records that the control plane gave `teid` to `session`, unless we chose it.
+    /// Records that `session` uses `teid`, unless we chose it: the control plane did then.
     pub(crate) fn ensure_given(&mut self, teid: Teid, session: SessionIndex) {
         if self.holder(teid) == Holder::Nobody {
             self.given.insert(teid, session);
         }
     }
 
-    /// True if `teid` can be restored: its position is free.
+    /// True if `teid` can be restored, because its position is free.
     pub(crate) fn is_restorable(&self, teid: Teid) -> bool {
         self.user_of(self.slot_of(teid)) == FREE
     }
 
-    /// True while the position of `teid` waits for a reclaim.
+    /// True if `teid` was released and its position waits for a reclaim.
     pub(crate) fn is_retired(&self, teid: Teid) -> bool {
         self.user_of(self.slot_of(teid)) == RETIRED
     }
 
-    /// Records that `session` has `teid` again, which a previous run chose. If its position is
-    /// free, the TEID takes it, and no other TEID is chosen there; otherwise the TEID counts as
-    /// given.
+    /// Records that `session` uses `teid` again, which we chose in a previous run. If the position
+    /// of `teid` is free, it is reserved; otherwise the TEID counts as chosen by the control plane.
     pub(crate) fn restore(&mut self, teid: Teid, session: SessionIndex) {
         let slot = self.slot_of(teid);
         if self.holder(teid) != Holder::Nobody || !self.is_restorable(teid) {
@@ -204,7 +202,7 @@ impl TeidAllocator {
         self.write(slot, TeidSlot { teid, user: session });
     }
 
-    /// Gives a TEID that was chosen here to another session. False for other TEIDs.
+    /// Moves a TEID that we chose to another session. False for other TEIDs.
     pub(crate) fn hand_over(&mut self, teid: Teid, session: SessionIndex) -> bool {
         let is_chosen =
             matches!(self.holder(teid), Holder::Session(_)) && !self.given.contains_key(&teid);
@@ -214,7 +212,7 @@ impl TeidAllocator {
         is_chosen
     }
 
-    /// Takes `teid` from its session. True if it was chosen here: then it waits for its reclaim.
+    /// Releases `teid` from its session. True if we chose it: it then waits for a reclaim.
     pub(crate) fn retire(&mut self, teid: Teid) -> bool {
         if self.given.remove(&teid).is_some() {
             return false;
@@ -223,12 +221,12 @@ impl TeidAllocator {
         true
     }
 
-    /// Makes the position of a retired TEID available again, after all others.
+    /// Makes the position of a retired TEID available again, after all other free positions.
     pub(crate) fn reclaim(&mut self, teid: Teid) {
         self.set_user(teid, FREE);
         let (slot, number) = (self.slot_of(teid), self.number_of(self.slot_of(teid)));
         let group = self.group_mut(slot);
-        // A restored position may still be among those never taken.
+        // A restored position may be one that the group has never handed out.
         if number < group.fresh {
             group.free.push_back(slot);
         }
@@ -239,7 +237,7 @@ impl TeidAllocator {
         u32::try_from(self.groups.len()).unwrap_or(OWNER_GROUPS)
     }
 
-    /// The group of a position, or of a session index.
+    /// Returns the owner group of a position, or of a session index.
     fn group_of(&self, number: u32) -> u32 {
         (number >> OWNER_GROUP_SHIFT) % self.group_count()
     }
@@ -249,19 +247,19 @@ impl TeidAllocator {
         &mut self.groups[group]
     }
 
-    /// The position of number `number` in `group`.
+    /// Returns the position with index `number` in `group`.
     fn slot_at(&self, group: u32, number: u32) -> u32 {
         let low = number & ((1 << OWNER_GROUP_SHIFT) - 1);
         ((number >> OWNER_GROUP_SHIFT) * self.group_count() + group) << OWNER_GROUP_SHIFT | low
     }
 
-    /// The number of a position in its group.
+    /// Returns the index of a position in its group.
     fn number_of(&self, slot: u32) -> u32 {
         let low = slot & ((1 << OWNER_GROUP_SHIFT) - 1);
         ((slot >> OWNER_GROUP_SHIFT) / self.group_count()) << OWNER_GROUP_SHIFT | low
     }
 
-    /// The free positions of a group, in the order in which they are taken.
+    /// Returns the free positions of a group, in the order in which they are handed out.
     fn available(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         let end = (1 << self.slot_bits) / self.group_count();
         let TeidGroup { fresh, free } = &self.groups[position(group)];
@@ -282,8 +280,8 @@ impl TeidAllocator {
         }
     }
 
-    /// A free TEID at position `slot` other than the last one there. Cost: one step for each TEID
-    /// given at this position, and two more for the last one and zero.
+    /// Returns a free TEID at position `slot`, other than the last one there. Cost: one step for
+    /// each TEID here that the control plane chose, and two more for the last one and zero.
     fn tag(
         &self,
         slot: u32,
@@ -314,7 +312,7 @@ impl TeidAllocator {
         self.slots[position(slot)] = value;
     }
 
-    /// Removes `slot` from the free positions; those passed over go to the end of the queue.
+    /// Removes `slot` from the free positions. Unused positions before it become free.
     fn take_slot(&mut self, slot: u32) {
         self.reserved += 1;
         let (group, number) = (self.group_of(slot), self.number_of(slot));
@@ -383,7 +381,7 @@ mod tests {
     fn teid_names_the_group_of_its_session_as_long_as_the_group_has_positions() {
         let mut teids = TeidAllocator::new(256, 1);
         let group = |number: u32| (number >> OWNER_GROUP_SHIFT) % OWNER_GROUPS;
-        // Twice, so that released positions are also taken, in another order.
+        // Twice, because the second round gets released positions, in another order.
         for step in [1_u32, 77] {
             let mut taken = Vec::new();
             for index in (0..256_u32).map(|index| SessionIndex(index * step % 256)) {
@@ -402,7 +400,7 @@ mod tests {
             }
             assert_eq!(teids.reserved_count(), 0);
         }
-        // One session may have them all.
+        // One session may have all TEIDs.
         assert_eq!(teids.plan(SESSION, 512, ALL, |_| false).unwrap().teids().len(), 512);
     }
 
@@ -432,7 +430,7 @@ mod tests {
         let mut former = TeidAllocator::new(8, 1);
         let chosen: Vec<Teid> = (0..16).map(|_| take(&mut former)).collect();
         let mut teids = TeidAllocator::new(8, 2);
-        // Meanwhile one position was taken, and one was taken and released.
+        // Meanwhile one position was handed out, and another one was handed out and released.
         let fresh = [take(&mut teids), take(&mut teids)];
         assert!(teids.retire(fresh[1]));
         teids.reclaim(fresh[1]);

@@ -1,8 +1,8 @@
 //! UE addresses from the operator's pools: IPv4 addresses and IPv6 /64 prefixes.
 //!
-//! A pool first hands out addresses that were never taken, then free ones in the order of their
-//! release, so that a UE's previous address rests as long as possible. Spec: TS 23.501 §5.8.2.2; TS
-//! 29.244 §5.21.
+//! A pool first hands out addresses that were never in use, then free ones in the order of their
+//! release, so that an address is unused for as long as possible before another UE gets it. Spec:
+//! TS 23.501 §5.8.2.2; TS 29.244 §5.21.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
@@ -24,25 +24,25 @@ pub(crate) struct UeIpAllocator {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct UeAddressPool {
     config: UePool,
-    /// The routing domains that it serves.
+    /// The routing domains that the pool serves.
     domains: DomainSet,
     range: Range,
-    /// The first position that was never taken; later ones may be restored.
+    /// The first position that was never in use; restored sessions may use later ones.
     fresh: u64,
     /// Free positions below `fresh`, longest free first.
     free: VecDeque<u64>,
-    /// Positions in use or waiting for their reclaim.
+    /// Positions in use or waiting for a reclaim.
     held: HashMap<u64, AddressHold>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AddressHold {
     Used(SessionIndex),
-    /// Workers may still use the address.
+    /// The address was released, but workers may still use it.
     Retired,
 }
 
-/// Keys of a pool: `first + position` for positions below `count`.
+/// The addresses of a pool, as numbers: `first + position` for each position below `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     is_v4: bool,
@@ -50,7 +50,7 @@ struct Range {
     count: u64,
 }
 
-/// An address that is chosen and not allocated yet.
+/// An address that was chosen but is not allocated yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UePlan {
     pool: usize,
@@ -59,15 +59,15 @@ pub(crate) struct UePlan {
 }
 
 impl UePlan {
-    /// The position of the pool in the configuration.
+    /// Returns the index of the pool in the configuration.
     pub(crate) const fn pool(&self) -> usize {
         self.pool
     }
 }
 
 impl Range {
-    /// All addresses of an IPv4 prefix except the network's and the broadcast address, or all /64s
-    /// of an IPv6 prefix.
+    /// Makes the range of a pool: all addresses of an IPv4 prefix except those of the network and
+    /// of broadcast, or all /64s of an IPv6 prefix.
     fn of(prefix: AddrMatch) -> Self {
         match prefix {
             AddrMatch::V4(prefix) => {
@@ -86,7 +86,7 @@ impl Range {
         }
     }
 
-    /// The key of an address, in the first domain.
+    /// Returns the key of the address at `position`, in the first domain.
     fn key(self, position: u64) -> SessionKey {
         let value = self.first.wrapping_add(position);
         match u32::try_from(value) {
@@ -118,10 +118,10 @@ impl UeIpAllocator {
         Self { pools: pools.iter().map(pool).collect() }
     }
 
-    /// Replaces the pools. Addresses in use or waiting for their reclaim stay so in the pool that
-    /// has them now; one that no pool has any more counts as given by the control plane.
+    /// Replaces the pools. An address that is in use or waits for a reclaim remains so in the pool
+    /// that now contains it. If no pool contains it, it counts as chosen by the control plane.
     ///
-    /// Cost: one step for each such address of a pool that is not the same before and after.
+    /// Cost: one step for each address in use of a pool that changed.
     pub(crate) fn set_pools(
         &mut self,
         pools: &[UePool],
@@ -154,12 +154,12 @@ impl UeIpAllocator {
         self.pools.is_empty()
     }
 
-    /// Addresses in use or waiting for their reclaim.
+    /// Returns how many addresses are in use or wait for a reclaim.
     pub(crate) fn reserved_count(&self) -> usize {
         self.pools.iter().map(|pool| pool.held.len()).sum()
     }
 
-    /// How full the fullest pool is, 0 without pools. Unit: per cent.
+    /// Returns how full the fullest pool is; 0 if there are no pools. Unit: per cent.
     pub(crate) fn fill_percent(&self) -> u8 {
         let fill = |pool: &UeAddressPool| {
             let count = usize::try_from(pool.range.count).unwrap_or(usize::MAX);
@@ -168,15 +168,15 @@ impl UeIpAllocator {
         self.pools.iter().map(fill).max().unwrap_or(0)
     }
 
-    /// For each pool, in the order of the configuration: the addresses in use or waiting for their
-    /// reclaim, and all addresses.
+    /// Returns for each pool, in the order of the configuration, how many addresses are in use or
+    /// wait for a reclaim, and how many there are.
     pub(crate) fn usage(&self) -> impl Iterator<Item = (u64, u64)> {
         let used = |pool: &UeAddressPool| u64::try_from(pool.held.len()).unwrap_or(u64::MAX);
         self.pools.iter().map(move |pool| (used(pool), pool.range.count))
     }
 
-    /// The pools of the family that serve one of the routing domains and, if given, the network
-    /// instance and one of the identities.
+    /// Returns the indices of the pools of one family that serve one of the routing domains and, if
+    /// these are given, the network instance and one of the identities.
     pub(crate) fn candidates(
         &self,
         is_v4: bool,
@@ -197,7 +197,7 @@ impl UeIpAllocator {
         (0..).zip(&self.pools).filter(|(_, pool)| fits(pool)).map(|(at, _)| at).collect()
     }
 
-    /// True if `session` was given `key` from one of `candidates`.
+    /// True if `session` has `key` and got it from one of the pools `candidates`.
     pub(crate) fn is_from(
         &self,
         candidates: &[usize],
@@ -208,7 +208,7 @@ impl UeIpAllocator {
         pools.any(|pool| pool.hold(key) == Some(AddressHold::Used(session)))
     }
 
-    /// Chooses an address that is not `taken`, from the first pool that has one.
+    /// Chooses an address that is not `taken` from the first pool that has one; `None` if none has.
     pub(crate) fn plan(
         &self,
         candidates: &[usize],
@@ -221,7 +221,7 @@ impl UeIpAllocator {
         })
     }
 
-    /// Gives planned addresses to `session`.
+    /// Assigns planned addresses to `session`.
     pub(crate) fn commit(&mut self, plans: &[UePlan], session: SessionIndex) {
         for plan in plans {
             if let Some(pool) = self.pools.get_mut(plan.pool) {
@@ -230,13 +230,13 @@ impl UeIpAllocator {
         }
     }
 
-    /// True if `session` was given `key` from one of all pools.
+    /// True if `session` has `key` and got it from any pool.
     pub(crate) fn is_chosen(&self, key: SessionKey, session: SessionIndex) -> bool {
         self.pools.iter().any(|pool| pool.hold(key) == Some(AddressHold::Used(session)))
     }
 
-    /// Records that `session` has `key` again, which was chosen here in a previous run. An address
-    /// that no pool has any more counts as given.
+    /// Records that `session` uses `key` again, which we chose in a previous run. An address that
+    /// no pool contains any more counts as chosen by the control plane.
     pub(crate) fn restore(&mut self, key: SessionKey, session: SessionIndex) {
         let pools = self.pools.iter_mut();
         let found =
@@ -249,7 +249,7 @@ impl UeIpAllocator {
         }
     }
 
-    /// Gives an address that was chosen here to another session.
+    /// Moves an address that we chose to another session.
     pub(crate) fn hand_over(&mut self, key: SessionKey, session: SessionIndex) {
         for pool in &mut self.pools {
             let hold = pool.position(key).and_then(|position| pool.held.get_mut(&position));
@@ -259,8 +259,8 @@ impl UeIpAllocator {
         }
     }
 
-    /// Takes `key` from `session`, which keeps the keys `kept`. True if it was chosen here and the
-    /// session has it in no other domain of its pool: then it waits for its reclaim.
+    /// Releases `key` from `session`, which keeps the keys `kept`. True if we chose the address and
+    /// the session keeps it in no other domain of the pool: it then waits for a reclaim.
     pub(crate) fn retire(
         &mut self,
         key: SessionKey,
@@ -278,18 +278,18 @@ impl UeIpAllocator {
         })
     }
 
-    /// True when `key` waits for its reclaim.
+    /// True if `key` was released and waits for a reclaim.
     pub(crate) fn is_retired(&self, key: SessionKey) -> bool {
         self.pools.iter().any(|pool| pool.hold(key) == Some(AddressHold::Retired))
     }
 
-    /// Makes a retired address available again, after all others.
+    /// Makes a retired address available again, after all other free ones.
     pub(crate) fn reclaim(&mut self, key: SessionKey) {
         for pool in &mut self.pools {
             let Some(position) = pool.position(key) else { continue };
             if pool.held.get(&position) == Some(&AddressHold::Retired) {
                 pool.held.remove(&position);
-                // A restored position may still be among those never taken.
+                // A restored address may be one that the pool has never handed out.
                 if position < pool.fresh {
                     pool.free.push_back(position);
                 }
@@ -299,19 +299,19 @@ impl UeIpAllocator {
 }
 
 impl UeAddressPool {
-    /// The position of an address in the pool; `None` for other addresses.
+    /// Returns the position of an address in the pool; `None` for other addresses.
     fn position(&self, key: SessionKey) -> Option<u64> {
         key.domain().filter(|domain| self.domains.contains(*domain))?;
         self.range.position(key)
     }
 
-    /// The use of the address of `key`; `None` for a free one and for those of other pools.
+    /// Returns who uses the address of `key`; `None` if it is free or in another pool.
     fn hold(&self, key: SessionKey) -> Option<AddressHold> {
         self.held.get(&self.position(key)?).copied()
     }
 
-    /// The next free position. Cost: one step for each address of the pool that the control plane
-    /// gave to a session.
+    /// Returns the next free position. Cost: one step for each address of the pool that a session
+    /// has because the control plane chose it.
     fn find(&self, taken: impl Fn(SessionKey) -> bool) -> Option<u64> {
         let fresh =
             (self.fresh..self.range.count).filter(|position| !self.held.contains_key(position));
@@ -319,7 +319,7 @@ impl UeAddressPool {
         fresh.chain(self.free.iter().copied()).find(is_free)
     }
 
-    /// Takes a position; positions passed over stay free.
+    /// Reserves a position. Positions that were never used and precede it become free.
     fn take(&mut self, position: u64, session: SessionIndex) {
         if position >= self.fresh {
             let passed = self.fresh..position;
@@ -335,7 +335,7 @@ impl UeAddressPool {
     }
 }
 
-/// The addresses of keys, one per family at most.
+/// Returns the addresses of keys, at most one of each family.
 pub(crate) fn addresses(keys: impl IntoIterator<Item = SessionKey>) -> UeAddresses {
     let mut addresses = UeAddresses::default();
     for key in keys {

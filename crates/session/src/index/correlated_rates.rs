@@ -1,5 +1,4 @@
-//! Correlated rates: those that sessions share by QER Correlation ID, and how many sessions name
-//! each.
+//! Correlated rates: rates that sessions share by a QER Correlation ID.
 //!
 //! Spec: TS 29.244 §8.2.10 (QER Correlation ID).
 
@@ -11,12 +10,11 @@ use crate::cp_function::OwnerId;
 use crate::record::Qer;
 use crate::refusal::Refusal;
 
-/// The correlated rates of all sessions, including those that workers may still use.
+/// The correlated rates of all sessions, and those that no session names but workers may still use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CorrelatedRates {
     max: usize,
-    /// For each rate, the sessions that name it, and the changes that gave it up and wait for their
-    /// reclaim.
+    /// For each rate, how many sessions name it, plus changes away from it that wait for a reclaim.
     users: HashMap<CorrelatedRateId, usize>,
 }
 
@@ -25,15 +23,15 @@ impl CorrelatedRates {
         Self { max, users: HashMap::new() }
     }
 
-    /// Rates that sessions name, or that workers may still use.
+    /// Returns how many rates sessions name or workers may still use.
     pub(crate) fn count(&self) -> usize {
         self.users.len()
     }
 
-    /// Checks whether a session may name these rates.
+    /// Checks that there is room for the rates that a session is to name.
     ///
     /// # Errors
-    /// [`Refusal::CorrelatedRatesExhausted`].
+    /// [`Refusal::CorrelatedRatesExhausted`] if there is none.
     pub(crate) fn check(&self, named: &[CorrelatedRateId]) -> Result<(), Refusal> {
         let new = named.iter().filter(|id| !self.users.contains_key(id)).count();
         match new > 0 && self.users.len() + new > self.max {
@@ -42,14 +40,14 @@ impl CorrelatedRates {
         }
     }
 
-    /// A session begins to name these rates.
+    /// Counts a session that begins to name these rates.
     pub(crate) fn take(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             *self.users.entry(id).or_default() += 1;
         }
     }
 
-    /// No worker runs rules any more with which a session named these rates.
+    /// Removes a session's count for these rates, once no worker runs rules that name them for it.
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = CorrelatedRateId>) {
         for id in ids {
             let Some(users) = self.users.get_mut(&id) else { continue };
@@ -61,14 +59,14 @@ impl CorrelatedRates {
     }
 }
 
-/// The rate that a QER shares. Correlation IDs are those of the CP function that established the
-/// session, whichever one controls it later.
+/// Returns the rate that a QER shares, if it has a Correlation ID. Correlation IDs are those of the
+/// CP function that established the session, even if another one controls it now.
 pub(crate) fn correlated_rate(cp: OwnerId, qer: &Qer) -> Option<CorrelatedRateId> {
     let correlation = qer.correlation.filter(|_| qer.mbr.is_some())?;
     Some(CorrelatedRateId { cp: cp.0, correlation })
 }
 
-/// The rates that a session shares, in ascending order.
+/// Returns the rates that a session shares, in ascending order.
 pub(crate) fn correlated_rates(cp: OwnerId, qers: &[Qer]) -> Vec<CorrelatedRateId> {
     let mut ids: Vec<_> = qers.iter().filter_map(|qer| correlated_rate(cp, qer)).collect();
     ids.sort_unstable();

@@ -1,8 +1,8 @@
 //! The next deadline of each session.
 //!
-//! One entry per session, ordered by time: a session's earliest timer. A set instead of a timing
-//! wheel: the control thread changes a few thousand entries per second at most, and a set is exact,
-//! bounded by the number of sessions, and returns the next deadline at once.
+//! There is one entry per session, its earliest timer, ordered by time. This is a set instead of a
+//! timing wheel because the control thread changes a few thousand entries per second at most, and a
+//! set is exact, bounded by the number of sessions, and returns the next deadline at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Replaces the deadline of a session.
+    /// Replaces the deadline of a session; `None` removes it.
     pub(crate) fn set(&mut self, session: SessionIndex, deadline: Option<Nanos>) {
         let before = match deadline {
             Some(at) => self.by_session.insert(session, at),
@@ -30,12 +30,12 @@ impl Deadlines {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.ordered.first().map(|(at, _)| *at)
     }
 
-    /// Takes out a session whose deadline is not after `now`.
+    /// Removes and returns a session whose deadline is not after `now`.
     pub(crate) fn take_due(&mut self, now: Nanos) -> Option<SessionIndex> {
         let &(at, session) = self.ordered.first().filter(|(at, _)| *at <= now)?;
         self.ordered.remove(&(at, session));

@@ -1,4 +1,4 @@
-//! Guaranteed bit rates of all sessions together, and the rest of the capacity for them.
+//! Guaranteed bit rates: the sum over all sessions, and the capacity that limits it.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use crate::refusal::Refusal;
 /// The guarantees of all sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GuaranteedRates {
-    /// The levels: all sessions together, and each slice.
+    /// The sums to limit: first that of all sessions, then that of each slice.
     levels: Vec<GuaranteeLevel>,
-    /// Sessions with a guarantee.
+    /// The slice and guarantee of each session that has a guarantee.
     by_session: HashMap<SessionIndex, (SliceId, Rates)>,
 }
 
@@ -24,28 +24,27 @@ struct GuaranteeLevel {
 }
 
 impl GuaranteedRates {
-    /// The capacity of `policy`, without guarantees.
+    /// Makes sums of zero with the capacities of `policy`.
     pub(crate) fn new(policy: &QosPolicy) -> Self {
         let level = |capacity| GuaranteeLevel { capacity, sum: Rates::default() };
         let levels = capacities(policy).map(level).collect();
         Self { levels, by_session: HashMap::new() }
     }
 
-    /// Replaces the capacity by that of `policy`, which has the same slices. Sessions keep the
-    /// guarantees that they have.
+    /// Replaces the capacities by those of `policy`, which has the same slices. Guarantees stay.
     pub(crate) fn set_capacity(&mut self, policy: &QosPolicy) {
         for (level, capacity) in self.levels.iter_mut().zip(capacities(policy)) {
             level.capacity = capacity;
         }
     }
 
-    /// The sum of all guarantees, and the capacity for them.
+    /// Returns the sum of the guarantees of all sessions, and the capacity for them.
     pub(crate) fn all(&self) -> (Rates, Rates) {
         self.levels.first().map(|level| (level.sum, level.capacity)).unwrap_or_default()
     }
 
-    /// Checks the capacity for a session of `slice` with these QERs. A session that needs no more
-    /// than it already has is accepted even if the capacity is smaller.
+    /// Checks that the capacity suffices for a session of `slice` with these QERs. A session that
+    /// needs no more than it already has is accepted even if the capacity has become smaller.
     ///
     /// # Errors
     /// [`Refusal::GuaranteedRatesExhausted`]. Spec: TS 29.244 §8.2.9; TS 23.501 §5.7.2.5.
@@ -70,7 +69,7 @@ impl GuaranteedRates {
         }
     }
 
-    /// Sets the QERs of a session of `slice`; none when it ends.
+    /// Sets the QERs of a session of `slice`; an empty list when the session ends.
     pub(crate) fn set(&mut self, session: SessionIndex, slice: SliceId, qers: &[Qer]) {
         let after = sum_of(qers);
         if let Some((slice, before)) = self.by_session.get(&session).copied() {
@@ -95,7 +94,7 @@ impl GuaranteedRates {
         }
     }
 
-    /// The guarantee of a session in one level.
+    /// Returns the guarantee of a session that counts in one level; zero in levels of other slices.
     fn of(&self, session: SessionIndex, level: usize) -> Rates {
         let (slice, rates) = self.by_session.get(&session).copied().unwrap_or_default();
         match levels_of(slice).any(|at| at == level) {
@@ -105,8 +104,8 @@ impl GuaranteedRates {
     }
 }
 
-/// The capacity of each level: all sessions together, and each slice. A rate that sessions share
-/// limits it.
+/// Returns the capacity of each level: first for all sessions, then for each slice. An aggregate
+/// rate of all sessions or of a slice limits it.
 fn capacities(policy: &QosPolicy) -> impl Iterator<Item = Rates> {
     let least = |one: BitRate, other: BitRate| one.min(other);
     let all = Rates {
@@ -116,13 +115,13 @@ fn capacities(policy: &QosPolicy) -> impl Iterator<Item = Rates> {
     core::iter::once(all).chain(policy.slices.iter().map(|slice| slice.rates))
 }
 
-/// The levels of a slice: that of all sessions, and its own.
+/// Returns the levels in which a slice counts: that of all sessions, and its own.
 fn levels_of(slice: SliceId) -> impl Iterator<Item = usize> {
     let own = Some(usize::from(slice.0)).filter(|own| *own != 0);
     core::iter::once(0).chain(own)
 }
 
-/// The guarantees of one session's QERs.
+/// Returns the sum of the guarantees of a session's QERs.
 fn sum_of(qers: &[Qer]) -> Rates {
     let add =
         |sum: BitRate, rate: BitRate| BitRate::from_bps(sum.as_bps().saturating_add(rate.as_bps()));
@@ -195,7 +194,7 @@ mod tests {
         assert_eq!(guaranteed.check(two, NONE, &qers(8, 1)), refused, "beyond the total");
         guaranteed.check(two, NONE, &qers(7, 1)).unwrap();
         guaranteed.set(two, NONE, &qers(7, 1));
-        // Into the slice: the session's present rate is not from the slice.
+        // Moves the session into the slice, where its present rate does not count.
         assert_eq!(guaranteed.check(two, slice, &qers(7, 1)), refused);
         guaranteed.set(one, NONE, &qers(5, 1));
         guaranteed.check(two, slice, &qers(5, 1)).unwrap();

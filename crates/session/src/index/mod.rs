@@ -1,4 +1,4 @@
-//! Indices over all sessions, so that nothing searches for one.
+//! Indices over all sessions, so that no lookup has to search.
 
 mod correlated_rates;
 mod deadlines;

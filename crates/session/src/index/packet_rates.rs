@@ -1,6 +1,6 @@
 //! Packet rates and their counts, by session and QER.
 //!
-//! Few sessions have packet rates. A QER keeps its counts as long as it exists, even if its rate
+//! Few sessions have packet rates. A QER keeps its counts while it exists, even if its rate
 //! changes.
 //!
 //! Spec: TS 29.244 §8.2.63, §8.2.139.
@@ -20,12 +20,12 @@ pub(crate) type QerPacketRates = Vec<(QerId, PacketRateMeter)>;
 pub(crate) struct PacketRates(HashMap<SessionIndex, QerPacketRates>);
 
 impl PacketRates {
-    /// The packet rates of a session.
+    /// Returns the packet rates of a session.
     pub(crate) fn of(&self, session: SessionIndex) -> &[(QerId, PacketRateMeter)] {
         self.0.get(&session).map_or(&[], Vec::as_slice)
     }
 
-    /// The packet rates of a session with `qers` at `now`, of which `created` are new.
+    /// Returns the packet rates of a session with `qers` from `now` on; QERs in `created` are new.
     pub(crate) fn plan(
         &self,
         now: Nanos,
@@ -61,7 +61,7 @@ impl PacketRates {
     }
 }
 
-/// A rate that continues from the status that the control plane gives.
+/// Starts a new rate from the packet rate status that the control plane gave for the QER.
 fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
     let Some(status) = qer.packet_status else { return rate };
     let left = |PacketAllowance { packets, additional }| PacketsLeft {
@@ -73,11 +73,11 @@ fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
     rate
 }
 
-/// Lets a rate go on with the packets that it had left in uplink and downlink.
+/// Continues a rate with the packets that it had left in uplink and downlink.
 pub(crate) fn resume(rate: &PacketRateMeter, both: [Option<PacketsLeft>; 2]) {
     for (direction, left) in [Direction::Uplink, Direction::Downlink].into_iter().zip(both) {
         let Some(PacketsLeft { packets, additional, until }) = left else { continue };
-        // Without a number the additional rate is unused.
+        // If the additional allowance is not given, nothing of it is used.
         rate.resume(direction, packets, additional.unwrap_or(u16::MAX), until);
     }
 }
@@ -87,25 +87,25 @@ pub(crate) fn resume(rate: &PacketRateMeter, both: [Option<PacketsLeft>; 2]) {
 pub struct QerPacketRate {
     /// The QER.
     pub qer: QerId,
-    /// Its status is reported when the session ends. Spec: TS 29.244 §8.2.174 (RCSR).
+    /// True to report the status at the session's end. Spec: TS 29.244 §8.2.174 (RCSR).
     pub reported_at_end: bool,
     pub(crate) rate: PacketRateMeter,
 }
 
 impl QerPacketRate {
-    /// The packets left at `now` in uplink and downlink, if there is a rate.
+    /// Returns the packets left at `now`, uplink and downlink; `None` without a rate.
     #[must_use]
     pub fn left(&self, now: Nanos) -> [Option<PacketsLeft>; 2] {
         [Direction::Uplink, Direction::Downlink].map(|direction| self.rate.left(direction, now))
     }
 
-    /// The rate of a direction.
+    /// Returns the rate of a direction.
     #[must_use]
     pub const fn limit(&self, direction: Direction) -> Option<PacketLimit> {
         self.rate.limit(direction)
     }
 
-    /// Packets of a direction that it dropped.
+    /// Returns how many packets of a direction the rate dropped.
     #[must_use]
     pub fn dropped(&self, direction: Direction) -> u64 {
         self.rate.dropped(direction)

@@ -1,5 +1,4 @@
-//! The far ends of GTP-U tunnels that FARs lead to: which sessions use a tunnel, and how many
-//! tunnels lead to a peer.
+//! The GTP-U tunnels that FARs send into: their sessions, and the peers at their far ends.
 //!
 //! Each commit updates the index, so an Error Indication finds the sessions of its tunnel without a
 //! search. Spec: TS 29.281 §7.3.1 (Error Indication), §7.2.1 (paths).
@@ -13,37 +12,36 @@ use adit_types::{InterfaceSet, SessionIndex, Teid};
 
 use crate::record::{Forwarding, Records};
 
-/// The side of this UPF to which a GTP-U tunnel leads.
+/// The side of this UPF on which the far end of a GTP-U tunnel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum PeerSide {
     /// Towards the UE: destination interface Access.
     Access,
-    /// Towards another UPF and the data network: all others.
+    /// Towards another UPF or the data network: all other destination interfaces.
     Core,
 }
 
-/// A peer, with the number of its tunnel users on each side. It has at least one.
+/// A GTP-U peer. `access` and `core`: how many tunnel users there are on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TunnelPeer {
     number: PeerNumber,
     access: usize,
     core: usize,
-    /// All interfaces that FARs named since the peer appeared.
+    /// All interfaces that FARs used for the peer since it appeared.
     interfaces: InterfaceSet,
 }
 
-/// The reference points of a GTP-U peer.
+/// The reference points at which a GTP-U peer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PeerSides {
-    /// The peer is in an access network.
+    /// True if the peer is in an access network.
     pub n3: bool,
-    /// The peer is another UPF: on the side of the data network, or towards the UE behind an N9
-    /// interface.
+    /// True if the peer is another UPF: towards the data network, or behind an N9 interface.
     pub n9: bool,
 }
 
 impl TunnelPeer {
-    /// `n9`: our N9 interfaces.
+    /// Returns the reference points of the peer. `n9`: our N9 interfaces.
     fn sides(&self, n9: InterfaceSet) -> PeerSides {
         let behind_n9 = self.interfaces.intersection(n9);
         let is_behind_n9_alone = !behind_n9.is_empty() && behind_n9 == self.interfaces;
@@ -62,28 +60,27 @@ impl TunnelPeer {
     }
 }
 
-/// A number instead of the peer's address, to save memory per tunnel user.
+/// A number that replaces the peer's address, to save memory per tunnel user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PeerNumber(u32);
 
-/// One session's use of a tunnel.
+/// A session that sends into a tunnel. All users are ordered by peer and TEID.
 type TunnelUser = (PeerNumber, Teid, SessionIndex, PeerSide);
 
-/// The far ends in use.
+/// The tunnels that sessions use, and the peers at their far ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TunnelIndex {
     users: BTreeSet<TunnelUser>,
     peers: BTreeMap<IpAddr, TunnelPeer>,
-    /// Numbers of previous peers, free for reuse.
+    /// Numbers of former peers, free for reuse.
     free: Vec<PeerNumber>,
-    /// Peers that appeared or disappeared on a side since [`TunnelIndex::take_changed`] returned
-    /// them, and whether they were peers then.
+    /// Peers that gained or lost a side since [`TunnelIndex::take_changed`] returned them last.
+    /// True if the peer existed then.
     changed: BTreeMap<IpAddr, bool>,
 }
 
 impl TunnelIndex {
-    /// Updates the tunnels of the session `index`. `interfaces` returns those that forwarding may
-    /// use.
+    /// Updates the tunnels of the session `index`. `interfaces` returns those for forwarding.
     pub(crate) fn change(
         &mut self,
         index: SessionIndex,
@@ -102,7 +99,7 @@ impl TunnelIndex {
         self.note_interfaces(after, interfaces);
     }
 
-    /// Adds the interfaces that forwarding with `records` may use now, to those of the peers.
+    /// Adds the interfaces that forwarding with `records` may use now to those of the peers.
     pub(crate) fn note_interfaces(
         &mut self,
         records: &Records,
@@ -115,7 +112,7 @@ impl TunnelIndex {
         }
     }
 
-    /// Removes all users of the session. For recovery from a fault: it visits every user.
+    /// Removes all tunnels of the session. Only for recovery from a fault, as it visits every user.
     pub(crate) fn forget(&mut self, index: SessionIndex) {
         let users: Vec<TunnelUser> =
             self.users.iter().filter(|user| user.2 == index).copied().collect();
@@ -158,14 +155,14 @@ impl TunnelIndex {
         if peer.access == 0 && peer.core == 0 {
             self.free.push(peer.number);
             self.peers.remove(&tunnel.addr);
-            // A peer that appeared and disappeared meanwhile is not reported.
+            // A peer that appeared and disappeared since the last report is not reported.
             if self.changed.get(&tunnel.addr) == Some(&false) {
                 self.changed.remove(&tunnel.addr);
             }
         }
     }
 
-    /// The sessions that send into `tunnel`, by ascending index from `first` on.
+    /// Returns the sessions that send into `tunnel`, by ascending index from `first` on.
     pub(crate) fn users(
         &self,
         tunnel: GtpuTunnel,
@@ -181,8 +178,8 @@ impl TunnelIndex {
         users.map(|user| user.2).filter(move |&index| last.replace(index) != Some(index))
     }
 
-    /// The peers after this one, in ascending order, with their reference points. `n9`: our N9
-    /// interfaces.
+    /// Returns the peers after `peer` (all if it is `None`), in ascending order, with their
+    /// reference points. `n9`: our N9 interfaces.
     pub(crate) fn peers_after(
         &self,
         peer: Option<IpAddr>,
@@ -193,29 +190,29 @@ impl TunnelIndex {
         peers.map(move |(&addr, peer)| (addr, peer.sides(n9)))
     }
 
-    /// The reference points of a peer; none for an address that is not a peer. `n9`: our N9
+    /// Returns the reference points of a peer; none for an address that is not a peer. `n9`: our N9
     /// interfaces.
     pub(crate) fn sides(&self, addr: IpAddr, n9: InterfaceSet) -> PeerSides {
         self.peers.get(&addr).map_or(PeerSides::default(), |peer| peer.sides(n9))
     }
 
-    /// Takes a peer that appeared or disappeared on a side since it was last taken.
+    /// Returns a peer that gained or lost a side since it was last returned here.
     pub(crate) fn take_changed(&mut self) -> Option<IpAddr> {
         self.changed.pop_first().map(|(addr, _)| addr)
     }
 
-    /// True if there is such a peer.
+    /// True if [`TunnelIndex::take_changed`] would return a peer.
     pub(crate) fn has_changed(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// The interfaces that FARs named for a peer; all interfaces for an address that is not a peer.
+    /// Returns the interfaces that FARs used for a peer; all interfaces for other addresses.
     pub(crate) fn interfaces(&self, addr: IpAddr) -> InterfaceSet {
         self.peers.get(&addr).map_or(InterfaceSet::ALL, |peer| peer.interfaces)
     }
 }
 
-/// The tunnels that the FARs of a session may send into, with their sides and parameters.
+/// Returns the tunnels that the FARs of a session may send into, with their sides and parameters.
 fn tunnels(records: &Records) -> impl Iterator<Item = (GtpuTunnel, PeerSide, &Forwarding)> {
     let used = records.fars.iter().filter(|far| !far.action.contains(ApplyAction::DROP));
     let copied = records.fars.iter().filter(|far| far.action.contains(ApplyAction::DUPL));
@@ -230,7 +227,7 @@ fn tunnels(records: &Records) -> impl Iterator<Item = (GtpuTunnel, PeerSide, &Fo
     })
 }
 
-/// Removes duplicates: each tunnel stays once per side.
+/// Sorts the tunnels and removes duplicates on the same side.
 fn sorted(tunnels: impl Iterator<Item = (GtpuTunnel, PeerSide)>) -> Vec<(GtpuTunnel, PeerSide)> {
     let mut tunnels: Vec<_> = tunnels.collect();
     tunnels.sort_unstable();
@@ -245,7 +242,7 @@ mod tests {
     #[test]
     fn peer_is_at_n3_unless_all_its_interfaces_are_n9_and_at_n9_for_either_side() {
         const N9: InterfaceSet = InterfaceSet(0b110);
-        // Users of the sides Access and Core, interfaces; at N3, at N9.
+        // Users on the sides Access and Core, interfaces, whether the peer is at N3, at N9.
         for (access, core, interfaces, n3, n9) in [
             (1, 0, 0b000, true, false),
             (1, 0, 0b001, true, false),

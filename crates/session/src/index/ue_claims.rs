@@ -1,4 +1,4 @@
-//! Which session holds a UE address or framed route, by routing domain.
+//! The sessions that hold UE addresses and framed routes, by routing domain.
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use adit_rules::rule::ue_ipv6_key;
 use adit_types::limits::framed_routes_max;
 use adit_types::{DomainId, IpPrefix, SessionIndex};
 
-/// The claims in one routing domain.
+/// The addresses and routes that sessions hold in one routing domain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct DomainClaims {
     v4: HashMap<Ipv4Addr, SessionIndex>,
@@ -16,16 +16,16 @@ struct DomainClaims {
     framed: HashMap<IpPrefix, SessionIndex>,
 }
 
-/// The claims in all routing domains. `TeidAllocator` keeps those of TEIDs.
+/// The addresses and routes that sessions hold. `TeidAllocator` has the holders of TEIDs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct UeClaims {
-    /// By `DomainId`.
+    /// Claims by `DomainId`.
     domains: Vec<DomainClaims>,
 }
 
 impl UeClaims {
-    /// No claims, with room for `sessions_max` addresses of each kind in the first domain: growth
-    /// would move all of them while N4 waits.
+    /// Makes an index without claims, with room for `sessions_max` addresses of each kind in the
+    /// first domain: a hash table that grows would move all of them while N4 waits.
     pub(crate) fn with_capacity(sessions_max: usize) -> Self {
         let claims = DomainClaims {
             v4: HashMap::with_capacity(sessions_max),
@@ -39,7 +39,7 @@ impl UeClaims {
         self.domains.get(usize::from(domain.0))
     }
 
-    /// The session that holds `key`.
+    /// Returns the session that holds `key`.
     pub(crate) fn holder(&self, key: SessionKey) -> Option<SessionIndex> {
         let found = match key {
             SessionKey::Teid(_) => None,
@@ -50,8 +50,8 @@ impl UeClaims {
         found.copied()
     }
 
-    /// The session of the UE with this address, or for IPv6 with its /64, in the first domain that
-    /// has one.
+    /// Returns the session of the UE with this IPv4 address, or with the /64 of this IPv6 address,
+    /// in the first domain that has one.
     pub(crate) fn session_of_ue(&self, addr: IpAddr) -> Option<SessionIndex> {
         let find = |domain: &DomainClaims| match addr {
             IpAddr::V4(addr) => domain.v4.get(&addr).copied(),
@@ -60,7 +60,7 @@ impl UeClaims {
         self.domains.iter().find_map(find)
     }
 
-    /// Gives `key` to `session`.
+    /// Assigns `key` to `session`.
     pub(crate) fn insert(&mut self, key: SessionKey, session: SessionIndex) {
         let Some(domain) = key.domain() else { return };
         let at = usize::from(domain.0);
@@ -76,7 +76,7 @@ impl UeClaims {
         }
     }
 
-    /// Takes `key` from its session.
+    /// Removes `key` from its session.
     pub(crate) fn remove(&mut self, key: SessionKey) {
         let claims = key.domain().and_then(|domain| self.domains.get_mut(usize::from(domain.0)));
         let Some(claims) = claims else { return };
@@ -93,13 +93,13 @@ impl UeClaims {
         }
     }
 
-    /// Framed routes of all sessions.
+    /// Returns how many framed routes all sessions have.
     pub(crate) fn framed_count(&self) -> usize {
         self.domains.iter().map(|claims| claims.framed.len()).sum()
     }
 
-    /// True if some domain has no room for those of `keys` that no session holds. A domain has room
-    /// for `keys_max` addresses of each kind.
+    /// True if a domain has no room for those of `keys` that no session holds. The limit per domain
+    /// is `keys_max` addresses of each family.
     pub(crate) fn exceeds(&self, keys: &[SessionKey], keys_max: usize) -> bool {
         let has_room = |claims: &DomainClaims| {
             let most = claims.v4.len().max(claims.v6.len()) + keys.len();

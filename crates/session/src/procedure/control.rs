@@ -1,4 +1,4 @@
-//! Owner and CP F-SEID of sessions: changes that do not concern workers.
+//! Owner and CP F-SEID of sessions, whose changes do not concern workers.
 //!
 //! Spec: TS 29.244 §5.22 (sessions controlled by an SMF set).
 
@@ -14,11 +14,11 @@ use crate::update;
 use crate::usage::SessionUsage;
 
 impl SessionStore {
-    /// Checks a change of the session `up_seid`, or of a new session of `owner`, without committing
+    /// Checks a change of the session `up_seid`, or of a new session of `owner`, without applying
     /// it.
     ///
     /// # Errors
-    /// The first [`Refusal`].
+    /// The first [`Refusal`] that the change would meet.
     pub fn judge(
         &self,
         owner: OwnerId,
@@ -47,8 +47,8 @@ impl SessionStore {
         .map(drop)
     }
 
-    /// Gives the session `up_seid` to `owner`, with `cp` as the control plane's endpoint. Returns
-    /// false if there is no such session.
+    /// Transfers the session `up_seid` to `owner`, with `cp` as the control plane's endpoint.
+    /// Returns false if there is no such session.
     pub fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) -> bool {
         let Some(index) = self.session(up_seid).map(Session::index) else { return false };
         let Some(mut session) = self.remove_session(index) else { return false };
@@ -58,18 +58,18 @@ impl SessionStore {
         true
     }
 
-    /// Who has sessions.
+    /// Returns the owners that have sessions.
     pub fn owners(&self) -> impl Iterator<Item = OwnerId> {
         self.owned.keys().copied()
     }
 
-    /// The sessions of `owner`, by ascending index.
+    /// Returns the sessions of `owner`, by ascending index.
     pub fn owned_by(&self, owner: OwnerId) -> impl Iterator<Item = &Session> {
         let owned = self.owned.get(&owner).into_iter().flatten();
         owned.filter_map(|&index| self.session_at(index))
     }
 
-    /// The first session of `owner` whose index is not below `from`.
+    /// Returns the first session of `owner` with an index of at least `from`.
     #[must_use]
     pub fn next_owned(&self, owner: OwnerId, from: SessionIndex) -> Option<&Session> {
         self.session_at(*self.owned.get(&owner)?.range(from..).next()?)

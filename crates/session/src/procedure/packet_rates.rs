@@ -7,7 +7,7 @@ use crate::index::QerPacketRate;
 use crate::store::SessionStore;
 
 impl SessionStore {
-    /// The packet rates of the session `up_seid`. They keep counting.
+    /// Returns the packet rates of the session `up_seid`. Workers keep updating them.
     #[must_use]
     pub fn packet_rates(&self, up_seid: Seid) -> Vec<QerPacketRate> {
         let Some(session) = self.session(up_seid) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Adds and withdraws PFDs of control planes, and recompiles the sessions that name them.
+//! Provisions and withdraws PFDs of control planes, and recompiles the sessions that name them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::store::{RetiredResources, SessionStore};
 use crate::update::compile;
 
 impl SessionStore {
-    /// Provisions PFDs of `owner`, all or none. Sessions that begin or change later use them,
-    /// others after [`SessionStore::recompile_naming`].
+    /// Provisions all PFDs of `provision` for `owner`, or none. They apply to sessions that are
+    /// established or modified later, and to others after [`SessionStore::recompile_naming`].
     ///
     /// # Errors
-    /// A [`PfdRefusal`]; nothing has changed then.
+    /// A [`PfdRefusal`] if nothing was changed.
     pub fn provision_pfds(
         &mut self,
         owner: OwnerId,
@@ -31,11 +31,12 @@ impl SessionStore {
         Ok(self.replace_pfds(after))
     }
 
-    /// Replaces all PFDs of an application: flow descriptions by control plane, the latest last;
-    /// none withdraw it. Otherwise like [`SessionStore::provision_pfds`].
+    /// Replaces all PFDs of an application. `descriptions`: flow descriptions of each control
+    /// plane, the latest last; an empty list withdraws the PFDs. Otherwise like
+    /// [`SessionStore::provision_pfds`].
     ///
     /// # Errors
-    /// A [`PfdRefusal`]; nothing has changed then.
+    /// A [`PfdRefusal`] if nothing was changed.
     pub fn describe_application(
         &mut self,
         id: &str,
@@ -50,15 +51,15 @@ impl SessionStore {
         self.replace_pfds(self.pfds.without(owner))
     }
 
-    /// Hands the PFDs of `from` over to `to`; see [`SessionStore::provision_pfds`].
+    /// Transfers the PFDs of `from` to `to`; see [`SessionStore::provision_pfds`].
     pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
         self.replace_pfds(self.pfds.handed_over(from, to))
     }
 
-    /// Recompiles the session at `index` with the current PFDs if its rules name one of the
-    /// applications. The delta is owed one [`SessionStore::reclaim`].
+    /// Recompiles the session at `index` with the current PFDs, if its rules name one of the
+    /// changed applications. The caller must call [`SessionStore::reclaim`] once for the delta.
     ///
-    /// Computes everything before the first write.
+    /// Everything is computed before the store is changed.
     pub fn recompile_naming(
         &mut self,
         index: SessionIndex,
@@ -72,8 +73,8 @@ impl SessionStore {
         self.recompile(index)
     }
 
-    /// Compiles the rules of the session at `index` again, without a change. The delta is owed one
-    /// [`SessionStore::reclaim`].
+    /// Compiles the rules of the session at `index` again, with unchanged records. The caller must
+    /// call [`SessionStore::reclaim`] once for the delta.
     pub fn recompile(&mut self, index: SessionIndex) -> Option<RuleDelta> {
         let known = self.catalog();
         let session = self.session_at(index)?.open();
@@ -85,7 +86,7 @@ impl SessionStore {
         Some(RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) })
     }
 
-    /// Applications with PFDs, by ascending identifier.
+    /// Returns the applications with PFDs, by ascending identifier.
     pub fn provided_applications(&self) -> impl Iterator<Item = ProvidedApplication<'_>> {
         self.pfds.applications.iter().flat_map(|(id, all)| {
             let latest = all.last().map(|provided| provided.owner);
@@ -105,7 +106,7 @@ impl SessionStore {
     }
 }
 
-/// True when a rule names one of the applications.
+/// True if a rule of the session names one of the applications.
 fn names_any(known: RuleCatalog<'_>, records: &Records, applications: &BTreeSet<Arc<str>>) -> bool {
     let by_rules = |pdr: &Pdr| {
         let rules = known.predefined(&pdr.predefined);

@@ -1,8 +1,8 @@
-//! Recovery from a commit that unwound: it removes the session.
+//! Recovery from a panic within a commit: removes the session.
 //!
-//! Before a commit begins nothing is written, so an unwind leaves the store as it was. During a
-//! commit the store keeps the session and the resources that it changes. A caller that contains an
-//! unwind calls [`SessionStore::recover`] before any other method.
+//! Before a commit begins, nothing is written, so a panic leaves the store as it was. At its
+//! beginning, a commit notes the session and the resources that it changes. A caller that catches a
+//! panic must call [`SessionStore::recover`] before any other method.
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
 use adit_types::{Seid, SessionIndex, SliceId, Teid};
@@ -12,20 +12,20 @@ use crate::store::{OpenCommit, RetiredResources, SessionStore};
 use crate::update::Compiled;
 
 impl SessionStore {
-    /// Number of commits begun. If it is the same before and after a call that unwound, the call
-    /// changed nothing.
+    /// Returns how many commits have begun. If the number is the same before and after a call that
+    /// panicked, the call changed nothing.
     #[must_use]
     pub const fn commits(&self) -> u64 {
         self.commits
     }
 
-    /// The session of the last commit. It may be gone.
+    /// Returns the session of the last commit. It may no longer exist.
     #[must_use]
     pub const fn last_commit(&self) -> Option<Seid> {
         self.last_commit
     }
 
-    /// Begins a commit: from here on the store is written.
+    /// Begins a commit: from here on the store is changed.
     pub(crate) fn mark_commit(&mut self, up_seid: Seid, index: SessionIndex, compiled: &Compiled) {
         let keys = compiled.all_keys();
         self.commits += 1;
@@ -40,7 +40,7 @@ impl SessionStore {
     }
 
     /// Removes the session of a commit that did not end. Returns the delta that removes the session
-    /// from the workers, or `None` if every commit ended.
+    /// from the workers; `None` if every commit ended.
     pub fn recover(&mut self) -> Option<RuleDelta> {
         let OpenCommit { index, keys, usage_slots, correlated_rates } = self.open_commit.take()?;
         drop(self.remove_session(index));
@@ -72,7 +72,7 @@ impl SessionStore {
         Some(RuleDelta { session: index, keys, rules: None })
     }
 
-    /// Takes a TEID from the session; returns it if its reclaim must still be scheduled.
+    /// Releases a TEID of the session. Returns the TEID if its reclaim must still be scheduled.
     fn recover_teid(&mut self, teid: Teid, index: SessionIndex) -> Option<Teid> {
         let owed = self.retired.get(&index).into_iter().flatten();
         let mut owed = owed.flat_map(|retired| &retired.keys);
@@ -85,7 +85,7 @@ impl SessionStore {
         }
     }
 
-    /// Makes the next commit panic half way. For tests of its containment.
+    /// Makes the next commit panic half way, for tests of recovery.
     #[doc(hidden)]
     pub fn inject_fault_in_commit(&mut self) {
         self.fault_in_commit = true;

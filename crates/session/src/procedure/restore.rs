@@ -1,4 +1,4 @@
-//! Keeps sessions for a later process, and restores them.
+//! Keeps sessions for a later process, and restores sessions of a previous one.
 
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::store::{RetiredResources, SessionStore};
 use crate::update::{self, Committed};
 use crate::usage::{SessionUsage, UsageReport};
 
-/// A session that exists again.
+/// The result of restoring a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// Our identifier of the session, as before.
+    /// Our SEID of the session, the same as before.
     pub up_seid: Seid,
-    /// Dense index by which workers identify the session, as before.
+    /// Dense index by which workers identify the session, the same as before.
     pub index: SessionIndex,
     /// The delta to publish.
     pub delta: RuleDelta,
 }
 
 impl SessionStore {
-    /// The state of the session `up_seid` that restores it.
+    /// Returns the state of the session `up_seid` from which a later process can restore it.
     #[must_use]
     pub fn kept(&self, now: Nanos, up_seid: Seid) -> Option<KeptSession> {
         let session = self.session(up_seid)?;
@@ -55,7 +55,7 @@ impl SessionStore {
         Some(KeptSession { names, usage, record: session.packed_record().clone() })
     }
 
-    /// The usage of the session `up_seid` so far, to be kept from time to time.
+    /// Returns the usage of the session `up_seid` so far, which the caller keeps from time to time.
     #[must_use]
     pub fn kept_usage(&self, now: Nanos, up_seid: Seid) -> Option<KeptUsage> {
         let session = self.session(up_seid)?;
@@ -74,8 +74,8 @@ impl SessionStore {
         }
     }
 
-    /// True while identifiers that the session is to have again wait for the reclaim of another
-    /// session's change. Until then it must not be restored.
+    /// True while TEIDs or UE addresses of the former session were released by another session, but
+    /// not reclaimed yet. Until then the session must not be restored.
     #[must_use]
     pub fn awaits_reclaim(&self, former: &FormerSession) -> bool {
         let KeptNames { teids, addresses, .. } = &former.names;
@@ -84,21 +84,22 @@ impl SessionStore {
             || keys.any(|key| self.ue_pools.is_retired(key))
     }
 
-    /// Takes sessions of `preparer` as they are, if both have the same provisioning, and until it
-    /// changes. Sessions that are restored must have been prepared by this preparer or by none.
+    /// Accepts the checks and compiled rules of `preparer` from now on, if its provisioning equals
+    /// that of the store, and until the store's changes. Only sessions that this preparer or none
+    /// prepared may be restored afterwards.
     pub fn accept_prepared(&mut self, preparer: &SessionPreparer) {
         self.accepts_prepared = preparer.provisioning() == &self.provisioning;
     }
 
     /// Restores a session that a previous process kept, with the same SEID, TEIDs and UE addresses.
-    /// Cheapest in ascending order of [`FormerSession::up_seid`]'s indices. The delta is owed no
-    /// [`SessionStore::reclaim`].
+    /// It is cheapest in ascending order of the indices in [`FormerSession::up_seid`]. Do not call
+    /// [`SessionStore::reclaim`] for the delta.
     ///
-    /// `former` is used up. Dropping it costs least on the thread that made it, whose memory it is.
+    /// Empties `former`. Drop it on the thread that made it, where freeing costs least.
     ///
     /// # Errors
-    /// A [`Refusal`] when the configuration or another session forbids it now; nothing has changed
-    /// then.
+    /// A [`Refusal`] if the configuration or another session forbids the session; nothing has
+    /// changed then.
     pub fn restore(&mut self, now: Nanos, former: &mut FormerSession) -> Result<Restored, Refusal> {
         let FormerSession { names, usage: used, parts, rules, prepared } = former;
         let prepared = prepared.take().filter(|_| self.accepts_prepared);
@@ -137,20 +138,20 @@ impl SessionStore {
         Ok(Restored { up_seid, index, delta })
     }
 
-    /// Keeps the index of a session that is not restored from other sessions. False if it is not
-    /// free.
+    /// Reserves the index of a session that is not restored, so that no other session gets it.
+    /// False if the index is not free.
     pub fn reserve_index(&mut self, up_seid: Seid) -> bool {
         self.indices.take(seid_index(up_seid))
     }
 
-    /// Gives a reserved index to others.
+    /// Makes a reserved index available to other sessions.
     pub fn release_index(&mut self, up_seid: Seid) {
         self.indices.release(seid_index(up_seid));
     }
 
-    /// Replaces the usage of a restored session by a later account of it, before workers count for
-    /// the session. Returns the change of its limits, if it has some; the delta is owed one
-    /// [`SessionStore::reclaim`].
+    /// Replaces the usage of a restored session by one that was kept later, before workers count
+    /// for the session. Returns the delta with the new limits, if they change; the caller must call
+    /// [`SessionStore::reclaim`] once for it.
     pub fn resume_usage(
         &mut self,
         now: Nanos,
@@ -180,9 +181,9 @@ impl SessionStore {
 }
 
 impl FormerSession {
-    /// The last usage of a session that is not restored, as far as it was kept: a report of each
-    /// URR, whose trigger is the end of the session by the UP function. Spec: TS 29.244 §8.2.41
-    /// (TEBUR).
+    /// Returns the usage of a session that is not restored, up to when it was last kept: a report
+    /// of each URR, triggered by the termination of the session by the UP function. Spec: TS 29.244
+    /// §8.2.41 (TEBUR).
     #[must_use]
     pub fn last_usage(self, now: Nanos) -> Vec<UsageReport> {
         let Self { usage: used, parts: RecordParts { records, mut usage, .. }, .. } = self;
@@ -191,21 +192,21 @@ impl FormerSession {
         usage.report(&records.urrs, &mut due, &NoUsage, now)
     }
 
-    /// The addresses of its UE that its rules name: IPv4 addresses, and IPv6 prefixes by their
-    /// first address.
+    /// Returns the UE addresses that the session's rules name: IPv4 addresses, and the first
+    /// address of each IPv6 prefix.
     #[must_use]
     pub fn ue_addresses(&self) -> Vec<IpAddr> {
         self.parts.records.ue_addresses()
     }
 
-    /// Where its CP function is and how it calls the session.
+    /// Returns addresses and SEID of the session's CP function.
     #[must_use]
     pub fn cp(&self) -> CpFSeid {
         self.names.cp
     }
 }
 
-/// Continues measurements, in the counters that they have, from the counts in `used`.
+/// Continues measurements in their present counters, from the counts in `used`.
 fn resume(usage: &mut SessionUsage, used: &KeptUsage, source: &dyn UsageSource) {
     for measure in &mut usage.measures {
         let known = used.counts.iter().find(|(id, _)| *id == measure.id);

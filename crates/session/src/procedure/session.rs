@@ -18,29 +18,29 @@ use crate::usage::{SessionUsage, UsageReport};
 /// The result of an accepted establishment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Established {
-    /// Our identifier of the session.
+    /// Our SEID of the session.
     pub up_seid: Seid,
     /// Dense index by which workers identify the session.
     pub index: SessionIndex,
     /// The delta to publish.
     pub delta: RuleDelta,
-    /// PDRs whose F-TEID was chosen here, in the order of the change.
+    /// PDRs whose F-TEID we chose, in the order of the change.
     pub created: Vec<CreatedPdr>,
-    /// PDRs whose UE address was chosen here.
+    /// PDRs whose UE address we chose.
     pub created_ues: Vec<CreatedUe>,
-    /// Traffic endpoints for which something was chosen here.
+    /// Traffic endpoints for which we chose an F-TEID or a UE address.
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
-    /// Sessions that it replaces. Publish their ends after `delta`, so that packets always find one
-    /// of both.
+    /// Sessions that the new one replaces. Publish their deltas after `delta`, so that packets
+    /// always find one of the two sessions.
     pub replaced: Vec<ReplacedSession>,
 }
 
-/// A session that gave way to a new one; see [`SessionChange::replaces`].
+/// A session that was deleted because a new one replaces it; see [`SessionChange::replaces`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplacedSession {
-    /// Our identifier of the session.
+    /// Our SEID of the session.
     pub up_seid: Seid,
-    /// Its owner.
+    /// The session's owner.
     pub owner: OwnerId,
     /// The control plane's endpoint.
     pub cp: CpFSeid,
@@ -51,22 +51,22 @@ pub struct ReplacedSession {
 /// The result of an accepted modification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Modified {
-    /// The delta to publish; `None` when nothing changes for packets.
+    /// The delta to publish; `None` if nothing changes for packets.
     pub delta: Option<RuleDelta>,
-    /// Usage that the request queries, up to the modification.
+    /// Usage that the request queries, up to the time of the modification.
     pub reports: Vec<UsageReport>,
     /// Packet rates that the request queries.
     pub packet_rates: Vec<QerPacketRate>,
-    /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
+    /// PDRs, created or updated, whose F-TEID we chose, in the order of the change.
     pub created: Vec<CreatedPdr>,
-    /// End Markers of FARs that leave their tunnel, one for each FAR that requests one; sent once
-    /// all workers run the change.
+    /// One End Marker for each FAR that requests one and leaves its tunnel, to be sent once all
+    /// workers run the change.
     pub end_markers: Vec<EndMarker>,
-    /// PDRs whose UE address was chosen here.
+    /// PDRs whose UE address we chose.
     pub created_ues: Vec<CreatedUe>,
-    /// Traffic endpoints for which something was chosen here.
+    /// Traffic endpoints for which we chose an F-TEID or a UE address.
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
-    /// The PDRs among those of `created` and `created_ues` that were updated, not created.
+    /// The PDRs in `created` and `created_ues` that were updated, not created.
     pub updated: Vec<PdrId>,
 }
 
@@ -74,7 +74,7 @@ impl SessionStore {
     /// Creates a session with the rules of `change`.
     ///
     /// # Errors
-    /// A [`Refusal`] when the table is full or a rule cannot be accepted; nothing has changed then.
+    /// A [`Refusal`] if the table is full or a rule cannot be accepted; nothing has changed then.
     ///
     /// Spec: TS 29.244 §6.3.2, §7.5.2.
     pub fn establish(
@@ -106,7 +106,7 @@ impl SessionStore {
         Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints, replaced })
     }
 
-    /// Ends sessions that give way to the new one of `compiled`, which takes their claims.
+    /// Deletes sessions that the new session of `compiled` replaces; it gets their claims.
     fn replace_sessions(
         &mut self,
         gone: &[SessionIndex],
@@ -126,8 +126,8 @@ impl SessionStore {
         known.into_iter().map(end).collect()
     }
 
-    /// The index that a new session with the rules of `change` gets: one whose owner is on the node
-    /// of the port that its packets arrive at, if there is a free one.
+    /// Returns the index for a new session with the rules of `change`: if possible, one whose owner
+    /// is on the NUMA node of the port at which the session's packets arrive.
     pub(crate) fn index_for(&self, change: &SessionChange) -> Result<SessionIndex, Refusal> {
         let nodes = self.indices.nodes();
         let node = match nodes.count() {
@@ -141,8 +141,8 @@ impl SessionStore {
     /// Changes the session `up_seid`.
     ///
     /// # Errors
-    /// A [`Refusal`] when there is no such session or a rule cannot be accepted; nothing has
-    /// changed then.
+    /// A [`Refusal`] if there is no such session or a rule cannot be accepted; nothing has changed
+    /// then.
     ///
     /// Spec: TS 29.244 §6.3.3, §7.5.4.
     pub fn modify(&mut self, up_seid: Seid, change: SessionChange) -> Result<Modified, Refusal> {
@@ -181,7 +181,7 @@ impl SessionStore {
     /// Deletes the session `up_seid`.
     ///
     /// # Errors
-    /// [`Refusal::UnknownSession`] when there is no such session.
+    /// [`Refusal::UnknownSession`] if there is no such session.
     ///
     /// Spec: TS 29.244 §6.3.4, §7.5.6.
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
@@ -189,7 +189,7 @@ impl SessionStore {
         Ok(self.end_session(&mut session, &[]))
     }
 
-    /// Ends a session, some of whose claims may go to another one.
+    /// Deletes a session. `handed_over`: claims that another session gets at once.
     fn end_session(&mut self, session: &mut OpenSession, handed_over: &[SessionKey]) -> RuleDelta {
         let mut resolved = update::Resolved::default();
         let mut compiled = update::compile_change(self, session, &mut resolved, ChangeKind::Delete);
@@ -200,7 +200,7 @@ impl SessionStore {
         delta
     }
 
-    /// Begins the commit of `compiled` and removes its session from the store.
+    /// Begins the commit of `compiled`; until it ends, its session is not in the store.
     fn begin_commit(&mut self, session: &OpenSession, compiled: &Compiled) {
         self.mark_commit(session.up_seid, session.index, compiled);
         drop(self.remove_session(session.index));

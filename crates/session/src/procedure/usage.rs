@@ -1,4 +1,4 @@
-//! Changes of measurements by time and by events of workers.
+//! Advances measurements when their time comes and at events of workers.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::usage::{
 };
 
 impl SessionStore {
-    /// Sets the source of the counters that workers write. Without one every URR measures nothing.
+    /// Sets the source of the counters that workers write. Until then every URR measures zero.
     pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
         self.usage = UsageHandle(source);
     }
 
-    /// Handles the event of a worker that a limit is reached.
+    /// Handles the event of a worker that counters reached a limit.
     pub fn handle_usage_limit(
         &mut self,
         now: Nanos,
@@ -29,13 +29,13 @@ impl SessionStore {
         generation: u32,
     ) -> Option<UsageOutcome> {
         let session = self.session(up_seid)?.open();
-        // A limit of an earlier generation was handled already, or this one reaches it again.
+        // A limit of an older generation was handled, or the current generation reaches it too.
         let is_current = |m: &Measurement| m.slot == slot && m.generation == generation;
         session.usage.measures.iter().any(is_current).then_some(())?;
         self.advance(now, session, None)
     }
 
-    /// Handles the first packet of a generation.
+    /// Handles the event of a worker that the first packet of a generation arrived.
     pub fn handle_traffic_started(
         &mut self,
         now: Nanos,
@@ -46,8 +46,8 @@ impl SessionStore {
         self.advance(now, session, Some(started))
     }
 
-    /// Handles an End Marker that a GTP-U peer sent in a tunnel of the session. Spec: TS 29.244
-    /// §8.2.19 (REEMR).
+    /// Handles an End Marker that arrived in a tunnel of the session. Spec: TS 29.244 §8.2.19
+    /// (REEMR).
     pub fn handle_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
         let session = self.session_at_mut(session)?;
@@ -60,7 +60,7 @@ impl SessionStore {
         (!outcome.reports.is_empty()).then_some(outcome)
     }
 
-    /// Processes one session with a deadline by `now`. Call until it returns `None`.
+    /// Processes one session whose deadline is not after `now`. Call it until it returns `None`.
     pub fn poll_usage(&mut self, now: Nanos) -> Option<UsageOutcome> {
         loop {
             let session = self.deadlines.take_due(now)?;
@@ -71,14 +71,14 @@ impl SessionStore {
         }
     }
 
-    /// When to call [`SessionStore::poll_usage`] next; `None` if nothing is due.
+    /// Returns when to call [`SessionStore::poll_usage`] next; `None` if no session has a deadline.
     #[must_use]
     pub fn usage_timeout(&self) -> Option<Nanos> {
         self.deadlines.next()
     }
 
-    /// The last usage of the URRs that the oldest unreclaimed delta of `session` removed. Call it
-    /// once all workers run that delta, before its [`SessionStore::reclaim`].
+    /// Returns the last usage of the URRs that the oldest unreclaimed delta of `session` removed.
+    /// Call it once all workers run this delta, and before [`SessionStore::reclaim`] for it.
     pub fn final_reports(&mut self, now: Nanos, session: SessionIndex) -> Vec<UsageReport> {
         let mut reports = Vec::new();
         let retired = self.retired.get_mut(&session).and_then(|queue| queue.front_mut());
@@ -92,7 +92,7 @@ impl SessionStore {
         reports
     }
 
-    /// The running measurements of a session, in the order of its URRs.
+    /// Returns the running measurements of a session, in the order of its URRs.
     #[must_use]
     pub fn running_usage(&self, session: &Session) -> Vec<RunningUsage> {
         let so_far = |measure: &Measurement| {
@@ -103,8 +103,8 @@ impl SessionStore {
         records.urrs.iter().filter_map(|urr| usage.measure(urr.id)).map(so_far).collect()
     }
 
-    /// Processes due events of `session`; `None` if that changes and reports nothing. Computes
-    /// everything before the first write.
+    /// Processes due events of `session`; `None` if nothing is to be reported or changed in
+    /// workers. Computes everything before the store is changed.
     fn advance(
         &mut self,
         now: Nanos,

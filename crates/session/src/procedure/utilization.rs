@@ -6,9 +6,9 @@ use crate::alloc::percent;
 use crate::store::SessionStore;
 
 impl SessionStore {
-    /// The utilization of the scarcest resource among session indices, TEIDs, usage counters and
-    /// each pool of UE addresses. Identifiers that wait for their reclaim count as used. Unit: per
-    /// cent, 0 to 100.
+    /// Returns the utilization of the scarcest resource among session indices, TEIDs, usage
+    /// counters and the pools of UE addresses. Identifiers that wait for a reclaim count as used.
+    /// Unit: per cent, 0 to 100.
     #[must_use]
     pub fn fill_percent(&self) -> u8 {
         let reserved = self.reserved();

@@ -1,12 +1,11 @@
-//! The objects that rules may name, whatever their source.
+//! The objects that rules may name, from all sources.
 
 use adit_rules::SdfSet;
 
 use super::pfd::Pfds;
 use super::{PredefinedRule, Provisioning};
 
-/// The objects that rules may name: the operator's configuration, and applications of control
-/// planes.
+/// The objects that rules may name: the configured ones, and applications of control planes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleCatalog<'a> {
     pub configured: &'a Provisioning,
@@ -14,13 +13,13 @@ pub(crate) struct RuleCatalog<'a> {
 }
 
 impl<'a> RuleCatalog<'a> {
-    /// The filters of an application, if it is known. PFDs take precedence over the configuration.
+    /// Returns the filters of an application, if it is known. PFDs override the configuration.
     pub(crate) fn application(&self, id: &str) -> Option<&'a SdfSet> {
         self.pfds.filters(id).or_else(|| self.configured.application(id))
     }
 
-    /// The predefined rules of these names and groups, each once, in the order of the
-    /// configuration.
+    /// Returns the predefined rules with these names or in groups with these names, each once, in
+    /// the order of the configuration.
     pub(crate) fn predefined<'n>(
         &self,
         names: &'n [Box<str>],

@@ -1,4 +1,4 @@
-//! Which of our interfaces a rule may use.
+//! The interfaces of ours that a rule may use.
 
 use core::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::local_interface::{DomainSet, GtpuSide, LocalAddresses, LocalInterface
 use crate::record::{Forwarding, InterfaceType, LocalFTeid};
 
 impl Provisioning {
-    /// The interfaces of a network instance, all of them without a name.
+    /// Returns the interfaces of a network instance; all interfaces if there is no name.
     /// Spec: TS 29.244 §8.2.4.
     pub(crate) fn interfaces_of(&self, network_instance: Option<&str>) -> InterfaceSet {
         match network_instance.filter(|_| !self.interfaces.is_empty()) {
@@ -19,7 +19,7 @@ impl Provisioning {
         }
     }
 
-    /// True when an N6 interface serves the network instance.
+    /// True if an N6 interface serves the network instance.
     pub(crate) fn knows(&self, network_instance: &str) -> bool {
         let fits = |known: &LocalInterface| {
             known.role == InterfaceRole::N6 && known.serves(network_instance)
@@ -27,8 +27,8 @@ impl Provisioning {
         self.interfaces.is_empty() || self.interfaces.iter().any(fits)
     }
 
-    /// The routing domains of a network instance: those of the N6 interfaces that serve it. Without
-    /// a name all of them but those that need one.
+    /// Returns the routing domains of a network instance: those of the N6 interfaces that serve it.
+    /// If there is no name, all domains except those that rules must name.
     pub(crate) fn domains_of(&self, network_instance: Option<&str>) -> DomainSet {
         let networks = self.interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
         let serving = networks.filter(|known| match network_instance {
@@ -38,14 +38,14 @@ impl Provisioning {
         serving.fold(DomainSet::NONE, |set, known| set.with(known.domain)).or(DomainSet::FIRST)
     }
 
-    /// The GTP-U interfaces of one side's tunnels.
+    /// Returns the GTP-U interfaces for tunnels of one side.
     ///
-    /// The interfaces that serve the network instance, narrowed step by step; a step that would
-    /// leave none is skipped. The steps keep those that lead to the tunnel's other end; those of
-    /// the role that the 3GPP Interface Type names; those with the name of the network instance;
-    /// those with the longest prefix around the other end; those of the role of the side: N3 for
-    /// Access, N9 for Core. Only the CP function uses N4-u interfaces; without one it uses those of
-    /// the user plane, N3 first.
+    /// These are the interfaces that serve the network instance, narrowed step by step; a step that
+    /// would leave none is skipped. The steps keep those that lead to the tunnel's far end; those
+    /// with the role that the 3GPP Interface Type names; those with the name of the network
+    /// instance; those whose route to the far end has the longest prefix; and those with the role
+    /// of the side, N3 for Access, N9 for Core. Only the CP function uses N4-u interfaces; if there
+    /// are none, it uses those of the user plane, N3 first.
     pub(crate) fn tunnel_interfaces(&self, side: GtpuSide<'_>) -> InterfaceSet {
         let GtpuSide { role, reference, network_instance, peer } = side;
         let of_role = |wanted| self.set_of(|interface| interface.role == wanted);
@@ -72,8 +72,8 @@ impl Provisioning {
         keep(left, of_role(role))
     }
 
-    /// The network instance that forwarding with `parts` names: that of its forwarding policy, or
-    /// else its own.
+    /// Returns the network instance that forwarding with `parts` uses: that of its forwarding
+    /// policy, or else the one that `parts` names.
     pub(crate) fn network_instance_of<'a>(&'a self, parts: &'a Forwarding) -> Option<&'a str> {
         let policy = parts.policy.as_deref().and_then(|id| self.policy(id));
         policy
@@ -81,8 +81,8 @@ impl Provisioning {
             .or(parts.network_instance.as_deref())
     }
 
-    /// The interfaces that forwarding with `parts` uses: of its network instance, and for a tunnel
-    /// those of its side that lead to its other end.
+    /// Returns the interfaces that forwarding with `parts` uses: those of its network instance, and
+    /// for a tunnel those of its side that lead to the far end.
     pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
         let Forwarding { destination, interface_type, .. } = *parts;
         let network_instance = self.network_instance_of(parts);
@@ -95,8 +95,8 @@ impl Provisioning {
         }
     }
 
-    /// The N6 interfaces whose packets between UEs are switched locally if they are forwarded with
-    /// `parts`: by the forwarding policy, or else by the interfaces.
+    /// Returns the N6 interfaces on which packets between UEs are switched locally if they are
+    /// forwarded with `parts`. The forwarding policy decides, or else each interface.
     pub(crate) fn switched_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
         if parts.outer_header_creation.is_some() || !parts.leads_to_a_data_network() {
             return InterfaceSet::NONE;
@@ -108,7 +108,7 @@ impl Provisioning {
         })
     }
 
-    /// All interfaces except N6 interfaces outside `domains`.
+    /// Returns all interfaces except N6 interfaces outside `domains`.
     pub(crate) fn interfaces_in(&self, domains: DomainSet) -> InterfaceSet {
         let is_other = |known: &LocalInterface| {
             known.role == InterfaceRole::N6 && !domains.contains(known.domain)
@@ -119,7 +119,7 @@ impl Provisioning {
         }
     }
 
-    /// The first address of each family on one of `within`.
+    /// Returns the first address of each family on the interfaces `within`.
     pub(crate) fn addresses_on(&self, within: InterfaceSet) -> LocalAddresses {
         let mut found = LocalAddresses::default();
         for (_, interface) in self.gtpu().filter(|(id, _)| within.contains(*id)) {
@@ -129,7 +129,7 @@ impl Provisioning {
         found
     }
 
-    /// The interfaces of `within` that have an address of a requested family.
+    /// Returns the interfaces of `within` that have an address of a requested family.
     pub(crate) fn with_address(&self, within: InterfaceSet, v4: bool, v6: bool) -> InterfaceSet {
         let has_one = |known: &LocalInterface| {
             v4 && known.addresses.v4.is_some() || v6 && known.addresses.v6.is_some()
@@ -137,7 +137,7 @@ impl Provisioning {
         within.intersection(self.set_of(has_one))
     }
 
-    /// True when a tunnel to `peer` can leave towards `destination`; towards an unknown one,
+    /// True if a tunnel to `peer` can leave towards `destination`; if `destination` is `None`,
     /// through any GTP-U interface.
     #[must_use]
     pub fn can_send_to(
@@ -154,27 +154,27 @@ impl Provisioning {
         self.addresses_on(within).has_family_of(peer) && self.leads_to(within, peer)
     }
 
-    /// True when one of the GTP-U interfaces `within` leads to `peer`, which is not ours.
+    /// True if one of the GTP-U interfaces `within` leads to `peer`, which is not our own.
     pub(crate) fn leads_to(&self, within: InterfaceSet, peer: IpAddr) -> bool {
         !self.owns(peer) && !self.tunnel_routes.towards(within, peer).is_empty()
     }
 
-    /// The N9 interfaces.
+    /// Returns the N9 interfaces.
     pub(crate) fn n9_interfaces(&self) -> InterfaceSet {
         self.set_of(|interface| interface.role == InterfaceRole::N9)
     }
 
-    /// True unless all interfaces carry GTP-U.
+    /// True unless all interfaces are GTP-U interfaces.
     pub(crate) fn has_data_network(&self) -> bool {
         self.interfaces.is_empty() || self.interfaces.iter().any(|known| !known.role.is_gtpu())
     }
 
-    /// True when `addr` is ours on a GTP-U interface.
+    /// True if `addr` is our own address on a GTP-U interface.
     pub(crate) fn owns(&self, addr: IpAddr) -> bool {
         self.gtpu().any(|(_, interface)| interface.addresses.contains(addr))
     }
 
-    /// True when `prefix` holds an address of ours on a GTP-U interface.
+    /// True if `prefix` contains our own address on a GTP-U interface.
     pub(crate) fn has_address_in(&self, prefix: IpPrefix) -> bool {
         self.gtpu().any(|(_, LocalInterface { addresses, .. })| match prefix {
             IpPrefix::V4(prefix) => addresses.v4.is_some_and(|own| prefix.contains(own)),
@@ -182,8 +182,8 @@ impl Provisioning {
         })
     }
 
-    /// True when `addr` is ours on a GTP-U interface, one of those that serve the network instance
-    /// if there are any.
+    /// True if `addr` is our own address on a GTP-U interface. If any GTP-U interfaces serve the
+    /// network instance, it must be one of these.
     pub(crate) fn is_tunnel_end(&self, addr: IpAddr, network_instance: Option<&str>) -> bool {
         let serves =
             |interface: &LocalInterface| network_instance.is_none_or(|name| interface.serves(name));
@@ -193,7 +193,7 @@ impl Provisioning {
         })
     }
 
-    /// The GTP-U interfaces that have an address of the F-TEID.
+    /// Returns the GTP-U interfaces that have an address of the F-TEID.
     pub(crate) fn owners(&self, f_teid: &LocalFTeid) -> InterfaceSet {
         let v4 = f_teid.v4.map(IpAddr::V4);
         let v6 = f_teid.v6.map(IpAddr::V6);
@@ -270,7 +270,7 @@ mod tests {
             (Access, None, Some("Slice2"), 0b00_0010),
             (Access, None, Some("other"), 0b00_0001),
             (Access, None, Some("backbone"), 0b00_0100),
-            // N9 and N3 by their 3GPP Interface Type.
+            // The 3GPP Interface Type selects N9, then N3.
             (Access, Some(15), None, 0b00_1100),
             (Access, Some(11), Some("backbone"), 0b00_0001),
             (Core, None, None, 0b00_1100),

@@ -1,4 +1,4 @@
-//! Our own interfaces as rules see them: which of them a rule may use, and our addresses there.
+//! Our own interfaces as rules use them, with their addresses and sides.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use adit_types::{DomainId, InterfaceRole};
 
 use crate::record::{InterfaceType, Pdi};
 
-/// Our own addresses of an interface, one per family at most.
+/// Our own addresses on an interface, at most one of each family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LocalAddresses {
     /// The IPv4 address.
@@ -17,7 +17,7 @@ pub struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// True with an address of the family of `addr`.
+    /// True if there is an address of the family of `addr`.
     #[must_use]
     pub const fn has_family_of(&self, addr: IpAddr) -> bool {
         match addr {
@@ -34,23 +34,23 @@ impl LocalAddresses {
     }
 }
 
-/// A logical interface as rules see it.
+/// A logical interface as rules use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalInterface {
-    /// The reference point that it serves.
+    /// The reference point that the interface serves.
     pub role: InterfaceRole,
-    /// The network instance that it belongs to; without one it serves all of them.
+    /// The network instance to which the interface belongs; `None` serves all network instances.
     pub network_instance: Option<Box<str>>,
-    /// Our addresses; of GTP-U interfaces those of F-TEIDs.
+    /// Our addresses; on GTP-U interfaces, those that F-TEIDs may have.
     pub addresses: LocalAddresses,
-    /// The routing domain; of N6 interfaces only.
+    /// The routing domain; only for N6 interfaces.
     pub domain: DomainId,
-    /// Packets from one UE to another are switched locally instead of leaving through this
-    /// interface; of N6 interfaces only.
+    /// True if packets from one UE to another are switched locally instead of leaving through this
+    /// interface; only for N6 interfaces.
     pub local_switching: bool,
-    /// Only rules that name its network instance use its routing domain, because sessions were
-    /// there before it; of N6 interfaces only. [`crate::SessionStore::set_provisioning`] decides
-    /// it.
+    /// True if only rules that name the network instance use the routing domain, because it was
+    /// added when there were sessions; only for N6 interfaces.
+    /// [`crate::SessionStore::set_provisioning`] sets it.
     pub only_by_name: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct DomainSet(u32);
 
 impl DomainSet {
     pub(crate) const NONE: Self = Self(0);
-    /// The first domain alone.
+    /// Only the first domain.
     pub(crate) const FIRST: Self = Self(1);
 
     pub(crate) const fn with(self, domain: DomainId) -> Self {
@@ -71,7 +71,7 @@ impl DomainSet {
         Self(self.0 | other.0)
     }
 
-    /// These addresses, or `others` if there are none.
+    /// Returns these domains, or `others` if there are none.
     pub(crate) const fn or(self, others: Self) -> Self {
         if self.0 == 0 { others } else { self }
     }
@@ -84,7 +84,7 @@ impl DomainSet {
         self.0 & other.0 != 0
     }
 
-    /// The domains, in ascending order.
+    /// Returns the domains, in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = DomainId> {
         let mut rest = self.0;
         core::iter::from_fn(move || {
@@ -96,7 +96,7 @@ impl DomainSet {
 }
 
 impl LocalInterface {
-    /// An interface of `role` that serves every network instance.
+    /// Makes an interface of `role` that serves every network instance.
     #[must_use]
     pub const fn of_role(role: InterfaceRole, addresses: LocalAddresses) -> Self {
         Self {
@@ -109,8 +109,8 @@ impl LocalInterface {
         }
     }
 
-    /// True when this interface serves `network_instance`. Letters compare without case, as in
-    /// the data network names that network instances usually are. Spec: TS 23.003 §9A.
+    /// True if this interface serves `network_instance`. Case is ignored, as in data network names,
+    /// which network instances usually are. Spec: TS 23.003 §9A.
     pub(crate) fn serves(&self, network_instance: &str) -> bool {
         self.network_instance.is_none() || self.is_named(network_instance)
     }
@@ -121,23 +121,24 @@ impl LocalInterface {
     }
 }
 
-/// A GTP-U tunnel's side, type of reference point and network instance, as a rule states them.
+/// The side, 3GPP Interface Type and network instance of a GTP-U tunnel, as a rule names them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GtpuSide<'a> {
     pub role: InterfaceRole,
     pub reference: Option<InterfaceType>,
     pub network_instance: Option<&'a str>,
-    /// The other end of the tunnel, if it is known.
+    /// The address of the tunnel's far end, if it is known.
     pub peer: Option<IpAddr>,
 }
 
 impl<'a> GtpuSide<'a> {
-    /// The side that packets of `pdi` come from.
+    /// Returns the side from which packets of `pdi` arrive.
     pub(crate) fn of_pdi(pdi: &'a Pdi) -> Self {
         Self::of_source(pdi.source, pdi.interface_type, pdi.network_instance.as_deref())
     }
 
-    /// The side that packets come from. A type that cannot be of this side is ignored.
+    /// Returns the side from which packets arrive. A 3GPP Interface Type that cannot be on it is
+    /// ignored.
     /// INTEROP: some control planes send the type of another interface.
     /// Spec: TS 29.244 §8.2.2, §8.2.118.
     pub(crate) fn of_source(
@@ -154,7 +155,8 @@ impl<'a> GtpuSide<'a> {
         Self { role, reference, network_instance, peer: None }
     }
 
-    /// The side that packets leave to; for the type of interface see [`GtpuSide::of_source`].
+    /// Returns the side to which packets leave; treats the type of interface like
+    /// [`GtpuSide::of_source`].
     /// Spec: TS 29.244 §8.2.24, §8.2.118.
     pub(crate) fn of_destination(
         destination: DestinationInterface,
@@ -172,7 +174,7 @@ impl<'a> GtpuSide<'a> {
         Self { role, reference, network_instance, peer: None }
     }
 
-    /// Adds the peer to which the tunnel leads.
+    /// Adds the far end to which the tunnel leads.
     pub(crate) fn towards(self, peer: IpAddr) -> Self {
         Self { peer: Some(peer), ..self }
     }

@@ -1,9 +1,9 @@
 //! Packet Flow Descriptions: applications that control planes describe.
 //!
-//! The PFDs of an application hold for the sessions of the whole node. Every control plane adds and
-//! removes its own. If several describe one application, the latest description is in effect; when
-//! it is withdrawn, the one before takes its place. PFDs take precedence over a configured
-//! application of the same identifier. Spec: TS 29.244 §6.2.5, §7.4.3.1.
+//! The PFDs of an application apply to the sessions of the whole node. Each control plane
+//! provisions and withdraws its own. If several describe one application, the latest description is
+//! in effect; when it is withdrawn, the one before it is in effect again. PFDs take precedence over
+//! a configured application with the same identifier. Spec: TS 29.244 §6.2.5, §7.4.3.1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use adit_types::limits::{
 use crate::cp_function::OwnerId;
 use crate::sdf_text::{self, SdfTextError};
 
-/// The PFDs that a control plane provisions. Without any application all its PFDs are withdrawn.
+/// The PFDs that a control plane provisions. An empty list withdraws all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PfdProvision {
     /// The applications; identifiers differ.
@@ -29,37 +29,38 @@ pub struct PfdProvision {
 pub struct PfdApplication {
     /// Application ID.
     pub id: Box<str>,
-    /// Flow descriptions (IPFilterRule), one of which must match; they replace those of before.
-    /// Without any the application is withdrawn.
+    /// Flow descriptions (IPFilterRule), of which one must match; they replace the previous ones.
+    /// An empty list withdraws the application.
     pub flow_descriptions: Vec<Box<str>>,
 }
 
-/// Why PFDs were refused. Nothing has changed.
+/// Why PFDs were refused. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PfdRefusal {
     /// A flow description cannot be understood or used.
     FlowDescription {
-        /// Its fault.
+        /// The fault of the flow description.
         error: SdfTextError,
     },
     /// An application is named twice.
     DuplicateApplication,
     /// An identifier is longer than `limits::PFD_APPLICATION_ID_BYTES_MAX`.
     ApplicationIdTooLong,
-    /// An application has more than `limits::FLOW_DESCRIPTIONS_PER_APPLICATION_MAX`.
+    /// An application has more than `limits::FLOW_DESCRIPTIONS_PER_APPLICATION_MAX` flow
+    /// descriptions.
     TooManyFlowDescriptions,
     /// There would be more than `limits::PFD_APPLICATIONS_MAX` applications.
     TooManyApplications,
-    /// There would be more than `limits::PFD_BYTES_MAX` octets.
+    /// All PFDs together would have more than `limits::PFD_BYTES_MAX` octets.
     TooManyBytes,
 }
 
-/// The applications whose PFDs in effect changed: sessions that name one must be compiled again.
+/// The applications whose PFDs in effect changed: sessions that name one must be recompiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedApplications(pub(crate) Arc<BTreeSet<Arc<str>>>);
 
 impl ChangedApplications {
-    /// True when no session is concerned.
+    /// True if no PFDs in effect changed, so that no session must be recompiled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -71,18 +72,18 @@ impl ChangedApplications {
 pub struct ProvidedApplication<'a> {
     /// Application ID.
     pub id: &'a str,
-    /// Who described it.
+    /// The control plane that described the application.
     pub owner: OwnerId,
-    /// Its flow descriptions.
+    /// The flow descriptions of the application.
     pub flow_descriptions: &'a [Box<str>],
-    /// These PFDs are the ones that packets are compared with.
+    /// True if packets are compared with these PFDs, not with those of a later control plane.
     pub in_effect: bool,
 }
 
-/// All PFDs.
+/// The PFDs of all control planes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Pfds {
-    /// The latest last; never empty, and each owner once.
+    /// By application, the PFDs of each control plane, the latest last; no list is empty.
     pub(crate) applications: BTreeMap<Arc<str>, Vec<Provided>>,
 }
 
@@ -90,21 +91,21 @@ pub(crate) struct Pfds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Provided {
     pub(crate) owner: OwnerId,
-    /// Never empty.
+    /// At least one filter.
     pub(crate) filters: SdfSet,
-    /// The flow descriptions that the filters were made of.
+    /// The flow descriptions from which the filters were made.
     pub(crate) flow_descriptions: Arc<[Box<str>]>,
     /// Octets of the identifier and the flow descriptions.
     bytes: usize,
 }
 
 impl Pfds {
-    /// The filters of an application, if a control plane described it.
+    /// Returns the filters of an application; `None` if no control plane described it.
     pub(crate) fn filters(&self, id: &str) -> Option<&SdfSet> {
         self.applications.get(id)?.last().map(|provided| &provided.filters)
     }
 
-    /// These PFDs after `owner` said more.
+    /// Returns a copy in which `owner` provisioned more PFDs.
     pub(crate) fn provided(
         &self,
         owner: OwnerId,
@@ -129,8 +130,8 @@ impl Pfds {
         after.bounded()
     }
 
-    /// These PFDs with `descriptions` as all those of an application: flow descriptions by control
-    /// plane, the latest last.
+    /// Returns a copy in which `descriptions` replace all PFDs of an application: flow descriptions
+    /// of each control plane, the latest last.
     pub(crate) fn described(
         &self,
         id: &str,
@@ -166,7 +167,7 @@ impl Pfds {
         }
     }
 
-    /// These PFDs without those of `owner`.
+    /// Returns a copy without the PFDs of `owner`.
     pub(crate) fn without(&self, owner: OwnerId) -> Self {
         let mut after = self.clone();
         after.applications.retain(|_, all| {
@@ -176,7 +177,7 @@ impl Pfds {
         after
     }
 
-    /// Hands the PFDs of `from` over to `to`, and drops those of applications that `to` described.
+    /// Returns a copy in which `to` has the PFDs of `from`, unless it described the application.
     pub(crate) fn handed_over(&self, from: OwnerId, to: OwnerId) -> Self {
         let mut after = self.clone();
         for all in after.applications.values_mut() {
@@ -190,7 +191,7 @@ impl Pfds {
         after
     }
 
-    /// The applications whose PFDs in effect differ in `after`.
+    /// Returns the applications whose PFDs in effect differ from those in `after`.
     pub(crate) fn changed(&self, after: &Self) -> BTreeSet<Arc<str>> {
         let ids = self.applications.keys().chain(after.applications.keys());
         ids.filter(|id| self.filters(id) != after.filters(id)).cloned().collect()

@@ -5,53 +5,53 @@ use adit_types::{BitRate, Nanos, SliceId};
 
 use crate::record::{Qer, Rates, Records, SliceIdentity};
 
-/// How the rates of QERs are enforced, for all that QERs do not say.
+/// How the rates of QERs are enforced, as far as QERs do not specify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QosPolicy {
-    /// Towards the data network.
+    /// Enforcement towards the data network.
     pub uplink: Enforcement,
-    /// Towards the UE.
+    /// Enforcement towards the UE.
     pub downlink: Enforcement,
     /// The bucket depth of a flow whose excess is dropped, if its QER has no averaging window.
     pub burst: Nanos,
-    /// The bucket depth of a flow whose excess waits: longer than a worker may be late.
+    /// The bucket depth of a flow whose excess waits: more than a worker may be late.
     pub shaping_burst: Nanos,
-    /// Guaranteed bit rates of all sessions together; requests beyond them are refused.
+    /// The maximum sum of the guaranteed bit rates of all sessions; requests beyond it are refused.
     pub gbr_max: Rates,
-    /// The rate that all sessions together may send: that of the links, or the licensed one.
+    /// The rate at which all sessions together may send: that of the links, or the licensed one.
     pub total: Rates,
-    /// Slices with rates of their own, at most `limits::SLICES_MAX`.
+    /// Slices with their own rates, at most `limits::SLICES_MAX`.
     pub slices: Vec<Slice>,
 }
 
-/// Sessions that share a rate: those of a network slice, of a data network, or of one in the other.
-/// An absent condition fits all sessions. A session belongs to the first slice that fits.
+/// Sessions that share a rate: those of a network slice, of a data network, or of both. A condition
+/// that is `None` fits all sessions. A session belongs to the first slice that fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// S-NSSAI that the control plane gave the session. Spec: TS 29.244 §8.2.176.
+    /// S-NSSAI that the control plane named for the session. Spec: TS 29.244 §8.2.176.
     pub s_nssai: Option<SliceIdentity>,
-    /// Network instance towards the data network that the session's rules name.
+    /// Network instance, on the side of data networks, that the session's rules name.
     pub network_instance: Option<Box<str>>,
-    /// The rates that its sessions may send together.
+    /// The rates at which the sessions of the slice together may send.
     pub rates: Rates,
 }
 
-/// How the excess of one direction is treated.
+/// The action on excess packets of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Enforcement {
-    /// For QERs with a guaranteed bit rate.
+    /// For the rates of QERs with a guaranteed bit rate.
     pub gbr: Excess,
-    /// For other QERs with a QoS flow.
+    /// For the rates of other QERs with a QoS flow.
     pub flow: Excess,
-    /// For QERs without one: the rate of a session.
+    /// For the rates of QERs without a QoS flow, which limit a session.
     pub session: Excess,
-    /// For rates that sessions share.
+    /// For rates that sessions share: of slices, and of all sessions.
     pub shared: Excess,
 }
 
 impl Default for QosPolicy {
-    /// Policing, with the bucket depth of the default averaging window of QoS flows, 2 s. Spec: TS
-    /// 23.501 §5.7.3.6, table 5.7.4-1.
+    /// Drops excess. The bucket depth is that for the default averaging window of QoS flows, 2 s.
+    /// Spec: TS 23.501 §5.7.3.6, table 5.7.4-1.
     fn default() -> Self {
         let (uplink, downlink) = (Enforcement::default(), Enforcement::default());
         let (burst, shaping_burst) = (Nanos::from_millis(20), Nanos::from_millis(2));
@@ -62,16 +62,15 @@ impl Default for QosPolicy {
 }
 
 impl QosPolicy {
-    /// Divides the averaging window to get the bucket depth: a hundredth, so at most 1 % more than
-    /// the rate passes within a window.
+    /// The bucket depth is the averaging window divided by this, so at most 1 % too much passes.
     const WINDOW_SHARE: u64 = 100;
 
-    /// If excess is dropped, two packets of an Ethernet link fit the depth, so that a flow that
-    /// sends at its rate loses no credit right after a packet. Unit: octets.
+    /// Minimum bucket depth if excess is dropped: two packets of an Ethernet link, so that a flow
+    /// that sends at its rate loses no credit right after a packet. Unit: octets.
     const DEPTH_BYTES_MIN: u64 = 3000;
 
-    /// The rates that sessions share, uplink and downlink: first those of all sessions, then by
-    /// slice.
+    /// Returns the rates that sessions share, uplink and downlink: first those of all sessions,
+    /// then those of each slice.
     #[must_use]
     pub fn aggregates(&self) -> Vec<[RateLimit; 2]> {
         let limit = |rate: BitRate, excess| match rate == UNLIMITED {
@@ -85,7 +84,7 @@ impl QosPolicy {
         core::iter::once(self.total).chain(slices).map(limits).collect()
     }
 
-    /// The slice that a session of these records belongs to.
+    /// Returns the slice to which a session with these records belongs.
     pub(crate) fn slice_of(&self, records: &Records) -> SliceId {
         let fits = |slice: &Slice| {
             let is_named =
@@ -97,7 +96,7 @@ impl QosPolicy {
         found.map_or_else(SliceId::default, |(id, _)| SliceId(id))
     }
 
-    /// The rates of a QER as workers enforce them; `None` without.
+    /// Returns the rates of a QER as workers enforce them; `None` if it has no rates.
     pub(crate) fn meter(&self, qer: &Qer) -> Option<QerMeter> {
         let gbr = qer.gbr;
         if qer.mbr.is_none() && gbr.is_none() {
@@ -146,7 +145,7 @@ impl QosPolicy {
 /// No limit.
 pub(crate) const UNLIMITED: BitRate = BitRate::from_bps(u64::MAX);
 
-/// The network instances towards data networks that a session's rules name.
+/// Returns the network instances, on the side of data networks, that a session's rules name.
 fn networks(records: &Records) -> impl Iterator<Item = &str> {
     let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     let of_pdis = pdis.filter(|pdi| pdi.source.is_network());

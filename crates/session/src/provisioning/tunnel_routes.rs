@@ -1,23 +1,23 @@
-//! Which of our GTP-U interfaces lead to the other end of a tunnel.
+//! The GTP-U interfaces of ours that lead to the far end of a tunnel.
 
 use core::net::IpAddr;
 
 use adit_types::{InterfaceId, InterfaceSet, IpPrefix};
 
-/// The links of GTP-U interfaces, and the routes through them. Without any, each interface leads to
-/// every address.
+/// The prefixes of the links of GTP-U interfaces and of the routes through them. If there are none,
+/// each interface leads to every address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TunnelRoutes(Vec<(IpPrefix, InterfaceId)>);
 
 impl TunnelRoutes {
-    /// These links and routes, in any order.
+    /// Makes a table of links and routes, which may be in any order.
     #[must_use]
     pub fn new(mut routes: Vec<(IpPrefix, InterfaceId)>) -> Self {
         routes.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.len()));
         Self(routes)
     }
 
-    /// The interfaces of `within` that lead to `peer`.
+    /// Returns the interfaces of `within` that lead to `peer`.
     pub(super) fn towards(&self, within: InterfaceSet, peer: IpAddr) -> InterfaceSet {
         if self.0.is_empty() {
             return within;
@@ -25,14 +25,14 @@ impl TunnelRoutes {
         self.leading(within, peer).fold(InterfaceSet::NONE, |set, (_, id)| set.with(id))
     }
 
-    /// The interfaces of `within` whose route to `peer` has the longest prefix.
+    /// Returns the interfaces of `within` whose route to `peer` has the longest prefix.
     pub(super) fn closest(&self, within: InterfaceSet, peer: IpAddr) -> InterfaceSet {
         let Some((longest, _)) = self.leading(within, peer).next() else { return within };
         let closest = self.leading(within, peer).take_while(|(len, _)| *len == longest);
         closest.fold(InterfaceSet::NONE, |set, (_, id)| set.with(id))
     }
 
-    /// Prefix lengths and interfaces, the longest prefix first.
+    /// Returns prefix length and interface of each route to `peer`, the longest prefix first.
     fn leading(
         &self,
         within: InterfaceSet,

@@ -10,9 +10,9 @@ rule! {
     pub struct Bar, BarUpdate {
         /// Identifier, unique within the session.
         pub id: BarId,
-        /// Time between the first buffered packet and its report. Unit: 50 ms. Spec: §8.2.28.
+        /// Time between the first buffered packet and the report of it. Unit: 50 ms. Spec: §8.2.28.
         pub notification_delay: u8,
-        /// Packets to buffer at most; `None`: `limits::BUFFER_PKTS_DEFAULT`. Spec: §8.2.100.
+        /// Maximum of buffered packets; `None`: `limits::BUFFER_PKTS_DEFAULT`. Spec: §8.2.100.
         pub suggested_pkts: Option<u16>,
     }
 }

@@ -21,7 +21,7 @@ packed! {
     /// A TEID that we chose, and the CHOOSE ID for which we chose it. Spec: TS 29.244 §8.2.3.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub struct ChosenFTeid {
-        /// The CHOOSE ID; `None` for a TEID of a previous run until a PDR names its CHOOSE ID.
+        /// The CHOOSE ID; `None` for a TEID that was restored, until a PDR names it by a CHOOSE ID.
         pub choose_id: Option<u8>,
         /// The TEID.
         pub teid: Teid,

@@ -13,14 +13,14 @@ packed! {
     pub struct Far {
         /// Identifier, unique within the session.
         pub id: FarId,
-        /// The actions: exactly one of DROP, FORW and BUFF; NOCP and BDPN with BUFF, DDPN with DROP
-        /// or BUFF, DUPL with any.
+        /// The actions: exactly one of DROP, FORW and BUFF. NOCP and BDPN may be set with BUFF,
+        /// DDPN with DROP or BUFF, DUPL with any.
         pub action: ApplyAction,
-        /// How to buffer.
+        /// The BAR with the parameters of buffering.
         pub bar: Option<BarId>,
-        /// Where and how to forward; required while the action forwards.
+        /// The parameters of forwarding; required while the action is FORW.
         pub forwarding: Option<Forwarding>,
-        /// Where and how to send copies; at least one is required while the action duplicates.
+        /// The parameters of copies; at least one is required while the action has DUPL.
         pub duplicating: Vec<Forwarding>,
     }
 }
@@ -30,19 +30,19 @@ rule! {
     /// instance nor redirection. Spec: TS 29.244 §7.5.2.3, tables 2 and 3.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Forwarding, ForwardingUpdate {
-        /// Where to send packets.
+        /// The side to which packets are sent.
         pub destination: DestinationInterface,
         /// Name of the network instance whose interfaces and routes are used.
         pub network_instance: Option<Box<str>>,
-        /// The header to put in front of packets. Without it nothing is forwarded to Access.
+        /// The outer header to add. While there is none, nothing is forwarded to Access.
         pub outer_header_creation: Option<HeaderCreation>,
         /// Traffic class octet of the outer header.
         pub transport_level_marking: Option<u8>,
         /// The reference point through which packets leave.
         pub interface_type: Option<InterfaceType>,
-        /// The traffic endpoint at which the traffic in the other direction arrives.
+        /// The traffic endpoint at which packets of the opposite direction arrive.
         pub linked_endpoint: Option<TrafficEndpointId>,
-        /// Where packets go instead of their destination.
+        /// Where to redirect packets.
         pub redirect: Option<Redirect>,
         /// Identifier of a configured forwarding policy.
         pub policy: Option<Box<str>>,
@@ -50,7 +50,7 @@ rule! {
 }
 
 impl Forwarding {
-    /// Forwarding to `destination`, and nothing else.
+    /// Makes parameters with only a destination.
     #[must_use]
     pub const fn new(destination: DestinationInterface) -> Self {
         Self {
@@ -65,25 +65,25 @@ impl Forwarding {
         }
     }
 
-    /// True for forwarding to Access until the control plane names the tunnel.
+    /// True if packets go to Access but the control plane has not named the tunnel yet.
     #[must_use]
     pub fn lacks_tunnel(&self) -> bool {
         self.destination == DestinationInterface::Access && self.outer_header_creation.is_none()
     }
 
-    /// True when packets leave in a GTP-U tunnel.
+    /// True if packets leave in a GTP-U tunnel.
     #[must_use]
     pub fn is_gtpu(&self) -> bool {
         self.tunnel().is_some()
     }
 
-    /// The tunnel that packets leave in.
+    /// Returns the GTP-U tunnel in which packets leave, if there is one.
     #[must_use]
     pub fn tunnel(&self) -> Option<GtpuTunnel> {
         self.outer_header_creation?.tunnel()
     }
 
-    /// True when packets leave to a data network: without a GTP-U tunnel.
+    /// True if packets leave to a data network, which means without a GTP-U tunnel.
     #[must_use]
     pub fn leads_to_a_data_network(&self) -> bool {
         use DestinationInterface::{Core, SgiLanN6Lan};
@@ -92,7 +92,7 @@ impl Forwarding {
 }
 
 impl Far {
-    /// The tunnel that packets are sent through, if the FAR creates a GTP-U header.
+    /// Returns the tunnel of packets; `None` if the FAR creates no GTP-U header.
     #[must_use]
     pub fn tunnel(&self) -> Option<GtpuTunnel> {
         self.forwarding.as_ref()?.tunnel()

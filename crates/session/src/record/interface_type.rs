@@ -1,4 +1,4 @@
-//! Reference points of interfaces, and the sides that they can be on.
+//! 3GPP Interface Types (reference points), and the sides on which they can be.
 
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_types::InterfaceRole;
@@ -7,7 +7,7 @@ use adit_types::InterfaceRole;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceType(pub u8);
 
-/// Sides that a reference point can be on.
+/// Sides on which a reference point can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sides {
     /// Towards the UE.
@@ -25,7 +25,8 @@ enum Sides {
 }
 
 impl InterfaceType {
-    /// Sides in terms of source and destination interfaces: Access is the side of the UE.
+    /// Returns the sides, in terms of source and destination interfaces: Access is the side of the
+    /// UE.
     /// Spec: TS 29.244 §8.2.2, §8.2.24, §8.2.118.
     const fn sides(self) -> Sides {
         match self.0 {
@@ -46,7 +47,7 @@ impl InterfaceType {
         }
     }
 
-    /// The role of our interface at this reference point; `None` if it has no tunnels.
+    /// Returns the role of our interface at this reference point; `None` if it has no tunnels.
     pub(crate) const fn role(self) -> Option<InterfaceRole> {
         match self.sides() {
             Sides::Access => Some(InterfaceRole::N3),
@@ -56,7 +57,7 @@ impl InterfaceType {
         }
     }
 
-    /// True when packets can come from the side `source` at this reference point.
+    /// True if packets can arrive from the side `source` at this reference point.
     #[must_use]
     pub const fn fits_source(self, source: SourceInterface) -> bool {
         match self.sides() {
@@ -71,7 +72,7 @@ impl InterfaceType {
         }
     }
 
-    /// True when packets can leave to the side `destination` at this reference point.
+    /// True if packets can leave to the side `destination` at this reference point.
     #[must_use]
     pub const fn fits_destination(self, destination: DestinationInterface) -> bool {
         self.fits_source(match destination {
@@ -79,7 +80,7 @@ impl InterfaceType {
             DestinationInterface::Core => SourceInterface::Core,
             DestinationInterface::SgiLanN6Lan => SourceInterface::SgiLanN6Lan,
             DestinationInterface::CpFunction => SourceInterface::CpFunction,
-            // Lawful interception has reference points of its own.
+            // Lawful interception has its own reference points.
             DestinationInterface::LiFunction => return false,
         })
     }

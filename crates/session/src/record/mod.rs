@@ -1,7 +1,7 @@
 //! Rule records: the rules that the control plane provided, with references by identifier.
 //!
-//! The control plane's view, kept for modification and display. Workers never see it: they run the
-//! rules that `update::s3_compile` makes of it.
+//! This is the control plane's view, kept for modification and display. Workers never see it: they
+//! run the rules that `update::s3_compile` makes from it.
 
 mod bar;
 mod f_teid;
@@ -60,8 +60,8 @@ packed! {
         pub urrs: Vec<Urr>,
         /// Time without packets after which the session reports inactivity.
         pub inactivity_timer: Option<Nanos>,
-        /// The chosen F-TEIDs that a PDR or a traffic endpoint has, with their CHOOSE IDs; the
-        /// latest last.
+        /// F-TEIDs of PDRs and traffic endpoints that we chose, with their CHOOSE IDs; the latest
+        /// last.
         pub chosen: Vec<ChosenFTeid>,
         /// The network slice, if the control plane named one.
         pub s_nssai: Option<SliceIdentity>,
@@ -69,9 +69,9 @@ packed! {
 }
 
 impl Records {
-    /// The QER that marks the packets of a PDR with its QFI: of those that name one, the QER of the
-    /// fewest PDRs, and of as many the one with the highest identifier. INTEROP: a QER that limits
-    /// several flows together may name the default flow.
+    /// Returns the QER whose QFI marks the packets of a PDR. Among the PDR's QERs with a QFI, it is
+    /// the one that the fewest PDRs name; if several are equal in this, the one with the highest
+    /// identifier. INTEROP: a QER that limits several flows together may name the default flow.
     pub(crate) fn marking_qer(&self, pdr: &Pdr) -> Option<&Qer> {
         let marks = |id| self.qers.iter().find(|qer| qer.id == id && qer.qfi.is_some());
         let users = |id| self.pdrs.iter().filter(|other| other.qers.contains(&id)).count();
@@ -79,7 +79,7 @@ impl Records {
         marking.min_by_key(|qer| (users(qer.id), Reverse(qer.id)))
     }
 
-    /// The addresses of the UE: IPv4 addresses, and IPv6 prefixes by their first address.
+    /// Returns the UE addresses: IPv4 addresses, and the first address of each IPv6 prefix.
     pub(crate) fn ue_addresses(&self) -> Vec<IpAddr> {
         let of_pdrs = self.pdrs.iter().map(|pdr| pdr.pdi.ue);
         let all = of_pdrs.chain(self.traffic_endpoints.iter().map(|endpoint| endpoint.ue));

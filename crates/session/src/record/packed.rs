@@ -1,4 +1,4 @@
-//! How parts of records are packed that are declared elsewhere; SDF filters: `sdf`.
+//! Implements packing for types of records that are declared elsewhere. For SDF filters see `sdf`.
 
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, HeaderCreation, HeaderRemoval,
@@ -37,7 +37,7 @@ packed_as! {
     UsageTriggers as u32: |of: &Self| of.bits(), |bits| Some(Self::from_bits_retain(bits));
 }
 
-/// Has no absent value: every field of this type is optional.
+/// There is no absent value, because every field of this type is optional.
 impl Pack for HeaderCreation {
     fn absent() -> Self {
         Self::Ip { addr: Pack::absent() }
@@ -75,7 +75,7 @@ impl Pack for HeaderCreation {
 }
 
 packed! {
-    /// The parts of [`Redirect::Address`].
+    /// The fields of [`Redirect::Address`].
     #[derive(PartialEq)]
     struct RedirectAddress {
         v4: Option<core::net::Ipv4Addr>,
@@ -84,7 +84,7 @@ packed! {
     }
 }
 
-/// Has no absent value: every field of this type is optional.
+/// There is no absent value, because every field of this type is optional.
 impl Pack for Redirect {
     fn absent() -> Self {
         Self::Url(Box::from(""))
@@ -134,7 +134,7 @@ mod tests {
 
     const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-    /// Unpacks a value written by an earlier version, which lacks the fields appended since.
+    /// Unpacks a value that an earlier version wrote, without the fields that were appended since.
     fn of_former<T: Pack>(octets: &[u8]) -> T {
         let mut rest = octets;
         let value = T::unpack(&mut rest).unwrap();

@@ -12,51 +12,51 @@ packed! {
     pub struct Pdr {
         /// Identifier, unique within the session.
         pub id: PdrId,
-        /// Lower values are evaluated first, equal ones by ascending identifier.
+        /// PDRs with a lower value are evaluated first; among equals, the lower identifier.
         pub precedence: Precedence,
-        /// The packets that it matches.
+        /// The packets that the PDR matches.
         pub pdi: Pdi,
-        /// The header to remove in front of the inner packet.
+        /// The outer header to remove.
         pub outer_header_removal: Option<HeaderRemoval>,
-        /// Removes the PDU Session Container with the outer header instead of carrying it on.
+        /// True if the PDU Session Container is removed with the outer header, not carried on.
         pub container_deletion: bool,
-        /// The FAR to apply. Present in every stored PDR unless its predefined rules drop all
-        /// packets.
+        /// The FAR to apply. Every stored PDR has one unless its predefined rules drop all packets.
         pub far: Option<FarId>,
         /// The QERs to enforce, without repetition.
         pub qers: Vec<QerId>,
         /// The URRs to measure with, without repetition.
         pub urrs: Vec<UrrId>,
-        /// When it begins and ceases to match.
+        /// When the PDR begins and ceases to match.
         pub times: PdrTimes,
-        /// It matched packets by `times` when the session last changed.
+        /// True if, by `times`, the PDR matched packets when the session last changed.
         pub is_active: bool,
         /// Names of the active predefined rules and groups, without repetition. If there are any,
-        /// packets must match one of the rules.
+        /// packets must match one of these rules.
         pub predefined: Vec<Box<str>>,
     }
 
     /// Packet Detection Information. Spec: TS 29.244 §7.5.2.2, table 2.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Pdi {
-        /// The side that packets come from.
+        /// The side from which packets arrive.
         pub source: SourceInterface,
-        /// The reference point that packets arrive at; a traffic endpoint may name another.
+        /// The reference point at which packets arrive: that of the first traffic endpoint if it
+        /// names one, else the PDI's own.
         pub interface_type: Option<InterfaceType>,
-        /// The traffic endpoints whose parts this PDI takes over; the fields below have those of
-        /// the first.
+        /// The traffic endpoints from which this PDI takes tunnel and UE addresses. The fields from
+        /// `f_teid` on hold the values for the first endpoint.
         pub traffic_endpoints: Vec<TrafficEndpointId>,
-        /// This PDI with the parts of each further traffic endpoint.
+        /// A copy of this PDI for each further traffic endpoint, with the values of that endpoint.
         pub further: Vec<Pdi>,
-        /// The parts that the control plane provided in addition to the traffic endpoints.
+        /// The values in the PDI itself that traffic endpoints may replace.
         pub own: ReplaceablePdiParts,
-        /// The local tunnel that packets must arrive in.
+        /// The local tunnel in which packets must arrive.
         pub f_teid: Option<LocalFTeid>,
-        /// Name of the network instance whose interfaces packets must arrive on.
+        /// Name of the network instance on whose interfaces packets must arrive.
         pub network_instance: Option<Box<str>>,
-        /// The UE's addresses.
+        /// The UE's addresses, at most one of each family.
         pub ue: Option<UeMatch>,
-        /// The UE's addresses beyond one per family.
+        /// The UE's addresses beyond one of each family.
         pub further_ues: Vec<IpPrefix>,
         /// Networks behind the UE. Spec: TS 29.244 §5.16.
         pub framed_routes: Vec<IpPrefix>,
@@ -64,40 +64,41 @@ packed! {
         pub qfis: Vec<Qfi>,
         /// Service data flow filters.
         pub sdf: Vec<Sdf>,
-        /// The application that packets must belong to; excludes filters.
+        /// The application to which packets must belong; there are no filters then.
         pub application: Option<Box<str>>,
     }
 
-    /// Parts of a PDI that a traffic endpoint may replace. Spec: TS 29.244 §5.2.1A.2A.
+    /// Fields of a PDI that a traffic endpoint may replace. Spec: TS 29.244 §5.2.1A.2A.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct ReplaceablePdiParts {
         /// Name of the network instance.
         pub network_instance: Option<Box<str>>,
         /// QoS flows in ascending order, without repetition.
         pub qfis: Vec<Qfi>,
-        /// The reference point that packets arrive at.
+        /// The reference point at which packets arrive.
         pub interface_type: Option<InterfaceType>,
     }
 }
 
 impl Pdi {
-    /// The alternatives, one of which packets must match: one per traffic endpoint.
+    /// Returns the alternatives of which packets must match one: this PDI, and its copy for each
+    /// further traffic endpoint.
     pub fn each(&self) -> impl Iterator<Item = &Self> {
         core::iter::once(self).chain(&self.further)
     }
 
-    /// Networks behind the UE, and its addresses beyond one per family.
+    /// Returns the networks behind the UE, and its addresses beyond one of each family.
     pub fn ue_networks(&self) -> impl Iterator<Item = IpPrefix> {
         self.further_ues.iter().chain(&self.framed_routes).copied()
     }
 
-    /// True when packets of any UE match.
+    /// True if packets of any UE match.
     #[must_use]
     pub fn is_of_any_ue(&self) -> bool {
         self.ue_addresses().is_empty() && self.ue_networks().next().is_none()
     }
 
-    /// The UE addresses that packets must carry; empty without any.
+    /// Returns the UE addresses that packets must carry; empty if the PDI names none.
     #[must_use]
     pub fn ue_addresses(&self) -> UeAddresses {
         self.ue.map(|ue| ue.addresses).unwrap_or_default()

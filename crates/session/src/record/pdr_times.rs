@@ -5,20 +5,21 @@ use adit_types::Nanos;
 use crate::rule::rule;
 
 rule! {
-    /// Activation and deactivation of a PDR. Without either it matches from its creation on.
+    /// Activation and deactivation of a PDR. With neither, the PDR matches from its creation on.
     /// Spec: TS 29.244 §5.2.1 (deferred activation and deactivation), §8.2.121, §8.2.122.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct PdrTimes, PdrTimesUpdate {
-        /// The PDR begins to match.
+        /// When the PDR begins to match.
         pub activation: Option<Nanos>,
-        /// The PDR ceases to match.
+        /// When the PDR ceases to match.
         pub deactivation: Option<Nanos>,
     }
 }
 
 impl PdrTimes {
-    /// True when the PDR matches at `now`. The later of the times that have passed decides, and the
-    /// deactivation if they are equal; before both, a PDR with an activation does not match.
+    /// True if the PDR matches at `now`. The later of the two times that have passed decides; if
+    /// they are equal, the deactivation does. Before both, a PDR with an activation time does not
+    /// match.
     #[must_use]
     pub fn is_active(self, now: Nanos) -> bool {
         let passed = |at: Option<Nanos>| at.filter(|at| *at <= now);
@@ -28,7 +29,7 @@ impl PdrTimes {
         }
     }
 
-    /// The next moment after `now` at which something changes.
+    /// Returns the next time after `now` at which the PDR may begin or cease to match.
     #[must_use]
     pub fn next(self, now: Nanos) -> Option<Nanos> {
         [self.activation, self.deactivation].into_iter().flatten().filter(|at| *at > now).min()

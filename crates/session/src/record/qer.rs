@@ -25,14 +25,14 @@ rule! {
         pub averaging_window_ms: Option<u32>,
         /// Packets per unit of time; `None`: no limit.
         pub packet_rate: Option<PacketLimits>,
-        /// The status with which the packet rate began.
+        /// The packet rate status that the control plane gave when it created the QER.
         pub packet_status: Option<PacketStatus>,
-        /// Reports the status of the packet rate when the session ends. Spec: TS 29.244 §8.2.174
+        /// True to report the packet rate status at the session's end. Spec: TS 29.244 §8.2.174
         /// (RCSR).
         pub reports_packets: bool,
-        /// QoS flow that downlink packets are marked with.
+        /// QoS flow with which downlink packets are marked.
         pub qfi: Option<Qfi>,
-        /// Reflective QoS indication in downlink packets.
+        /// True if downlink packets get the reflective QoS indication.
         pub rqi: bool,
         /// Paging policy indicator in downlink packets, 0..=7.
         pub ppi: Option<u8>,
@@ -40,7 +40,7 @@ rule! {
         /// mask. Spec: TS 29.244 §8.2.66.
         pub flow_tos: Option<(u8, u8)>,
         /// DL Flow Level Marking: Service Class Indicator of downlink packets in GTP-U tunnels, and
-        /// the octet behind it. Spec: TS 29.244 §8.2.66; TS 29.281 §5.2.2.3.
+        /// the octet after it in the IE. Spec: TS 29.244 §8.2.66; TS 29.281 §5.2.2.3.
         pub service_class: Option<(u8, u8)>,
     }
 }
@@ -68,20 +68,20 @@ packed! {
     /// Small Data rate control). Spec: TS 29.244 §8.2.139.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct PacketStatus {
-        /// Towards the data network; `None` if nothing was used.
+        /// Packets left towards the data network; `None` if none were used.
         pub uplink: Option<PacketAllowance>,
-        /// Towards the UE; `None` if nothing was used.
+        /// Packets left towards the UE; `None` if none were used.
         pub downlink: Option<PacketAllowance>,
-        /// The end of its validity.
+        /// When the status ceases to be valid.
         pub until: Nanos,
     }
 
     /// Packets that may still pass in one direction.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct PacketAllowance {
-        /// At the plain rate.
+        /// Packets left at the plain rate.
         pub packets: u16,
-        /// At the additional rate.
+        /// Packets left at the additional rate; `None` if the status does not contain it.
         pub additional: Option<u16>,
     }
 

@@ -1,6 +1,6 @@
-//! SDF filters of PDRs: as requested, as matched, and as packed.
+//! SDF filters of PDRs: as requested, as compared with packets, and as packed.
 //!
-//! Outside of this file nothing in `session` reads a part of a filter.
+//! No other file in `session` reads the fields of a filter.
 
 use adit_rules::PacketFilter;
 use adit_rules::sdf::{AddrMatch, PortRange};
@@ -12,7 +12,7 @@ use crate::sdf_text::{self, SdfTextError};
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 
 packed! {
-    /// An SDF filter as requested. With an identifier and nothing else it refers to a bidirectional
+    /// An SDF filter as requested. If it has only an identifier, it refers to a bidirectional
     /// filter of another PDR of the session. Spec: TS 29.244 §8.2.5.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct SdfSpec {
@@ -26,16 +26,16 @@ packed! {
         pub flow_label: Option<u32>,
         /// Identifier, unique among the session's filters.
         pub filter_id: Option<u32>,
-        /// Other PDRs may refer to this filter by its identifier (BID flag).
+        /// True if other PDRs may refer to this filter by its identifier (BID flag).
         pub bidirectional: bool,
     }
 
-    /// An SDF filter: as provided, and as matched.
+    /// An SDF filter: as requested, and as compared with packets.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Sdf {
-        /// As the control plane provided it.
+        /// The filter as the control plane requested it.
         pub spec: SdfSpec,
-        /// The packets that it matches. A reference matches those of the filter to which it refers.
+        /// The conditions on packets; for a reference, those of the filter to which it refers.
         pub filter: PacketFilter,
     }
 }
@@ -52,11 +52,10 @@ pub(crate) enum SdfError {
 }
 
 impl SdfSpec {
-    /// The filter, with the packets that its own conditions match; [`Sdf::reference`] says if it
-    /// has none.
+    /// Makes the filter from its own conditions; it may be a reference ([`Sdf::reference`]).
     ///
-    /// INTEROP: a filter without any part matches every packet; some control planes send it for
-    /// rules without a text.
+    /// INTEROP: a filter without any field matches every packet; some control planes send it for
+    /// rules without a flow description.
     pub(crate) fn provide(self) -> Result<Sdf, SdfError> {
         if self.bidirectional && self.filter_id.is_none() {
             return Err(SdfError::WithoutId);
@@ -70,11 +69,10 @@ impl SdfSpec {
         Ok(Sdf { spec: self, filter: PacketFilter { tos, spi, flow_label, ..described } })
     }
 
-    /// The packets that it matches if a URR exempts it from a quota; `None` if it names no traffic
-    /// of its own.
+    /// Returns the filter for traffic that a URR exempts from a quota; `None` if it describes none.
     ///
-    /// A reference names none: a URR has no PDR whose filter it could refer to. A filter without
-    /// any part would exempt all traffic.
+    /// A reference describes none, because a URR has no PDR whose filter it could mean. A filter
+    /// without any field would exempt all traffic.
     pub(crate) fn exempted(&self) -> Option<PacketFilter> {
         if *self == Self::default() {
             return None;
@@ -85,7 +83,8 @@ impl SdfSpec {
 }
 
 impl Sdf {
-    /// The identifier of the filter of another PDR for which this one stands.
+    /// Returns the identifier of the filter of another PDR to which this filter refers; `None` if
+    /// it has its own conditions.
     #[must_use]
     pub const fn reference(&self) -> Option<u32> {
         let spec = &self.spec;
@@ -96,7 +95,7 @@ impl Sdf {
         if has_condition { None } else { spec.filter_id }
     }
 
-    /// The identifier by which filters of other PDRs may refer to this one.
+    /// Returns the identifier by which filters of other PDRs may refer to this one.
     pub(crate) const fn definition(&self) -> Option<u32> {
         let Self { spec, .. } = self;
         let is_definition = spec.bidirectional && self.reference().is_none();

@@ -17,7 +17,7 @@ packed! {
 }
 
 impl fmt::Display for SliceIdentity {
-    /// SST, and SD of six hexadecimal digits: `1-00a1b2`.
+    /// Writes the SST, and the SD in six hexadecimal digits: `1-00a1b2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sd {
             Some(sd) => write!(f, "{}-{sd:06x}", self.sst),

@@ -8,7 +8,7 @@ use crate::record::SdfSpec;
 use crate::rule::{always, rule};
 
 bitflags! {
-    /// Why usage is reported: what a URR requests, or what caused a report.
+    /// Reasons for a usage report: those that a URR requests, or those that caused a report.
     /// Spec: TS 29.244 §8.2.19, §8.2.41.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct UsageTriggers: u32 {
@@ -18,7 +18,7 @@ bitflags! {
         const VOLUME_THRESHOLD = 1 << 1;
         /// A time threshold was reached.
         const TIME_THRESHOLD = 1 << 2;
-        /// No packet came for the quota holding time.
+        /// No packet arrived for the quota holding time.
         const QUOTA_HOLDING_TIME = 1 << 3;
         /// Traffic started.
         const START_OF_TRAFFIC = 1 << 4;
@@ -36,13 +36,13 @@ bitflags! {
         const QUOTA_VALIDITY_TIME = 1 << 10;
         /// The user plane inactivity timer ran out.
         const INACTIVITY = 1 << 11;
-        /// The control plane queried. In reports only.
+        /// The control plane queried the usage. In reports only.
         const IMMEDIATE = 1 << 12;
         /// The session or the URR ended. In reports only.
         const TERMINATION = 1 << 13;
         /// Usage before the monitoring time. In reports only.
         const MONITORING_TIME = 1 << 14;
-        /// We ended the session. In reports only.
+        /// The UP function ended the session. In reports only.
         const TERMINATION_BY_UP = 1 << 15;
         /// An event threshold was reached.
         const EVENT_THRESHOLD = 1 << 16;
@@ -58,8 +58,8 @@ bitflags! {
 impl UsageTriggers {
     /// Triggers whose reports do not end a measurement.
     pub const NOTICES: Self = Self::START_OF_TRAFFIC.union(Self::END_MARKER);
-    /// Triggers of reports that no URR requests: the control plane queried, or the measurement is
-    /// over.
+    /// Triggers that no URR requests: reports have them because the control plane queried usage, or
+    /// because the measurement ended.
     pub const UNASKED: Self = Self::IMMEDIATE
         .union(Self::TERMINATION)
         .union(Self::TERMINATION_BY_UP)
@@ -70,23 +70,25 @@ packed! {
     /// The quantities that a URR measures. Spec: TS 29.244 §8.2.40.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct MeasurementMethod {
-        /// Volume.
+        /// True to measure volume.
         pub volume: bool,
-        /// Duration.
+        /// True to measure duration.
         pub duration: bool,
-        /// Events. An event is the start of detected traffic: the first packet, and the first one
-        /// after the inactivity detection time.
+        /// True to measure events. An event is the start of detected traffic: the first packet, and
+        /// the first packet after each inactivity detection time without packets.
         pub event: bool,
     }
 }
 
 packed! {
-    /// How time is consumed: from the first packet on, in whole intervals. Spec: TS 29.244 §8.2.81;
+    /// How time is consumed by traffic: in whole intervals, from the first packet on. Spec: TS
+    /// 29.244 §8.2.81;
     /// TS 32.299 §6.5.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct TimeMechanism {
-        /// True: consecutive intervals up to and including the first one without packets (CTP).
-        /// False: one interval, and the next one begins with the next packet after it (DTP).
+        /// True: consecutive intervals, up to and including the first one without packets (CTP).
+        /// False: single intervals; the next one begins with the first packet after the end of the
+        /// last (DTP).
         pub is_continuous: bool,
         /// The base time interval; never zero.
         pub interval: Nanos,
@@ -94,13 +96,14 @@ packed! {
 }
 
 impl TimeMechanism {
-    /// Time consumed `elapsed` after an envelope began: intervals count when they begin.
+    /// Returns the time consumed when `elapsed` has passed since an envelope began: an interval is
+    /// consumed as soon as it begins.
     pub(crate) fn consumed(self, elapsed: Nanos) -> Nanos {
         let interval = self.interval.0.max(1);
         Nanos((elapsed.0 / interval + 1).saturating_mul(interval))
     }
 
-    /// When an envelope that began at `since` closes if no packet comes after `last`.
+    /// Returns when an envelope that began at `since` closes if no packet arrives after `last`.
     pub(crate) fn end(self, since: Nanos, last: Nanos) -> Nanos {
         match self.is_continuous {
             true => since + self.consumed(last.since(since)) + self.interval,
@@ -110,7 +113,7 @@ impl TimeMechanism {
 }
 
 packed! {
-    /// Octets by direction; `None`: unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
+    /// Numbers of octets; `None`: unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Volumes {
         /// Both directions together.
@@ -124,40 +127,40 @@ packed! {
     /// How a URR measures. Spec: TS 29.244 §8.2.68.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct MeasurementInformation {
-        /// Also counts packets that QERs drop.
+        /// True to count also packets that QERs drop.
         pub before_qos: bool,
-        /// Measures nothing.
+        /// True to measure nothing at present.
         pub inactive: bool,
-        /// Starts the time at the creation instead of at the first packet.
+        /// True if time is measured from the creation of the URR, not from the first packet.
         pub immediate_start: bool,
-        /// Reports numbers of packets.
+        /// True to report also numbers of packets.
         pub packets: bool,
     }
 
-    /// Packets or octets towards the UE that rules drop. Spec: TS 29.244 §8.2.49.
+    /// Dropped packets or octets towards the UE that cause a report. Spec: TS 29.244 §8.2.49.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct DroppedThreshold {
-        /// Packets.
+        /// Number of packets; `None`: no limit.
         pub packets: Option<u64>,
-        /// Octets.
+        /// Number of octets; `None`: no limit.
         pub bytes: Option<u64>,
     }
 
     /// A URR of a credit pool. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Aggregated {
-        /// The URR whose usage counts for the pool as well.
+        /// The URR whose usage is also counted for the pool.
         pub urr: UrrId,
-        /// The multiplier. Unit: millionths.
+        /// The factor by which the usage is multiplied. Unit: millionths.
         pub weight: u64,
     }
 
     /// Traffic exempt from a quota action. Spec: TS 29.244 §7.5.2.4.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Exempted {
-        /// Service data flows.
+        /// Exempt service data flows.
         pub flows: Vec<SdfSpec>,
-        /// Applications by identifier.
+        /// Identifiers of exempt applications.
         pub applications: Vec<Box<str>>,
     }
 
@@ -165,9 +168,9 @@ packed! {
     /// Spec: TS 29.244 §5.2.2.2, §8.2.15.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Monitoring {
-        /// When.
+        /// When usage is split.
         pub at: Nanos,
-        /// Replaces the volume threshold; `None` keeps the rest of the previous one.
+        /// Replaces the volume threshold; `None` keeps what is left of the previous one.
         pub volume_threshold: Option<Volumes>,
         /// Replaces the time threshold.
         pub time_threshold: Option<Nanos>,
@@ -183,7 +186,7 @@ packed! {
 }
 
 rule! {
-    /// The parts of a URR that may be absent. Spec: TS 29.244 §7.5.2.4.
+    /// The settings of a URR, all of which are optional. Spec: TS 29.244 §7.5.2.4.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct UrrSettings, UrrSettingsUpdate {
         /// Time between periodic reports; never zero.
@@ -196,34 +199,34 @@ rule! {
         pub time_threshold: Option<Nanos>,
         /// Duration that may be used.
         pub time_quota: Option<Nanos>,
-        /// Events after which usage is reported.
+        /// How many events may happen before usage is reported.
         pub event_threshold: Option<u64>,
-        /// Events that may happen.
+        /// How many events may happen in all.
         pub event_quota: Option<u64>,
-        /// How time is consumed; `None`: by the second, until no packet came for the inactivity
-        /// detection time.
+        /// How time is consumed; `None`: by the second, until no packet has arrived for the
+        /// inactivity detection time.
         pub time_mechanism: Option<TimeMechanism>,
-        /// Number of reports; afterwards only queries and the end of the URR cause one.
+        /// Maximum number of reports; after these, only queries and the end of the URR cause one.
         pub reports_max: Option<u16>,
         /// Time without packets after which a quota is withdrawn.
         pub quota_holding_time: Option<Nanos>,
-        /// Time after which a quota is reported, used up or not.
+        /// Time after which a quota expires and is reported, used up or not.
         pub quota_validity_time: Option<Nanos>,
         /// Dropped downlink traffic after which usage is reported.
         pub dropped_threshold: Option<DroppedThreshold>,
-        /// When usage is split, in ascending order.
+        /// Times at which usage is split, in ascending order.
         pub monitoring: Vec<Monitoring>,
         /// Time without packets after which the measurement of time stops.
         pub inactivity_detection_time: Option<Nanos>,
-        /// Reports of these URRs cause a report of this one.
+        /// URRs whose reports cause a report of this URR.
         pub linked: Option<Vec<UrrId>>,
-        /// How it measures.
+        /// Variations of what is measured and reported.
         pub information: Option<MeasurementInformation>,
-        /// Makes the URR a credit pool of these URRs.
+        /// The members if the URR is a credit pool; it then measures their usage.
         pub aggregated: Option<Vec<Aggregated>>,
         /// Traffic that passes after a quota is used up.
         pub exempted: Option<Exempted>,
-        /// The FAR for packets beyond the quota; `None`: they are dropped.
+        /// The FAR for packets beyond the quota; `None`: these packets are dropped.
         pub quota_far: Option<FarId>,
     }
 }
@@ -236,9 +239,9 @@ rule! {
         pub id: UrrId,
         /// The measured quantities.
         pub method: MeasurementMethod,
-        /// The reports that it requests.
+        /// The events that cause reports.
         pub triggers: UsageTriggers,
-        /// Everything else.
+        /// All other parts.
         pub settings: UrrSettings,
     }
 }
@@ -246,7 +249,7 @@ rule! {
 always!(MeasurementMethod, UsageTriggers);
 
 impl Urr {
-    /// How it measures.
+    /// Returns the measurement information, all false if the URR has none.
     #[must_use]
     pub fn information(&self) -> MeasurementInformation {
         self.settings.information.unwrap_or_default()

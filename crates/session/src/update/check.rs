@@ -1,4 +1,4 @@
-//! Checks of single rules: the parts that a rule must carry to be carried out here.
+//! Checks of single rules: that they have all parts that they need, and that we support these.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +33,7 @@ pub(super) fn pdr(own: &Provisioning, records: &Records, pdr: &Pdr) -> Result<()
     pdr.pdi.each().try_for_each(|alternative| pdi(own, pdr, is_of_ue, alternative))
 }
 
-/// Checks one of the alternatives that packets of a PDR match.
+/// Checks one of the alternatives of which packets of a PDR must match one.
 fn pdi(own: &Provisioning, pdr: &Pdr, is_of_ue: bool, pdi: &Pdi) -> Result<(), Refusal> {
     let id = pdr.id;
     if let Some(given) = &pdi.f_teid {
@@ -45,7 +45,7 @@ fn pdi(own: &Provisioning, pdr: &Pdr, is_of_ue: bool, pdi: &Pdi) -> Result<(), R
     ue_networks(own, id, pdi)
 }
 
-/// Networks of the UE and behind it hold hosts, none of which is ours.
+/// Checks the networks of and behind the UE: they must contain hosts, and no address of ours.
 fn ue_networks(own: &Provisioning, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal> {
     if pdi.ue_networks().count() > UE_NETWORKS_PER_PDI_MAX {
         return Err(Refusal::TooManyUeNetworks { pdr });
@@ -63,9 +63,10 @@ fn ue_networks(own: &Provisioning, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal>
     }
 }
 
-/// GTP-U headers are those of tunnels to an F-TEID of ours. UDP and IP headers are those of packets
-/// from a data network to the UE's own address: their PDRs name the UE and neither have nor request
-/// an F-TEID. Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3 (N6 tunnels).
+/// Checks the outer header removal of a PDR. GTP-U headers may always be removed. UDP and IP
+/// headers may be removed only from packets that a data network sends to the UE's own address: the
+/// PDR must name the UE, and neither have nor request an F-TEID. Spec: TS 29.244 §8.2.64; TS 23.501
+/// §5.6.10.3 (N6 tunnels).
 pub(super) fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, tunneled: bool) -> Result<(), Refusal> {
     let Some(removal) = pdr.outer_header_removal else { return Ok(()) };
     match removal {
@@ -104,8 +105,8 @@ fn f_teid(
     }
 }
 
-/// True for an F-TEID that the control plane may give: not zero, and an address of ours on an
-/// interface of the network instance.
+/// True if the control plane may give this F-TEID: its TEID is not zero, and its addresses are ours
+/// on interfaces of the network instance.
 pub(super) fn is_local(
     own: &Provisioning,
     given: &LocalFTeid,
@@ -136,8 +137,8 @@ const fn is_host(addr: Ipv4Addr) -> bool {
     !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast() || addr.is_broadcast())
 }
 
-/// True unless the prefix is special (the first /64 holds the unspecified and the loopback address)
-/// or ours.
+/// True unless the prefix is special (the first /64 contains the unspecified and the loopback
+/// address) or contains an address of ours.
 fn is_ue_prefix(own: &Provisioning, prefix: Ipv6Prefix) -> bool {
     let addr = prefix.addr();
     let is_special = adit_rules::rule::ue_ipv6_key(addr) == 0
@@ -146,7 +147,8 @@ fn is_ue_prefix(own: &Provisioning, prefix: Ipv6Prefix) -> bool {
     !is_special && !own.has_address_in(IpPrefix::V6(prefix))
 }
 
-/// Checks a URR by itself: a requested report needs the time or the limit at which it is due. Spec:
+/// Checks a URR by itself: each requested report needs the time or the limit at which it is due.
+/// Spec:
 /// TS 29.244 §7.5.2.4.
 pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
     if urr.method == MeasurementMethod::default() {
@@ -198,20 +200,21 @@ pub(super) fn far(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
         redirection(own, id, redirect)?;
     }
     match &forwarding.outer_header_creation {
-        // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of
+        // INTEROP: pfcpsim 1.2.0, like SMFs derived from it, gives a dropping FAR a tunnel of
         // zeros.
         _ if !forwards => Ok(()),
         Some(outer) => outer_header_creation(own, id, forwarding, outer),
         None if forwarding.destination == CpFunction => {
             Err(Refusal::FarWithoutOuterHeader { far: id })
         }
-        // INTEROP: to Access before the tunnel is known; workers drop until then (s3_compile).
+        // INTEROP: FORW to Access may lack its tunnel at first; workers drop until then
+        // (s3_compile).
         None => Ok(()),
     }
 }
 
-/// Checks where copies go: to a tunnel, or to a data network. While the action does not duplicate,
-/// the parameters are only kept.
+/// Checks where copies go: into a tunnel, or to a data network. While the action does not
+/// duplicate, the parameters are stored unchecked.
 fn duplicating(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
     let id = far.id;
     if far.duplicating.len() > DUPLICATES_PER_FAR_MAX {
@@ -236,7 +239,7 @@ fn duplicating(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A redirect server must be a host, and not we; a URL must fit a header field of HTTP.
+/// Checks that a redirect server is a host other than us, and that a URL fits an HTTP header.
 fn redirection(own: &Provisioning, far: FarId, redirect: &Redirect) -> Result<(), Refusal> {
     let is_usable = match redirect {
         Redirect::Address { v4, v6, port } => {
@@ -257,8 +260,8 @@ const fn is_host_v6(addr: Ipv6Addr) -> bool {
     !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
 }
 
-/// An action has one of DROP, FORW and BUFF. NOCP and BDPN notify of buffering, DDPN of discarding;
-/// DUPL may be set beside each. Spec: TS 29.244 §8.2.26.
+/// Checks the flags of an action: exactly one of DROP, FORW and BUFF. NOCP and BDPN are allowed
+/// with BUFF, DDPN with DROP and BUFF, DUPL with each. Spec: TS 29.244 §8.2.26.
 fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     if action.bits() & !ApplyAction::all().bits() != 0 {
         return Err(Refusal::UnsupportedAction { far, action });
@@ -276,8 +279,8 @@ fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     }
 }
 
-/// GTP-U leads to any side from our address on an interface of that side. UDP and IP tunnels lead
-/// to data networks alone, from an N6 address that routing decides.
+/// Checks an outer header: GTP-U may lead to any side, from our address there. UDP and IP tunnels
+/// may lead only to data networks, from an N6 address that routing decides.
 fn outer_header_creation(
     own: &Provisioning,
     far: FarId,
@@ -300,7 +303,7 @@ fn outer_header_creation(
     }
     if let HeaderCreation::Gtpu(tunnel) = outer {
         let within = own.forwarding_interfaces(parts);
-        // A network instance without interfaces is refused by its name.
+        // If no interface belongs to the network instance, another refusal names that as the fault.
         if !within.is_empty() && !own.addresses_on(within).has_family_of(tunnel.addr) {
             return Err(Refusal::TunnelFamilyUnavailable { far });
         }

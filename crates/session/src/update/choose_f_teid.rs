@@ -1,11 +1,11 @@
 //! Chooses local F-TEIDs. Spec: TS 29.244 §5.5.3, §8.2.3.
 //!
-//! Parts of a change with the same CHOOSE ID get the same F-TEID. INTEROP: so do parts of later
-//! changes, while a PDR or traffic endpoint that the change leaves alone has that F-TEID; some
-//! control planes give the ID of the session's tunnel again with each QoS flow that they add. After
-//! a restoration the ID of a QoS flow means the one tunnel of its kind that the session has. A part
-//! in a network instance that does not have the address of the F-TEID gets the same TEID with an
-//! address of that network instance.
+//! Parts of a change (PDRs and traffic endpoints) with the same CHOOSE ID get the same F-TEID.
+//! INTEROP: so do parts of later changes, as long as a PDR or traffic endpoint that the change
+//! leaves alone has this F-TEID: some control planes use the ID of the session's tunnel again with
+//! each QoS flow that they add. After a restoration, the ID in a PDR of a QoS flow stands for the
+//! session's only tunnel of this kind. A part in a network instance without the F-TEID's address
+//! gets the same TEID with an address of its network instance.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,18 +21,18 @@ use crate::record::{ChosenFTeid, LocalFTeid, Pdi, Pdr, Records};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
 
-/// The PDRs and endpoints that share one F-TEID.
+/// The PDRs and traffic endpoints that share one F-TEID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FTeidGroup {
-    /// Everything with a CHOOSE ID.
+    /// All with this CHOOSE ID.
     ChooseId(u8),
-    /// PDRs from Access of one network instance, where the operator says so.
+    /// PDRs from Access in one network instance, if the operator configured this tolerance.
     NetworkInstance(Option<Box<str>>),
-    /// One PDR or traffic endpoint alone.
+    /// A single PDR or traffic endpoint.
     Alone(ChoiceTarget),
 }
 
-/// Plans F-TEIDs for all rules that request one and writes them into the records.
+/// Plans an F-TEID for each PDR and endpoint that requests one, and writes it into the records.
 pub(super) fn choose(
     store: &SessionStore,
     session: SessionIndex,
@@ -107,8 +107,8 @@ fn pdi_of(records: &Records, target: ChoiceTarget) -> Option<&Pdi> {
     records.pdrs.iter().find(|pdr| pdr.id == id).map(|pdr| &pdr.pdi)
 }
 
-/// The F-TEID that `group` has in parts of the session which the change leaves alone, on the side
-/// that `target` is on.
+/// Returns the F-TEID that `group` already has in parts of the session that the change leaves
+/// alone, and that are on the same side as `target`.
 fn held(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<LocalFTeid> {
     let source = pdi_of(records, target).map(|pdi| pdi.source);
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
@@ -130,8 +130,8 @@ fn held(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<L
     }
 }
 
-/// The TEIDs of a session that the control plane restores: those of its PDRs that were chosen here
-/// in a previous run, if their positions are free, or for a session that gives way to it.
+/// Returns the TEIDs of a restored session that can be restored: those in its PDRs that we chose in
+/// a previous run, if their positions are free or if a replaced session has them.
 pub(super) fn restored(
     store: &SessionStore,
     records: &Records,
@@ -150,17 +150,16 @@ pub(super) fn restored(
     restored
 }
 
-/// Remembers the F-TEIDs with which the control plane restores a session. The request gives them
-/// without the CHOOSE IDs for which they were chosen. Spec: TS 29.244 §8.2.136 (RESTI).
+/// Stores the F-TEIDs with which the control plane restores a session as chosen by us. The request
+/// does not contain the CHOOSE IDs for which we chose them. Spec: TS 29.244 §8.2.136 (RESTI).
 pub(super) fn note_restored(records: &mut Records, restored: &[Teid]) {
     records.chosen = restored.iter().map(|&teid| ChosenFTeid { choose_id: None, teid }).collect();
 }
 
-/// The F-TEID of a restored session to which a CHOOSE ID most likely belongs, and refers from now
-/// on: the only one that PDRs of QoS flows have for uplink from the same side and network instance,
-/// and from no other reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3). Where
-/// PDRs name no QoS flow, as in EPC, each bearer has a tunnel of its own, and the F-TEID cannot be
-/// known.
+/// Returns the F-TEID of a restored session to which a CHOOSE ID most likely belongs, and assigns
+/// the ID to it: the only F-TEID of uplink PDRs of QoS flows from the same side, network instance
+/// and reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3). If PDRs name no QoS
+/// flow, as in EPC, each bearer has its own tunnel, and the F-TEID cannot be known.
 fn claim_restored(
     records: &mut Records,
     group: &FTeidGroup,
@@ -196,7 +195,7 @@ fn claim_restored(
     Some(only)
 }
 
-/// The F-TEID with this TEID, and the side of a PDR that has it.
+/// Returns the F-TEID with this TEID, and the source interface of a PDR that has it.
 fn holder(records: &Records, teid: Teid) -> Option<(LocalFTeid, Option<SourceInterface>)> {
     let is_it = |f_teid: &LocalFTeid| f_teid.teid == teid;
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
@@ -228,7 +227,7 @@ fn set(records: &mut Records, target: ChoiceTarget, f_teid: LocalFTeid) {
     }
 }
 
-/// The side that sends into the tunnel `target`: the RAN if no PDR names the traffic endpoint.
+/// Returns the side that sends into the tunnel of `target`: the RAN if no PDR names the endpoint.
 fn side_of(records: &Records, target: ChoiceTarget) -> GtpuSide<'_> {
     let is_it = |id| matches!(target, ChoiceTarget::TrafficEndpoint(wanted) if wanted == id);
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
@@ -244,8 +243,8 @@ fn side_of(records: &Records, target: ChoiceTarget) -> GtpuSide<'_> {
 
 type FTeidAddresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-/// Our addresses `local` of the requested families; one of two is enough. INTEROP: if no family is
-/// requested, the one that we have, IPv4 first.
+/// Returns our addresses of the requested families; if both are requested, one is enough. INTEROP:
+/// if no family is requested, the one that we have, IPv4 first.
 fn addresses(local: &LocalAddresses, wanted: &TeidRequest) -> Result<FTeidAddresses, Refusal> {
     let chosen = match (wanted.v4, wanted.v6) {
         (false, false) => (local.v4, local.v6.filter(|_| local.v4.is_none())),

@@ -11,23 +11,23 @@ use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
 
-/// The addresses of one session: those before the change, and those planned by it.
+/// The UE addresses of one session: those before the change, and those planned so far.
 struct UeAddressChoice<'a> {
     store: &'a SessionStore,
     session: SessionIndex,
     /// Claims of the session before the change.
     before: Vec<SessionKey>,
-    /// Claims that the change itself states.
+    /// Claims that the change states itself.
     stated: Vec<SessionKey>,
     /// Routing domains in which the session may claim an address.
     domains: DomainSet,
     plans: Vec<UePlan>,
 }
 
-/// Plans an address for all rules that request one and writes it into the records.
+/// Plans an address for each PDR and endpoint that requests one, and writes it into the records.
 ///
-/// Within a session the same pools yield the same address: the one that the session has of them, or
-/// that another part of the change was given. Returns the new addresses.
+/// Within a session, requests to the same pools get the same address: the one that the session
+/// already has from them, or that was planned for it before. Returns the new addresses.
 pub(super) fn choose(
     store: &SessionStore,
     session: SessionIndex,
@@ -41,7 +41,7 @@ pub(super) fn choose(
     let own = &store.provisioning;
     let before = keys::claims(own, before);
     let stated = keys::claims(own, records);
-    // Which domains a rule is of does not depend on the addresses that are chosen.
+    // The chosen addresses do not affect the domains to which a rule belongs.
     let scope = Scope::new(own, records);
     let domains = scope.of_all_claims();
     let mut choice = UeAddressChoice { store, session, before, stated, domains, plans: Vec::new() };
@@ -96,7 +96,7 @@ impl UeAddressChoice<'_> {
     }
 }
 
-/// The PDR to blame, if it is one.
+/// Returns the PDR at fault; `None` if a traffic endpoint is at fault.
 const fn pdr_of(target: ChoiceTarget) -> Option<PdrId> {
     match target {
         ChoiceTarget::Pdr(id) => Some(id),
@@ -104,7 +104,7 @@ const fn pdr_of(target: ChoiceTarget) -> Option<PdrId> {
     }
 }
 
-/// The routing domains from whose pools `target` may get its address.
+/// Returns the routing domains from whose pools `target` may get its address.
 fn domains_of(scope: &Scope<'_>, records: &Records, target: ChoiceTarget) -> DomainSet {
     let pdr = match target {
         ChoiceTarget::Pdr(id) => records.pdrs.iter().find(|pdr| pdr.id == id),
@@ -126,7 +126,7 @@ fn network_instance(records: &Records, target: ChoiceTarget) -> Option<&str> {
     }
 }
 
-/// Adds the chosen addresses to those that the control plane gave.
+/// Adds the chosen addresses to those that the control plane gave, in the PDR or endpoint.
 fn write(
     records: &mut Records,
     wanted: &UeAddressRequest,

@@ -1,4 +1,4 @@
-//! The records of a session while a change is provided, shared by its stages.
+//! The records of a session while a change is applied, shared by the first two stages.
 
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
@@ -8,20 +8,19 @@ use crate::record::{Bar, Far, LocalFTeid, Pdr, Qer, Records, TrafficEndpointId, 
 use crate::refusal::{Refusal, RuleId};
 use crate::usage::UsageChange;
 
-/// Records after the change, except for TEIDs still to be chosen.
+/// The records after the change, except for TEIDs and UE addresses still to be chosen.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub records: Records,
-    /// In the order of the change, at most one per PDR or traffic endpoint.
+    /// F-TEIDs to choose, in the order of the change; at most one per PDR or traffic endpoint.
     pub teid_requests: Vec<TeidRequest>,
-    /// Buffered packets are to be discarded.
+    /// True to discard buffered packets.
     pub drop_buffered: bool,
-    /// The control plane says that a previous run had the session; see
-    /// [`SessionChange::is_restoration`](crate::SessionChange::is_restoration).
+    /// True if the control plane restores a session of a previous run; see
     pub is_restoration: bool,
     /// See [`SessionChange::replaces`](crate::SessionChange::replaces).
     pub replaces: Vec<OwnerId>,
-    /// In the order of the change, at most one per PDR or traffic endpoint.
+    /// UE addresses to choose, in the order of the change; one item per PDR or traffic endpoint.
     pub ue_requests: Vec<UeAddressRequest>,
     /// The change of measurements.
     pub usage: UsageChange,
@@ -29,7 +28,7 @@ pub(super) struct Draft {
     pub created_qers: Vec<QerId>,
 }
 
-/// The rule that requests an identifier.
+/// The PDR or traffic endpoint for which an F-TEID or UE address is to be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChoiceTarget {
     Pdr(PdrId),
@@ -53,13 +52,13 @@ pub(super) struct TeidRequest {
 }
 
 impl Draft {
-    /// Withdraws requests of an earlier part of the change for `target`.
+    /// Removes requests for `target` that an earlier part of the change made.
     pub(super) fn forget(&mut self, target: ChoiceTarget) {
         self.teid_requests.retain(|wanted| wanted.target != target);
         self.ue_requests.retain(|wanted| wanted.target != target);
     }
 
-    /// The F-TEID if it is given; otherwise records the request.
+    /// Returns the F-TEID if the control plane chose it; otherwise records a request to choose it.
     pub(super) fn provide_f_teid(
         &mut self,
         target: ChoiceTarget,
@@ -74,7 +73,7 @@ impl Draft {
         }
     }
 
-    /// Records the request of UE addresses.
+    /// Records a request to choose UE addresses, if there is one.
     pub(super) fn request_ue(&mut self, target: ChoiceTarget, choose: Option<ChooseUe>) {
         self.ue_requests.extend(choose.map(|choose| UeAddressRequest { target, choose }));
     }

@@ -1,4 +1,4 @@
-//! Traffic endpoints: their records, and the parts that PDRs take over from them.
+//! Traffic endpoints: their records, and the fields that PDRs take over from them.
 //!
 //! Spec: TS 29.244 §5.2.1A.2A, §7.5.2.7, §7.5.4.13, §7.5.4.14.
 
@@ -10,7 +10,8 @@ use crate::record::{Pdi, Pdr, Records, TrafficEndpoint, TrafficEndpointId, UeMat
 use crate::refusal::Refusal;
 use crate::rule::RulePart;
 
-/// Removes traffic endpoints, the PDRs that name no other one, and links to them. Spec: TS 29.244
+/// Removes traffic endpoints, with PDRs that name no other endpoint and links to them. Spec: TS
+/// 29.244
 /// §7.5.4.1.
 pub(super) fn remove(records: &mut Records, ids: &[TrafficEndpointId]) -> Result<(), Refusal> {
     for &id in ids {
@@ -61,7 +62,7 @@ pub(super) fn update(draft: &mut Draft, specs: Vec<TrafficEndpointSpec>) -> Resu
     Ok(())
 }
 
-/// Applies `spec`.
+/// Applies `spec` to a traffic endpoint; records what is to be chosen.
 fn merge(
     draft: &mut Draft,
     mut endpoint: TrafficEndpoint,
@@ -85,7 +86,7 @@ fn merge(
     endpoint
 }
 
-/// Gives every PDR the present parts of the traffic endpoints that it names.
+/// Copies into every PDR the present fields of the traffic endpoints that it names.
 pub(super) fn link(records: &mut Records) -> Result<(), Refusal> {
     let Records { pdrs, traffic_endpoints, .. } = records;
     for Pdr { id: pdr, pdi, .. } in pdrs {
@@ -114,7 +115,7 @@ pub(super) fn link(records: &mut Records) -> Result<(), Refusal> {
 
 fn take_over(pdi: &mut Pdi, endpoint: &TrafficEndpoint) {
     pdi.f_teid = endpoint.f_teid;
-    // The PDR's direction decides which address of a packet is the UE's.
+    // The PDR's direction decides which address of a packet is compared, so the flag is reset.
     pdi.ue = endpoint.ue.map(|ue| UeMatch { side: UeSide::Source, ..ue });
     pdi.further_ues.clone_from(&endpoint.further_ues);
     pdi.framed_routes.clone_from(&endpoint.framed_routes);

@@ -1,5 +1,5 @@
-//! Traffic that passes although a quota is used up: flows and applications that a URR exempts from
-//! its quota action. Spec: TS 29.244 §7.5.2.4 (QUASF).
+//! Exemptions: flows and applications whose traffic passes, by a URR, even if its quota is used up.
+//! Spec: TS 29.244 §7.5.2.4 (QUASF).
 
 use adit_rules::PacketFilter;
 use adit_types::limits::{EXEMPTED_APPLICATIONS_PER_URR_MAX, SDF_FILTERS_PER_PDR_MAX};
@@ -9,8 +9,8 @@ use crate::record::SdfSpec;
 use crate::record::{Exempted, Records, Urr};
 use crate::refusal::Refusal;
 
-/// Checks that every exemption names traffic. An application that the URR exempts since before may
-/// have lost its PFDs meanwhile.
+/// Checks that every exemption describes traffic. An application that the URR exempted before the
+/// change may have lost its PDFs in the meantime.
 pub(super) fn check(known: RuleCatalog<'_>, before: &Records, urr: &Urr) -> Result<(), Refusal> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Ok(()) };
     if flows.len() > SDF_FILTERS_PER_PDR_MAX || flows.iter().any(|flow| flow.exempted().is_none()) {
@@ -30,7 +30,7 @@ pub(super) fn check(known: RuleCatalog<'_>, before: &Records, urr: &Urr) -> Resu
     }
 }
 
-/// The traffic that a URR exempts.
+/// Returns filters for the traffic that a URR exempts.
 pub(super) fn filters(known: RuleCatalog<'_>, urr: &Urr) -> Vec<PacketFilter> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Vec::new() };
     let of_applications = applications.iter().filter_map(|id| known.application(id));

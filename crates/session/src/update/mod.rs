@@ -1,7 +1,7 @@
 //! A change of a session, in numbered stages: provide, resolve | compile, commit.
 //!
-//! The first two read the store and may refuse; the last two cannot fail, and only the last one
-//! writes. Establishment starts from a session without rules, deletion ends in one.
+//! The first two stages read the store and may refuse; the last two cannot fail, and only the last
+//! one writes. An establishment starts from a session without rules, a deletion ends with one.
 
 mod check;
 mod choose_f_teid;
@@ -36,21 +36,21 @@ use crate::session::OpenSession;
 use crate::store::SessionStore;
 use crate::usage::{UsageChange, activation};
 
-/// The rules of a session in a previous run.
+/// The rules that a session had in a previous run.
 #[derive(Debug)]
 pub(crate) struct FormerRules {
     pub records: Records,
-    /// The TEIDs that that run chose.
+    /// The TEIDs that we chose in the previous run.
     pub teids: Vec<Teid>,
-    /// Keys and compiled rules of the records, if another thread prepared them.
+    /// Keys and rules compiled from the records, if another thread prepared them.
     pub prepared: Option<Box<PreparedSession>>,
 }
 
-/// Runs the stages that may refuse for a session of a previous run. Also returns the rules if they
-/// were prepared.
+/// Runs the stages that may refuse for a session of a previous run. Also returns its compiled rules
+/// if these were prepared.
 ///
 /// # Errors
-/// The first [`Refusal`] found.
+/// The first [`Refusal`] that is found.
 pub(crate) fn prepare_restoration(
     store: &SessionStore,
     now: Nanos,
@@ -62,7 +62,7 @@ pub(crate) fn prepare_restoration(
         records = settled;
         (former.packed, prepared) = (None, None);
     }
-    // Stage 2 writes into rules that name traffic endpoints or other PDRs' filters.
+    // Stage 2 changes PDRs that name traffic endpoints or other PDRs' filters: pack them again.
     let names_others = |pdr: &Pdr| {
         let mut filters = pdr.pdi.sdf.iter();
         !pdr.pdi.traffic_endpoints.is_empty() || filters.any(|sdf| sdf.reference().is_some())
@@ -84,10 +84,10 @@ pub(crate) fn prepare_restoration(
     Ok((resolved, rules))
 }
 
-/// Runs the stages that may refuse.
+/// Runs the stages that may refuse: provide and resolve.
 ///
 /// # Errors
-/// The first [`Refusal`] found.
+/// The first [`Refusal`] that is found.
 pub(crate) fn prepare(
     store: &SessionStore,
     session: &OpenSession,

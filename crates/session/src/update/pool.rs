@@ -1,5 +1,5 @@
-//! Credit pools: URRs whose usage is the weighted usage of others. Spec: TS 29.244 §7.5.2.4,
-//! table 7.5.2.4-2.
+//! Credit pools: URRs whose usage is the weighted sum of the usage of other URRs. Spec: TS 29.244
+//! §7.5.2.4, table 7.5.2.4-2.
 
 use adit_types::UrrId;
 use adit_types::limits::POOL_MEMBERS_PER_SESSION_MAX;
@@ -7,8 +7,8 @@ use adit_types::limits::POOL_MEMBERS_PER_SESSION_MAX;
 use crate::record::{Aggregated, MeasurementMethod, Urr};
 use crate::refusal::Refusal;
 
-/// Checks that every pool measures volume, that its URRs exist and are in no other pool, and that
-/// there are not too many of them.
+/// Checks that every pool measures only volume, that its members exist and are in no other pool,
+/// and that there are not too many members.
 pub(super) fn check(urrs: &[Urr]) -> Result<(), Refusal> {
     let mut taken: Vec<UrrId> = Vec::new();
     for pool in urrs {

@@ -1,7 +1,8 @@
-//! Predefined rules: checks of their activation, and the entries that workers run for them.
+//! Predefined rules: checks of their activation, and the PDR entries that workers run for them.
 //!
-//! A PDR that activates rules becomes one entry per rule. Packets that are the PDR's and match none
-//! of them go on to other PDRs. FARs and QERs that rules add stand behind those of the session.
+//! A PDR that activates predefined rules becomes one entry per rule. A packet that matches the PDR
+//! but none of the rules is compared with other PDRs. FARs and QERs that the rules add follow those
+//! of the session.
 //! Spec: TS 29.244 §7.5.2.2, §8.2.72.
 
 use adit_rules::{ApplyAction, PdrEntry};
@@ -12,10 +13,10 @@ use crate::provisioning::{PredefinedAction, PredefinedDetection, PredefinedRule,
 use crate::record::{Far, Pdr, Qer, Records};
 use crate::refusal::Refusal;
 
-/// Marks identifiers of predefined FARs and QERs. Spec: TS 29.244 §8.2.74, §8.2.75.
+/// Set in identifiers of predefined FARs and QERs. Spec: TS 29.244 §8.2.74, §8.2.75.
 const PREDEFINED: u32 = 1 << 31;
 
-/// Names must be known, and rules detect instead of the PDR's own filters or application.
+/// Checks that the names are known, and that the PDR itself has no filters or application.
 pub(super) fn check(known: RuleCatalog<'_>, pdr: &Pdr) -> Result<(), Refusal> {
     for name in &pdr.predefined {
         if known.predefined(core::slice::from_ref(name)).next().is_none() {
@@ -33,7 +34,7 @@ pub(super) fn check(known: RuleCatalog<'_>, pdr: &Pdr) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The data path walks rules one by one.
+/// Checks the number of entries, because the data path compares them one by one.
 pub(super) fn check_count(known: RuleCatalog<'_>, records: &Records) -> Result<(), Refusal> {
     let entries = |pdr: &Pdr| pdr.pdi.each().count() * known.predefined(&pdr.predefined).count();
     match records.pdrs.iter().map(entries).sum::<usize>() > PREDEFINED_RULES_PER_SESSION_MAX {
@@ -42,30 +43,30 @@ pub(super) fn check_count(known: RuleCatalog<'_>, records: &Records) -> Result<(
     }
 }
 
-/// True unless all packets of the PDR meet a rule that drops them.
+/// False if all packets of the PDR can only match rules that drop them.
 pub(super) fn needs_far(known: RuleCatalog<'_>, pdr: &Pdr) -> bool {
     let forwards = |rule: &PredefinedRule| rule.action == PredefinedAction::Forward;
     pdr.predefined.is_empty() || known.predefined(&pdr.predefined).any(forwards)
 }
 
-/// FARs and QERs that the active rules of a session bring along, each once.
+/// FARs and QERs that the active predefined rules of a session need, each once.
 #[derive(Debug, Default)]
 pub(super) struct PredefinedAdditions {
-    /// FARs of the records, in front of these.
+    /// How many FARs the records have; the added ones follow.
     first_far: usize,
-    /// QERs of the records, in front of these.
+    /// How many QERs the records have; the added ones follow.
     first_qer: usize,
     pub fars: Vec<Far>,
     pub qers: Vec<Qer>,
 }
 
 impl PredefinedAdditions {
-    /// The additions of the rules of `records`.
+    /// Collects the additions for the rules of `records`.
     pub(super) fn new(known: RuleCatalog<'_>, records: &Records) -> Self {
         let (first_far, first_qer) = (records.fars.len(), records.qers.len());
         let mut brought = Self { first_far, first_qer, ..Self::default() };
         let rules = || records.pdrs.iter().flat_map(|pdr| known.predefined(&pdr.predefined));
-        // A PDR without a FAR had rules that drop; the operator may have replaced them.
+        // A PDR without a FAR had only rules that drop; the operator may have replaced them.
         let lacks_far = records.pdrs.iter().any(|pdr| pdr.far.is_none());
         if lacks_far || rules().any(|rule| rule.action == PredefinedAction::Drop) {
             let (id, action) = (FarId(PREDEFINED), ApplyAction::DROP);
@@ -75,7 +76,7 @@ impl PredefinedAdditions {
         for rule in rules() {
             let is_new = |qfi: &Qfi| brought.qer_of(*qfi).is_none();
             if let Some(qfi) = rule.qfi.filter(is_new) {
-                // A QFI has six bits, so that there are at most 64 of them.
+                // A QFI has six bits, so there are at most 64 such QERs.
                 let id = QerId(PREDEFINED | u32::from(qfi.value()));
                 brought.qers.push(Qer { id, qfi: Some(qfi), ..Qer::default() });
             }
@@ -88,8 +89,8 @@ impl PredefinedAdditions {
     }
 }
 
-/// The entry of `rule`, activated by the PDR whose own entry would be `pdr`; `None` while its
-/// application is unknown.
+/// Returns the entry for `rule`, which a PDR activates whose own entry would be `pdr`. `None` while
+/// the rule's application is unknown.
 pub(super) fn entry(
     known: RuleCatalog<'_>,
     brought: &PredefinedAdditions,
@@ -105,8 +106,8 @@ pub(super) fn entry(
     if rule.action == PredefinedAction::Drop {
         entry.far = super::found::resolved(Some(brought.first_far));
     }
-    // The first QER with a QFI marks. Stage 2 left room for it, unless the operator gave the rule a
-    // QFI since.
+    // The first QER with a QFI marks packets. Stage 2 left room, unless the operator added the
+    // rule's QFI since.
     let has_room = !entry.qers.is_full();
     if let Some(at) = rule.qfi.and_then(|qfi| brought.qer_of(qfi)).filter(|_| has_room) {
         entry.qers.insert(0, super::found::resolved(Some(brought.first_qer + at)));

@@ -1,4 +1,4 @@
-//! Checks of the configured objects that rules name.
+//! Checks of rules against the configured objects that they name.
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
 
@@ -7,8 +7,8 @@ use crate::provisioning::{Provisioning, RuleCatalog};
 use crate::record::{Far, Forwarding, Pdi, Pdr, Records};
 use crate::refusal::{Refusal, RuleId};
 
-/// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on
-/// a GTP-U interface, plain ones on N6. `before` are the session's rules before the change.
+/// Checks that a PDR's application is known and that its packets can arrive: tunneled packets on a
+/// GTP-U interface, others on N6. `before`: the session's rules before the change.
 /// Spec: TS 29.244 §8.2.4.
 pub(super) fn pdi(
     known: RuleCatalog<'_>,
@@ -28,8 +28,9 @@ pub(super) fn pdi(
     network_instance(configured, pdi.network_instance.as_deref(), side, RuleId::Pdr(pdr.id))
 }
 
-/// Detection is by the application or by filters of the PDI's own. An application that the PDR
-/// names since before may have lost its PFDs meanwhile. Spec: TS 29.244 §7.5.2.2.
+/// Checks the application that a PDR names, and that the PDR has no filters besides. An application
+/// that the PDR named before the change may have lost its PDFs in the meantime. Spec: TS 29.244
+/// §7.5.2.2.
 fn application(
     known: RuleCatalog<'_>,
     before: &Records,
@@ -47,8 +48,8 @@ fn application(
     Ok(())
 }
 
-/// A FAR's policies must be known, and its packets must be able to leave: in GTP-U on an
-/// interface for it, others on N6. `before` are the session's rules before the change.
+/// Checks that a FAR's policies are known and that its packets can leave: in GTP-U through an
+/// interface for it, others through N6. `before`: the session's rules before the change.
 pub(super) fn far(known: &Provisioning, before: &Records, far: &Far) -> Result<(), Refusal> {
     for parts in far.forwarding.iter().chain(&far.duplicating) {
         if parts.policy.as_deref().is_some_and(|id| known.policy(id).is_none()) {
@@ -77,16 +78,17 @@ pub(super) fn far(known: &Provisioning, before: &Records, far: &Far) -> Result<(
     Ok(())
 }
 
-/// The parameters by which the FAR forwards and copies packets.
+/// Returns the parameters by which the FAR forwards and copies packets at present.
 fn in_use(far: &Far) -> impl Iterator<Item = &Forwarding> {
     let forwarding = far.forwarding.iter().filter(|_| far.action.contains(ApplyAction::FORW));
     let copies = far.duplicating.iter().filter(|_| far.action.contains(ApplyAction::DUPL));
     forwarding.chain(copies)
 }
 
-/// The tunnel of `parts`, unless the FAR used it before the change: a route that has gone meanwhile
-/// refuses no other change. A tunnel to the CP function carries Router Advertisements alone and may
-/// lead nowhere, so that sessions that need none are not refused.
+/// Returns the tunnel of `parts`, unless the FAR used it before the change, because a route that
+/// was lost since must not refuse other changes. Tunnels to the CP function are left out as well:
+/// they carry only Router Advertisements, which many sessions do not need, so they may be
+/// unreachable.
 fn new_tunnel(former: Option<&Far>, parts: &Forwarding) -> Option<GtpuTunnel> {
     let tunnel = parts.tunnel();
     let is_former = |far: &Far| in_use(far).any(|used| used.tunnel() == tunnel);

@@ -1,7 +1,7 @@
-//! Stage 1: apply the change to a scratch copy of the records.
+//! Stage 1: applies the change to a copy of the records.
 //!
-//! Looks at one rule at a time: identifiers that exist or not, filters that can be parsed. The next
-//! stage checks rules against each other and against other sessions.
+//! This stage looks at one rule at a time: whether its identifier exists, whether its filters can
+//! be parsed. Stage 2 checks rules against each other and against other sessions.
 
 use adit_rules::SourceInterface;
 use adit_types::{PdrId, UrrId};
@@ -197,10 +197,10 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// True for a PDI that names no traffic by itself: no tunnel, UE or traffic endpoint; or from
-/// Access without the tunnel that the PDI had.
+/// True if the PDI of an update names neither tunnel, UE nor traffic endpoint; or if it is from
+/// Access and lacks the tunnel that the present PDI has. Such a PDI changes only parts.
 ///
-/// INTEROP: a PDI in an update replaces the previous one as a whole, but some control planes send
+/// INTEROP: a PDI in an update replaces the present one as a whole, but some control planes send
 /// only the parts that change. Spec: TS 29.244 §7.5.4.2.
 fn is_patch(before: &Pdi, had_tunnel: bool, spec: &PdiSpec) -> bool {
     let lost_tunnel = spec.source == SourceInterface::Access && had_tunnel;
@@ -216,8 +216,7 @@ fn names_no_ue(spec: &PdiSpec) -> bool {
     ue.is_none() && choose_ue.is_none() && further_ues.is_empty() && framed_routes.is_empty()
 }
 
-/// The new PDI with the parts that it leaves out from the old one. Filters are those of the new one
-/// alone.
+/// Completes the new PDI by parts of the present one that it leaves out, except filters.
 fn patched(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
     let qfis = if new.qfis.is_empty() { before.qfis } else { new.qfis };
     let network_instance = new.network_instance.or(before.network_instance);
@@ -305,7 +304,7 @@ fn update_far(far: &mut Far, update: FarUpdate) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The status of a packet rate goes with it.
+/// Updates a QER. If its packet rate is removed, the packet rate status is, too.
 fn update_qer(qer: &mut Qer, update: QerUpdate) {
     if update.packet_rate.is_withdrawal() {
         qer.packet_status = None;

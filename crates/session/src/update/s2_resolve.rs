@@ -1,7 +1,7 @@
-//! Stage 2: check the rules against each other, the configuration and other sessions; choose TEIDs.
+//! Stage 2: checks rules against each other, configuration and other sessions; chooses identifiers.
 //!
-//! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
-//! rules are in `check`.
+//! This stage reads the store and does not change it: what it chooses is only planned. Checks of
+//! single rules are in `check`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,32 +25,32 @@ use crate::session::OpenSession;
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
 use crate::usage::UsageChange;
 
-/// A change that can no longer be refused.
+/// A change that has passed all checks and can no longer be refused.
 #[derive(Debug, Default)]
 pub(crate) struct Resolved {
-    /// All rules after the change.
+    /// The rules after the change.
     pub records: Records,
-    /// Their claims and keys.
+    /// Claims and keys of these rules.
     pub keys: SessionKeys,
-    /// TEIDs chosen for it.
+    /// TEIDs chosen for the change.
     pub teids: TeidPlan,
-    /// UE addresses chosen for it.
+    /// UE addresses chosen for the change.
     pub ues: Vec<UePlan>,
-    /// The F-TEIDs and UE addresses chosen for PDRs and endpoints.
+    /// The F-TEIDs and UE addresses chosen for PDRs and traffic endpoints, for the response.
     pub created: Created,
-    /// Buffered packets are discarded.
+    /// True to discard buffered packets.
     pub drop_buffered: bool,
-    /// TEIDs that were chosen here in a previous run.
+    /// TEIDs that we chose in a previous run and that are to be restored.
     pub restored_teids: Vec<Teid>,
     /// The change of measurements.
     pub usage: UsageChange,
     /// QERs that the change creates.
     pub created_qers: Vec<QerId>,
-    /// Sessions that give way to it.
+    /// Sessions that this change replaces.
     pub replaced: Vec<SessionIndex>,
 }
 
-/// Resolves the draft of `session`.
+/// Checks and completes the draft of a change of `session`.
 pub(super) fn resolve(
     store: &SessionStore,
     session: &OpenSession,
@@ -104,8 +104,8 @@ pub(super) fn resolve(
     })
 }
 
-/// Checks a session of a previous run, whose records [`check_former_alone`] has accepted, against
-/// other sessions. Keeps those of its TEIDs that are to be restored.
+/// Checks a session of a previous run against other sessions; [`check_former_alone`] has already
+/// accepted its records. Keeps in `restored_teids` those that can be restored.
 pub(super) fn resolve_former(
     store: &SessionStore,
     session: &OpenSession,
@@ -119,8 +119,8 @@ pub(super) fn resolve_former(
     check_number_of_keys(store, keys)
 }
 
-/// Checks and links the records of a session that a previous run had, apart from other sessions. It
-/// may name an application that has lost its PFDs.
+/// Checks the records of a session of a previous run, apart from other sessions, and completes
+/// references in them. An application that it names may have lost its PFDs.
 pub(crate) fn check_former_alone(
     known: RuleCatalog<'_>,
     records: &mut Records,
@@ -133,7 +133,7 @@ pub(crate) fn check_former_alone(
 }
 
 /// Checks the rules against each other and against the provisioning. Applications that `before`
-/// names need no PFDs, or those of the records themselves without it.
+/// names need no PFDs; if it is `None`, those that the records themselves name.
 fn check_alone(
     known: RuleCatalog<'_>,
     before: Option<&Records>,
@@ -161,9 +161,9 @@ fn check_capacities(
     check_usage_slots(store, &session.records, records, usage)
 }
 
-/// Checks the claims against those of other sessions. Returns the sessions of the owners `replaces`
-/// that give way, because they have a TEID or UE address of this one. A framed route alone replaces
-/// nothing.
+/// Checks the claims against those of other sessions. Returns the sessions to replace: those of the
+/// owners `replaces` that have a TEID or UE address of this session. A session that has only one of
+/// its framed routes is not replaced.
 fn check_or_replace(
     store: &SessionStore,
     index: SessionIndex,
@@ -193,7 +193,7 @@ fn check_or_replace(
     }
 }
 
-/// The identifiers that a change gets.
+/// The F-TEIDs and UE addresses chosen for a change.
 #[derive(Debug, Default)]
 struct Chosen {
     teids: TeidPlan,
@@ -210,7 +210,7 @@ fn choose(
 ) -> Result<Chosen, Refusal> {
     let (teids, f_teids) = choose_f_teid::choose(store, session.index, records, wanted)?;
     endpoints::link(records)?;
-    // The domains of a UE address depend on which PDRs have a tunnel.
+    // Only now: the domains of a UE address depend on which PDRs have a tunnel.
     let ues = choose_ue::choose(store, session.index, &session.records, records, wanted_ues)?;
     endpoints::link(records)?;
     Ok(Chosen { teids, f_teids, ues })
@@ -237,7 +237,7 @@ fn check_number_of_keys(store: &SessionStore, keys: &SessionKeys) -> Result<(), 
     }
 }
 
-/// Checks PDRs: their contents and the objects that they name. The applications that `before` names
+/// Checks the contents of PDRs and the objects that they name. Applications that `before` names
 /// need no PFDs.
 fn check_pdrs(
     known: RuleCatalog<'_>,
@@ -258,7 +258,7 @@ fn check_pdrs(
     predefined::check_count(known, records)
 }
 
-/// True when packets of the PDR that match `pdi` arrive in a tunnel.
+/// True if packets of the PDR that match `pdi` arrive in a tunnel.
 fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[TeidRequest]) -> bool {
     matches!(pdi.source, SourceInterface::Access | SourceInterface::CpFunction)
         || pdi.f_teid.is_some()
@@ -268,9 +268,9 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[TeidRequest]) -> bool {
         })
 }
 
-/// All sessions together may have at most `keys_max` TEIDs that the control plane gave, so that
-/// publication never finds the table full. TEIDs that we choose, or chose in a previous run, have a
-/// table of their own.
+/// Checks the number of TEIDs that the control plane chose, in all sessions: at most `keys_max`, so
+/// that publication never finds their table full. TEIDs that we choose, or chose in a previous run,
+/// are in another table.
 fn check_given_teids(
     store: &SessionStore,
     claims: &[SessionKey],
@@ -326,8 +326,7 @@ fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
     }
 }
 
-/// Checks URRs and the objects to which they refer. The applications that `before` names need no
-/// PFDs.
+/// Checks URRs and the objects that they name. Applications that `before` names need no PFDs.
 fn check_urrs(known: RuleCatalog<'_>, before: &Records, records: &Records) -> Result<(), Refusal> {
     pool::check(&records.urrs)?;
     let ids: BTreeSet<UrrId> = records.urrs.iter().map(|urr| urr.id).collect();
@@ -346,8 +345,8 @@ fn check_urrs(known: RuleCatalog<'_>, before: &Records, records: &Records) -> Re
     Ok(())
 }
 
-/// Checks that there are counters for new URRs. A URR that is removed and created again needs a
-/// second slot until its last usage was read.
+/// Checks that there are usage slots for new URRs. A URR that is removed and created again needs a
+/// second slot until its last usage has been read.
 fn check_usage_slots(
     store: &SessionStore,
     before: &Records,
@@ -388,17 +387,17 @@ fn check_references(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Res
     }
 }
 
-/// The claims of all sessions, from the side of one.
+/// Compares the claims of one session with those of all others.
 #[derive(Clone, Copy)]
 struct OtherClaims<'a> {
     store: &'a SessionStore,
     index: SessionIndex,
-    /// Sessions that give way to it.
+    /// Sessions that the change replaces; their claims do not count.
     replaced: &'a [SessionIndex],
 }
 
 impl OtherClaims<'_> {
-    /// TEIDs, UE addresses and framed routes must not be another session's.
+    /// Checks that no other session has the TEID, UE addresses or framed routes of a PDI.
     fn check(self, pdr: &Pdr, pdi: &Pdi, domains: DomainSet) -> Result<(), Refusal> {
         if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
             && self.has(SessionKey::Teid(teid))
@@ -419,7 +418,7 @@ impl OtherClaims<'_> {
         Ok(())
     }
 
-    /// The keys of a traffic endpoint must not be another session's, whether or not a PDR names the
+    /// Checks that no other session has the keys of a traffic endpoint, even if no PDR names the
     /// endpoint.
     fn check_endpoint(self, endpoint: &TrafficEndpoint, domains: DomainSet) -> Result<(), Refusal> {
         let id = endpoint.id;
@@ -432,7 +431,7 @@ impl OtherClaims<'_> {
         Ok(())
     }
 
-    /// True if another session has the key, or if workers may still use a TEID that was freed.
+    /// True if another session has the key, or if workers may still use a TEID that was released.
     fn has(self, key: SessionKey) -> bool {
         let is_other = |holder| holder != self.index && !self.replaced.contains(&holder);
         match key {
@@ -445,15 +444,15 @@ impl OtherClaims<'_> {
         }
     }
 
-    /// As [`Self::has`], for a key of a UE in any of `domains`.
+    /// Same as [`Self::has`], for the key of a UE in any of `domains`.
     fn has_in(self, key: SessionKey, domains: DomainSet) -> bool {
         keys::within(key, domains).any(|key| self.has(key))
     }
 }
 
-/// Checks the claims of PDRs and traffic endpoints. A PDR whose tunnel was chosen is one with a
-/// tunnel from then on, so the session may claim what its rules name in other routing domains than
-/// before. Sessions `replaced` give way.
+/// Checks the claims of PDRs and traffic endpoints against those of sessions other than `replaced`.
+/// Call it again after TEIDs were chosen: a PDR that has a tunnel now may claim UE addresses in
+/// other routing domains than before.
 fn check_all_claims(
     store: &SessionStore,
     index: SessionIndex,
@@ -468,7 +467,7 @@ fn check_all_claims(
     endpoints.try_for_each(|known| others.check_endpoint(known, scope.of_endpoints()))
 }
 
-/// The chosen F-TEIDs and UE addresses, by PDR and by traffic endpoint, for the response.
+/// Collects the chosen F-TEIDs and UE addresses, by PDR and traffic endpoint, for the response.
 fn created(
     records: &Records,
     f_teids: &[(ChoiceTarget, LocalFTeid)],
@@ -511,9 +510,9 @@ fn created(
     created
 }
 
-/// Gives every reference by identifier the filter that it refers to.
-/// Gives every reference by identifier the filter to which it refers. A bidirectional filter may be
-/// defined in both of its PDRs as long as the definitions agree. Spec: TS 29.244 §8.2.5 (BID).
+/// Copies into every filter that is a reference the filter to which it refers. A bidirectional
+/// filter may be defined in both of its PDRs if the definitions agree. Spec: TS 29.244 §8.2.5
+/// (BID).
 fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
     let mut defined: BTreeMap<u32, PacketFilter> = BTreeMap::new();
     for pdr in &*pdrs {
@@ -536,8 +535,9 @@ fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A local tunnel comes from one side: packets in it are matched against the PDRs of that side.
-/// One from the CP function leads to the UE or away from it, and not both.
+/// Checks that all PDRs of a local tunnel have the same source interface, because packets in it are
+/// compared only with PDRs of that side. A tunnel from the CP function must lead either to the RAN
+/// or elsewhere, not both.
 fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
     let directions = Directions::new(records);
     let all = || {

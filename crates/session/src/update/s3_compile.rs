@@ -1,4 +1,4 @@
-//! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
+//! Stage 3: turns records into the rules that workers run. Cannot fail after the checks.
 
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, QerMeter, SdfSet,
@@ -21,11 +21,11 @@ use crate::session::SessionIdentity;
 use crate::update::exemption;
 use crate::usage::SessionUsage;
 
-/// The compiled form of resolved records.
+/// Compiles records that stage 2 has checked.
 ///
-/// PDRs that match by now come out by direction, ascending precedence and identifier, one entry per
-/// traffic endpoint; FARs and QERs in the order of their records (what FARs duplicate to behind
-/// them), which is what the positions in a [`PdrEntry`] count.
+/// PDRs that match at present are divided by direction and sorted by precedence and identifier,
+/// with one entry per traffic endpoint. FARs and QERs are in the order of their records, followed
+/// by FARs that send copies; the indices in a [`PdrEntry`] refer to this order.
 pub(crate) fn compile(
     known: RuleCatalog<'_>,
     identity: SessionIdentity<'_>,
@@ -37,8 +37,8 @@ pub(crate) fn compile(
     rules
 }
 
-/// As [`compile`], without the counters of URRs, which are the store's: [`set_usage`] adds them.
-/// `has_activity`: the session has an inactivity timer.
+/// Same as [`compile`], without the URRs, whose counters only the store has: [`set_usage`] adds
+/// them. `has_activity`: whether the session has an inactivity timer.
 pub(crate) fn compile_alone(
     known: RuleCatalog<'_>,
     identity: SessionIdentity<'_>,
@@ -72,7 +72,7 @@ pub(crate) fn compile_alone(
     }
 }
 
-/// Adds the URRs in the order of the records, and the inactivity timer.
+/// Adds the entries of URRs, in the order of the records, and that of the inactivity timer.
 pub(super) fn set_usage(
     rules: &mut SessionRules,
     known: RuleCatalog<'_>,
@@ -86,14 +86,14 @@ pub(super) fn set_usage(
     rules.own_urr = usage.own_urr;
 }
 
-/// A session, and the parts with which its rules are compiled.
+/// The records of a session, with all that is needed to compile them.
 struct RecordsCompiler<'a> {
     known: RuleCatalog<'a>,
     scope: Scope<'a>,
     records: &'a Records,
-    /// The inactivity timer watches every PDR.
+    /// True if the session has an inactivity timer, which measures every PDR.
     has_activity: bool,
-    /// The additions of predefined rules.
+    /// The FARs and QERs that predefined rules need.
     brought: PredefinedAdditions,
     directions: Directions<'a>,
 }
@@ -119,8 +119,8 @@ fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
     records.pdrs.iter().flat_map(|pdr| pdr.pdi.each())
 }
 
-/// The tunnels whose packets are not uplink from the RAN; `s2_resolve` saw to it that each has one
-/// side.
+/// Returns the tunnels whose packets are not uplink packets from the RAN, with their sides. Stage 2
+/// has checked that each tunnel has one side.
 fn tunnel_sides(records: &Records, directions: &Directions<'_>) -> Vec<(Teid, TunnelSide)> {
     let mut sides = Vec::new();
     let all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
@@ -150,16 +150,16 @@ impl RecordsCompiler<'_> {
                 rules.filter_map(|rule| predefined::entry(self.known, &self.brought, &entry, rule)),
             );
         }
-        // Rules of one PDR stay in the order of the configuration.
+        // A stable sort: entries of one PDR stay in the order of the configuration.
         entries.sort_by_key(|entry| (entry.precedence, entry.id));
         entries
     }
 
-    /// The entry of one alternative of a PDR. `None` while the application that the PDR names has
-    /// no PDFs: then the PDR matches nothing.
+    /// Returns the entry of one alternative of a PDR. `None` while the application that the PDR
+    /// names has no PFDs: the PDR then matches nothing.
     fn pdr(&self, pdr: &Pdr, pdi: &Pdi) -> Option<PdrEntry> {
         let records = self.records;
-        // A PDR without a FAR activates predefined rules, which add theirs behind the others.
+        // A PDR without a FAR activates predefined rules, whose FAR follows the others.
         let far = match pdr.far {
             Some(id) => records.fars.iter().position(|far| far.id == id),
             None => Some(records.fars.len()),
@@ -182,7 +182,7 @@ impl RecordsCompiler<'_> {
         })
     }
 
-    /// The QERs of a PDR, first the one that marks packets: the data path takes the first QFI.
+    /// Returns the QERs of a PDR. The one that marks is first: the data path uses the first QFI.
     fn qers(&self, pdr: &Pdr) -> ArrayVec<u16, QERS_PER_PDR_MAX> {
         let position = |id| self.records.qers.iter().position(|qer| qer.id == id);
         let marking = self.records.marking_qer(pdr).map(|qer| qer.id);
@@ -190,8 +190,8 @@ impl RecordsCompiler<'_> {
         marking.into_iter().chain(others).map(|id| resolved(position(id))).collect()
     }
 
-    /// The URRs that measure a PDR: inactive ones do not, and the inactivity timer watches every
-    /// PDR.
+    /// Returns the URRs that measure packets of a PDR: those that are not inactive, and the
+    /// inactivity timer, which measures every PDR.
     fn urrs(&self, pdr: &Pdr) -> ArrayVec<u16, { URRS_PER_PDR_MAX + 1 }> {
         let urrs = &self.records.urrs;
         let urr = |id| urrs.iter().position(|urr| urr.id == id);
@@ -201,8 +201,7 @@ impl RecordsCompiler<'_> {
         measuring.chain(timer).map(|at| resolved(Some(at))).collect()
     }
 
-    /// The FARs in the order of their records, behind them those of predefined rules, and behind
-    /// them one entry for each copy.
+    /// Returns the FARs in the order of records, then those of predefined rules, then of copies.
     fn fars(&self) -> Vec<FarEntry> {
         let records = self.records;
         let all = records.fars.iter().chain(&self.brought.fars);
@@ -212,7 +211,7 @@ impl RecordsCompiler<'_> {
             for parts in &record.duplicating {
                 let position = resolved(Some(entries.len()));
                 let copy = self.forwarding(record.id, ApplyAction::FORW, Some(parts));
-                // A copy goes where the control plane sends it, whichever UE the packet is for.
+                // A copy goes where the control plane sends it, even if another UE has its address.
                 entries.push(FarEntry { local_switching: InterfaceSet::NONE, ..copy });
                 entries[at].duplicates.push(position);
             }
@@ -227,9 +226,10 @@ impl RecordsCompiler<'_> {
         FarEntry { buffer_pkts_max, ..self.forwarding(far.id, far.action, far.forwarding.as_ref()) }
     }
 
-    /// A FAR that drops needs no destination; it gets one that no stage looks at, and no tunnel,
-    /// since nothing has checked its tunnel. A FAR that forwards to Access without a tunnel gets
-    /// DROP together with FORW: it drops until the control plane names the tunnel.
+    /// Compiles a FAR's action and parameters. A FAR that drops gets a destination that no stage
+    /// reads, and no tunnel, since its tunnel was not checked. A FAR that forwards to Access
+    /// without a tunnel gets DROP together with FORW, so that it drops until the control plane
+    /// names the tunnel.
     fn forwarding(&self, id: FarId, action: ApplyAction, parts: Option<&Forwarding>) -> FarEntry {
         let configured = self.known.configured;
         let policy =
@@ -263,7 +263,7 @@ impl RecordsCompiler<'_> {
     }
 }
 
-/// The filters of the PDI or of the application that it names, if that is known.
+/// Returns the filters of the PDI or of its application; `None` if that is unknown.
 fn filters(known: RuleCatalog<'_>, pdr: &Pdr) -> Option<SdfSet> {
     match pdr.pdi.application.as_deref() {
         Some(id) => known.application(id).cloned(),

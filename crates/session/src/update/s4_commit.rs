@@ -1,6 +1,6 @@
-//! Stage 4: write the change into the store and return the delta for the data plane. Cannot fail.
+//! Stage 4: writes the change into the store and returns the delta for the data plane. Cannot fail.
 //!
-//! [`compile_change`] and [`compile_restoration`] compute everything before the first write.
+//! [`compile_change`] and [`compile_restoration`] compute everything before the store is changed.
 
 use adit_rules::{CorrelatedRateId, KeyChange, RuleDelta, SessionKey, SessionRules};
 use adit_types::limits::{SESSION_RECORD_BYTES_MAX, own_usage_slot};
@@ -20,60 +20,63 @@ use crate::session::{OpenSession, SessionIdentity};
 use crate::store::{RetiredResources, SessionStore};
 use crate::usage::{SessionUsage, UsageReport};
 
-/// The fate of the session.
+/// How a change affects its session as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     /// The session is new.
     Establish,
-    /// The session exists again. Nothing is retired, so its delta is owed no reclaim.
+    /// The session is restored. Nothing is released, so no reclaim follows.
     Restore,
-    /// The session stays.
+    /// The session exists before and after the change.
     Modify,
-    /// The session ends.
+    /// The session is deleted.
     Delete,
 }
 
-/// A change ready to be written.
+/// A change that is ready to be written into the store.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     kind: ChangeKind,
     claims_before: Vec<SessionKey>,
     claims_after: Vec<SessionKey>,
-    /// Claims that go from one session to another without a reclaim, because that one replaces it.
+    /// Claims that pass to another session without a reclaim, because that session replaces this
+    /// one; for the new session, those that it gets.
     handed_over: Vec<SessionKey>,
     key_changes: Vec<KeyChange>,
     rules: Option<Box<SessionRules>>,
     rates_before: Vec<CorrelatedRateId>,
     rates_after: Vec<CorrelatedRateId>,
-    /// Nothing changes for packets.
+    /// True if nothing changes for packets.
     unchanged: bool,
-    /// The session as it is to rest, unless it ends.
+    /// The packed session after the change; `None` if it is deleted.
     record: Option<PackedRecord>,
     usage: UsagePlan,
     packet_rates: QerPacketRates,
 }
 
-/// The measurements of a session in a previous run, and its usage.
+/// The measurements of a session of a previous run, and their usage.
 #[derive(Debug)]
 pub(crate) struct FormerUsage<'a> {
     pub usage: SessionUsage,
     pub used: &'a KeptUsage,
-    /// The octets of the records, if these stay as they were.
+    /// The packed records, if these are unchanged.
     pub packed: Option<&'a PackedRules>,
 }
 
 /// The result of a commit.
 #[derive(Debug)]
 pub(crate) struct Committed {
-    /// The delta to publish; `None` when a modification changes nothing for packets.
+    /// The delta to publish; `None` if a modification changes nothing for packets.
     pub delta: Option<RuleDelta>,
-    /// Requested usage.
+    /// Reports of the usage that the change queries.
     pub reports: Vec<UsageReport>,
 }
 
 impl Compiled {
+    /// Refuses a change after which the record is too large.
+    ///
     /// # Errors
-    /// [`Refusal::RecordTooLarge`]: no store takes the record.
+    /// [`Refusal::RecordTooLarge`]: stores could not keep the record.
     pub(crate) fn refuse_too_large(&self) -> Result<(), Refusal> {
         let octets = self.record.as_ref().map_or(0, |record| record.octets().len());
         match octets > SESSION_RECORD_BYTES_MAX {
@@ -82,47 +85,48 @@ impl Compiled {
         }
     }
 
-    /// Sessions that have some of these claims end first: this one takes them. Returns its claims.
+    /// Marks the session's claims as taken over from replaced sessions, and returns them.
     pub(crate) fn take_claims(&mut self) -> Vec<SessionKey> {
         self.handed_over.clone_from(&self.claims_after);
         self.handed_over.clone()
     }
 
-    /// The session ends, and another one has these claims then.
+    /// Marks these claims of a deleted session as passed to the session that replaces it.
     pub(crate) fn hand_over(&mut self, claims: &[SessionKey]) {
         self.handed_over = claims.to_vec();
     }
 
-    /// The change of measurements.
+    /// Returns the change of measurements.
     pub(crate) const fn usage(&self) -> &UsagePlan {
         &self.usage
     }
 
-    /// Correlated rates that the session names after and did not before.
+    /// Returns the correlated rates that the session names only after the change.
     pub(crate) fn new_rates(&self) -> impl Iterator<Item = CorrelatedRateId> {
         keys::difference(&self.rates_after, &self.rates_before)
     }
 
-    /// Correlated rates that the session names before or after.
+    /// Returns the correlated rates that the session names before or after the change.
     pub(crate) fn all_rates(&self) -> Vec<CorrelatedRateId> {
         self.rates_before.iter().copied().chain(self.new_rates()).collect()
     }
 
-    /// Every claim of the session, before or after; lookup keys are claims.
+    /// Returns all claims (which include all keys) of the session before and after the change.
     pub(crate) fn all_keys(&self) -> Vec<SessionKey> {
         let added = keys::difference(&self.claims_after, &self.claims_before);
         self.claims_before.iter().copied().chain(added).collect()
     }
 }
 
-/// Compiles the change from the records of `session` to `resolved`. Reads only.
+/// Compiles the change from the records of `session` to `resolved`. Does not change the store.
 pub(crate) fn compile_change(
     store: &SessionStore,
     session: &OpenSession,
     resolved: &mut Resolved,
     fate: ChangeKind,
 ) -> Compiled {
-    // Only now: later, packets that count for no URR have counted in the session's own slot.
+    // A URR may get the session's own slot only at establishment: later, packets that no URR counts
+    // may already have been counted there.
     let is_new = fate == ChangeKind::Establish;
     let own_slot = is_new.then(|| own_usage_slot(store.sessions_max(), session.index));
     let SessionKeys { claims: claims_after, keys: keys_after } =
@@ -144,7 +148,7 @@ pub(crate) fn compile_change(
     let key_changes = changes(&keys_before, &keys_after);
     let rules = (fate != ChangeKind::Delete)
         .then(|| Box::new(compile(identity_after, after, &usage.after)));
-    // A claim that ends may wait for its reclaim, which needs a delta.
+    // A removed claim may have to wait for a reclaim, which requires a delta.
     let unchanged = fate == ChangeKind::Modify
         && key_changes.is_empty()
         && keys::difference(&claims_before, &claims_after).next().is_none()
@@ -169,7 +173,8 @@ pub(crate) fn compile_change(
     }
 }
 
-/// Compiles the restoration of a session, `rules` being those that were prepared. Reads only.
+/// Compiles the restoration of a session. `rules`: those that were prepared, if any. Does not
+/// change the store.
 pub(crate) fn compile_restoration(
     store: &SessionStore,
     session: &OpenSession,
@@ -214,13 +219,13 @@ pub(crate) fn compile_restoration(
     }
 }
 
-/// Raised when buffered packets go.
+/// Returns the buffer epoch after the change; it increases if buffered packets are to be discarded.
 fn epoch_after(session: &OpenSession, drop_buffered: bool) -> u32 {
     session.buffer_epoch.wrapping_add(u32::from(drop_buffered))
 }
 
-/// Commits `resolved` as the new rules of `session`, which is outside of the store meanwhile and
-/// has them afterwards.
+/// Commits `resolved` as the new rules of `session`, which the caller has removed from the store.
+/// Puts the session back unless it is deleted.
 pub(crate) fn commit(
     store: &mut SessionStore,
     session: &mut OpenSession,
@@ -287,7 +292,7 @@ pub(crate) fn commit(
     Committed { delta, reports: usage.reports }
 }
 
-/// Removals first, each in ascending order.
+/// Returns the changes of lookup keys: removals first, each kind in ascending order.
 fn changes(before: &[SessionKey], after: &[SessionKey]) -> Vec<KeyChange> {
     let removed = keys::difference(before, after).map(KeyChange::Remove);
     removed.chain(keys::difference(after, before).map(KeyChange::Add)).collect()
@@ -299,11 +304,11 @@ struct ClaimChange<'a> {
     before: &'a [SessionKey],
     after: &'a [SessionKey],
     handed_over: &'a [SessionKey],
-    /// TEIDs that were chosen here in a previous run.
+    /// TEIDs that we chose in a previous run and that are to be restored.
     restored: &'a [Teid],
 }
 
-/// Releases and takes claims; returns the released keys that wait for their reclaim.
+/// Releases and adds claims; returns the released keys that wait for a reclaim.
 fn move_claims(
     store: &mut SessionStore,
     index: SessionIndex,

@@ -1,4 +1,4 @@
-//! The effect of a change on a session's measurements.
+//! Plans the effect of a change on a session's measurements.
 
 use adit_types::{Nanos, UrrId, UsageSlot};
 
@@ -12,8 +12,9 @@ use crate::usage::{
 };
 
 impl SessionStore {
-    /// Plans the measurements of `session` after a change to `resolved`. Reads only. Stage 2 has
-    /// checked that there are enough slots. `own`: the session's own slot, if it may be taken.
+    /// Plans the measurements of `session` after a change to `resolved`. Does not change the store.
+    /// Stage 2 has checked that there are enough slots. `own`: the session's own slot, if a URR may
+    /// take it.
     pub(crate) fn plan_usage(
         &self,
         session: &OpenSession,
@@ -82,8 +83,8 @@ impl SessionStore {
 }
 
 impl SessionStore {
-    /// Plans the measurements of a session that is restored: those that it had, in counters of its
-    /// own. Reads only; otherwise like [`Self::plan_usage`].
+    /// Plans the measurements of a restored session: those that it had, in counters of this
+    /// process. Does not change the store; otherwise like [`Self::plan_usage`].
     pub(crate) fn plan_former_usage(
         &self,
         mut usage: SessionUsage,
@@ -131,24 +132,24 @@ pub(crate) struct UsagePlan {
     pub ended: Vec<EndedMeasurement>,
     pub slots_retired: Vec<UsageSlot>,
     pub slots_taken: usize,
-    /// Slots of the session before or after.
+    /// All slots of the session before and after the change.
     pub all_slots: Vec<UsageSlot>,
-    /// The generation given last.
+    /// The generation that was assigned last.
     pub generation: u32,
     pub reports: Vec<UsageReport>,
     pub deadline: Option<Nanos>,
 }
 
-/// The URR that most PDRs name, the first of several.
+/// Returns the URR that most PDRs name; of several, the first.
 fn most_named_urr(records: &Records) -> Option<UrrId> {
     let pdrs = |urr: &Urr| records.pdrs.iter().filter(|pdr| pdr.urrs.contains(&urr.id)).count();
     records.urrs.iter().rev().max_by_key(|urr| pdrs(urr)).map(|urr| urr.id)
 }
 
-/// Slots and generations on their way to new measurements.
+/// Assigns slots and generations to new measurements, without changing the store.
 struct SlotPlan<'a> {
     store: &'a SessionStore,
-    /// The session's own slot, if it may be taken.
+    /// The session's own slot, while it may be assigned.
     own: Option<UsageSlot>,
     taken: usize,
     generation: u32,
@@ -163,7 +164,7 @@ impl SlotPlan<'_> {
         (slot, self.next_generation())
     }
 
-    /// The session's own slot if it may be taken, else any.
+    /// Assigns the session's own slot if possible, else another one.
     fn take_own(&mut self) -> (UsageSlot, u32) {
         match self.own.take() {
             Some(own) => (own, self.next_generation()),
@@ -178,7 +179,7 @@ impl SlotPlan<'_> {
 }
 
 impl SessionUsage {
-    /// Starts, restarts or ends the inactivity timer; returns the slot of one that ended.
+    /// Starts, restarts or ends the inactivity timer; returns the slot of a timer that ended.
     fn change_activity(
         &mut self,
         before: &Records,
@@ -188,7 +189,7 @@ impl SessionUsage {
     ) -> Option<UsageSlot> {
         match (&mut self.activity, after.inactivity_timer) {
             (None, Some(_)) => {
-                // The timer counts all packets.
+                // The session's own slot suits the timer, because the timer counts all packets.
                 let (slot, generation) = slots.take_own();
                 self.activity =
                     Some(InactivityTimer { slot, generation, since: at, reported: false });

@@ -1,20 +1,20 @@
 //! PDRs with activation and deactivation times.
 //!
-//! Keys and claims stay as they are meanwhile: packets for a PDR that does not match yet belong to
+//! Keys and claims do not depend on the times: packets for a PDR that does not match yet belong to
 //! its session. Spec: TS 29.244 §5.2.1 (deferred PDR activation and deactivation).
 
 use adit_types::Nanos;
 
 use crate::record::Records;
 
-/// Writes down which PDRs match at `now`.
+/// Records in each PDR whether it matches at `now`.
 pub(crate) fn settle(records: &mut Records, now: Nanos) {
     for pdr in &mut records.pdrs {
         pdr.is_active = pdr.times.is_active(now);
     }
 }
 
-/// The records with the PDRs that match at `now`; `None` when these are the same.
+/// Returns records that show which PDRs match at `now`; `None` if nothing changed.
 pub(crate) fn advanced(records: &Records, now: Nanos) -> Option<Records> {
     let mut pdrs = records.pdrs.iter();
     pdrs.any(|pdr| pdr.is_active != pdr.times.is_active(now)).then(|| {
@@ -24,7 +24,7 @@ pub(crate) fn advanced(records: &Records, now: Nanos) -> Option<Records> {
     })
 }
 
-/// When the next PDR changes after `now`.
+/// Returns the next time after `now` at which a PDR may begin or cease to match.
 pub(crate) fn next(records: &Records, now: Nanos) -> Option<Nanos> {
     records.pdrs.iter().filter_map(|pdr| pdr.times.next(now)).min()
 }

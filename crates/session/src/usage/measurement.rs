@@ -1,9 +1,9 @@
-//! Usage arithmetic: measurements, thresholds, quotas and timers of one URR.
+//! Usage arithmetic of one URR: measurements, thresholds, quotas and timers.
 //!
 //! Octets, packets and active time only grow; a measurement is the difference between two readings,
-//! exact in 64 bits. A report ends a measurement and begins the next one, from which thresholds
-//! count again. A quota counts from the last report before it was provisioned until it is replaced.
-//! Spec: TS 29.244 §5.2.2.
+//! exact in 64 bits. A report ends a measurement and begins the next one, from whose start
+//! thresholds count. A quota counts from the last report before it was provisioned, until it is
+//! replaced.
 
 mod carried;
 
@@ -20,22 +20,22 @@ use crate::record::{
 };
 use crate::rule::{Change, RulePart};
 
-/// Time without packets after which traffic counts as stopped, unless the URR sets it.
+/// Time without packets after which traffic counts as stopped, unless the URR sets another time.
 const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
 packed! {
-    /// Everything that grows, at one moment.
+    /// All growing values of a measurement at one time.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub(crate) struct Reading {
         pub counts: UsageCounts,
-        /// Time that was measured as active, with the whole of intervals that have begun.
+        /// Active time; an interval of the time mechanism that has begun counts as a whole.
         pub active: Nanos,
-        /// As `active`, without the rest of the interval that has begun.
+        /// Active time; of the last interval, only the time that has passed counts.
         pub passed: Nanos,
-        /// Events.
+        /// Number of events.
         pub events: u64,
         pub at: Nanos,
     }
@@ -53,7 +53,7 @@ impl Reading {
     }
 }
 
-/// An amount that counts from a reading on.
+/// A threshold or quota: an amount that counts from a reading on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limit<T> {
     value: T,
@@ -66,7 +66,7 @@ impl Limit<Volumes> {
         self.limits_from(0, 0).reached(ul_bytes, dl_bytes)
     }
 
-    /// The limits as counter values, for counters that have these values at the base.
+    /// Returns the limits as counter values, for counters that had the given values at the base.
     fn limits_from(&self, ul_bytes: u64, dl_bytes: u64) -> UsageLimits {
         let limit =
             |base: u64, value: Option<u64>| value.map_or(u64::MAX, |v| base.saturating_add(v));
@@ -102,13 +102,13 @@ packed! {
         pub slot: UsageSlot,
         pub generation: u32,
         sequence: u32,
-        /// Where the measurement began.
+        /// The reading at which the measurement began.
         base: Reading,
-        /// The monitoring times that have passed within this measurement.
+        /// The readings at the monitoring times that have passed within this measurement.
         splits: Vec<Reading>,
-        /// Active time of ended periods of activity.
+        /// Active time in periods of activity that have ended.
         active: Nanos,
-        /// Since when time is running.
+        /// When the present period of activity began; `None` while time does not run.
         running: Option<Nanos>,
         volume_threshold: Option<Limit<Volumes>>,
         time_threshold: Option<Limit<Nanos>>,
@@ -116,38 +116,38 @@ packed! {
         time_quota: Option<Limit<Nanos>>,
         event_threshold: Option<Limit<u64>>,
         event_quota: Option<Limit<u64>>,
-        /// The event quota is used up: packets are stopped when its last event is over.
+        /// True if the event quota is used up: packets are stopped when the last event is over.
         is_last_event: bool,
-        /// When events happened within this measurement.
+        /// When the events of this measurement happened.
         events: Vec<Nanos>,
-        /// Events ever.
+        /// Number of all events.
         events_total: u64,
         mechanism: Option<TimeMechanism>,
-        /// The members of a credit pool, whose usage is its own.
+        /// For a credit pool, the members whose usage adds up to the pool's.
         members: PoolMembers,
-        /// Packets, uplink and downlink, of previous members of the pool.
+        /// Packets, uplink and downlink, to add so that the sum does not jump when members change.
         members_base_pkts: (u64, u64),
-        /// Remaining reports, if their number is limited.
+        /// How many more reports are allowed, if their number is limited.
         reports_left: Option<u16>,
         stopped: bool,
-        /// Since when the quota holding time runs without packets.
+        /// When the quota holding time began, unless a packet arrived later.
         holding_since: Nanos,
         valid_until: Option<Nanos>,
         next_period: Option<Nanos>,
         monitoring: Vec<Monitoring>,
-        /// Traffic is going on.
+        /// True while traffic is going on.
         started: bool,
-        /// The application that the packet which started it belongs to.
+        /// The application of the packet that started the traffic.
         application: Option<Arc<str>>,
-        /// A new measurement or a part of one began: the entry needs a new generation.
+        /// True if a measurement or a part of it began, so that the entry needs a new generation.
         renewed: bool,
-        /// The counts of a previous process's counters, to be added to the present ones.
+        /// Counts of previous processes, to be added to the present counters.
         carried: Option<Box<UsageCounts>>,
     }
 }
 
 impl Measurement {
-    /// A measurement that begins now. Counters of a reused slot go on from where they stand.
+    /// Begins a measurement. The counters of a reused slot are not reset; the difference counts.
     pub(crate) fn new(
         urr: &Urr,
         slot: UsageSlot,
@@ -192,8 +192,8 @@ impl Measurement {
         measure
     }
 
-    /// Applies new thresholds, quotas and timers, and ends those that are withdrawn. `urr` is the
-    /// rule after the change. Without any quota traffic passes.
+    /// Applies new thresholds, quotas and timers, and removes those that are withdrawn. `urr`: the
+    /// rule after the change. Packets pass again if the last quota is withdrawn.
     pub(crate) fn provision(&mut self, new: &UrrSettingsUpdate, urr: &Urr, now: Nanos) {
         let base = self.base;
         replace(&mut self.volume_threshold, new.volume_threshold, base);
@@ -236,7 +236,7 @@ impl Measurement {
         }
     }
 
-    /// Stops time; packets are not counted by workers meanwhile.
+    /// Stops the measurement of time while the URR is inactive; workers count no packets then.
     fn pause(&mut self, now: Nanos) {
         if let Some(since) = self.running.take() {
             self.active += self.consumed(now.since(since));
@@ -247,7 +247,7 @@ impl Measurement {
         self.mechanism.map_or(elapsed, |mechanism| mechanism.consumed(elapsed))
     }
 
-    /// The URR's own counters, or the weighted ones of its credit pool.
+    /// Returns the counters of the URR or, for a credit pool, the weighted sum of its members.
     fn present_counts(&self, source: &dyn UsageSource) -> UsageCounts {
         let own = source.usage(self.slot, self.generation);
         if self.members.of.is_empty() {
@@ -264,7 +264,7 @@ impl Measurement {
         UsageCounts { ul_bytes, dl_bytes, first: None, ..sum }
     }
 
-    /// Makes a credit pool of these counters; earlier measurements stay.
+    /// Sets the members of a credit pool, so that what was counted so far stays.
     pub(crate) fn pool(&mut self, of: Vec<(UsageSlot, u64)>, source: &dyn UsageSource) {
         if self.members.of == of {
             return;
@@ -297,17 +297,17 @@ impl Measurement {
         }
     }
 
-    /// The latest activity in `reading`, not before `since`.
+    /// Returns when the last packet in `reading` arrived, or `since` if that is later.
     fn last_active(reading: &Reading, since: Nanos) -> Nanos {
         reading.counts.last.map_or(since, |last| last.max(since))
     }
 
-    /// Splits the measurement when a monitoring time has come. Spec: TS 29.244 §5.2.2.2.
+    /// Splits the measurement if a monitoring time has passed. Spec: TS 29.244 §5.2.2.2.
     fn split(&mut self, reading: &Reading) {
         while self.monitoring.first().is_some_and(|monitoring| monitoring.at <= reading.at) {
             let monitoring = self.monitoring.remove(0);
-            // An update can set passed times while no report is due; usage after them belongs to
-            // the last part.
+            // An update can set monitoring times that have passed while no report is due. If there
+            // are too many, their usage belongs to the last part.
             if self.splits.len() < MONITORING_TIMES_PER_URR_MAX {
                 self.splits.push(*reading);
             }
@@ -328,13 +328,13 @@ impl Measurement {
         }
     }
 
-    /// Time without packets after which traffic has stopped.
+    /// Returns the time without packets after which traffic has stopped; `None` for never.
     fn idle_time(urr: &Urr) -> Option<Nanos> {
         let needs_stop = urr.method.event || urr.triggers.contains(UsageTriggers::STOP_OF_TRAFFIC);
         urr.settings.inactivity_detection_time.or(needs_stop.then_some(STOP_OF_TRAFFIC))
     }
 
-    /// When time stops if no packet comes: with the envelope, or after the time without packets.
+    /// Returns when time stops if no packet arrives: with the envelope, or after the idle time.
     fn running_until(&self, urr: &Urr, reading: &Reading) -> Option<Nanos> {
         let since = self.running?;
         let last = Self::last_active(reading, since);
@@ -344,14 +344,14 @@ impl Measurement {
         }
     }
 
-    /// Stops time when no packet came for long enough; returns when traffic stopped or an envelope
-    /// closed just now. The time until this is detected counts. Spec: TS 29.244 §8.2.18, §8.2.81.
+    /// Stops time if no packet arrived for long enough. Returns triggers if traffic stopped or an
+    /// envelope closed. The time until the stop counts as active. Spec: TS 29.244 §8.2.18, §8.2.81.
     fn idle(&mut self, urr: &Urr, reading: &Reading) -> UsageTriggers {
         let mut due = UsageTriggers::empty();
         let end = self.running_until(urr, reading).filter(|end| *end <= reading.at);
         if let (Some(since), Some(end)) = (self.running, end) {
             self.active += end.since(since);
-            // A packet after the envelope opened the next one before the close was detected.
+            // A packet after the envelope, but before this check, has opened the next one.
             let last = Self::last_active(reading, since);
             self.running = (self.mechanism.is_some() && last >= end).then_some(last);
             due.set(UsageTriggers::ENVELOPE_CLOSURE, self.mechanism.is_some());
@@ -364,12 +364,12 @@ impl Measurement {
         due
     }
 
-    /// Time is measured, or envelopes.
+    /// True if the URR measures duration or envelopes.
     const fn measures_time(&self, urr: &Urr) -> bool {
         urr.method.duration || self.mechanism.is_some()
     }
 
-    /// Handles the first packet after a pause, which may belong to an application.
+    /// Handles the first packet after a pause; `application`: that of the packet's PDR, if any.
     pub(crate) fn start_traffic(
         &mut self,
         urr: &Urr,
@@ -378,8 +378,8 @@ impl Measurement {
     ) -> UsageTriggers {
         if self.measures_time(urr) && self.running.is_none() && !urr.information().inactive {
             self.running = Some(at);
-            // Workers report a start once per generation; this one may be over when the event
-            // arrives.
+            // Workers report a start once per generation, and traffic may stop before this event is
+            // handled, so the next start needs a new generation.
             self.renewed = true;
         }
         if core::mem::replace(&mut self.started, true) {
@@ -396,7 +396,7 @@ impl Measurement {
         UsageTriggers::START_OF_TRAFFIC
     }
 
-    /// Runs due events, and returns the triggers to report.
+    /// Handles all that is due at `now`, and returns the triggers to report.
     pub(crate) fn advance(
         &mut self,
         urr: &Urr,
@@ -428,7 +428,7 @@ impl Measurement {
             due |= UsageTriggers::PERIODIC;
         }
         due &= urr.triggers;
-        // A report is due when it holds no more time stamps, with or without a trigger.
+        // A report is due, even without a trigger, when it cannot hold more time stamps.
         due.set(
             UsageTriggers::EVENT_THRESHOLD,
             due.contains(UsageTriggers::EVENT_THRESHOLD)
@@ -442,7 +442,7 @@ impl Measurement {
         reading.counts.dropped_dl_pkts >= pkts || reading.counts.dropped_dl_bytes >= bytes
     }
 
-    /// Packets and octets at which dropped downlink traffic is reported.
+    /// Returns at how many packets and octets dropped downlink traffic is reported.
     fn dropped_limits(&self, urr: &Urr) -> (u64, u64) {
         let threshold = urr.settings.dropped_threshold.unwrap_or_default();
         let base = &self.base.counts;
@@ -479,7 +479,7 @@ impl Measurement {
         self.stopped |= self.is_last_event && !self.started;
         if self.valid_until.take_if(|until| *until <= reading.at).is_some() {
             due |= UsageTriggers::QUOTA_VALIDITY_TIME;
-            // INTEROP: SMFs send times that mean nothing with quotas that have no such trigger.
+            // INTEROP: SMFs send meaningless validity times with quotas that lack this trigger.
             if urr.triggers.contains(UsageTriggers::QUOTA_VALIDITY_TIME) {
                 self.end_quotas();
             }
@@ -487,7 +487,7 @@ impl Measurement {
         due
     }
 
-    /// Stops packets until a new quota comes; without a quota nothing ends.
+    /// Stops packets until a new quota is set. If there is no quota, packets still pass.
     fn end_quotas(&mut self) {
         self.stopped |= self.has_quota() || self.is_last_event;
         self.volume_quota = None;
@@ -505,8 +505,8 @@ impl Measurement {
         Some(Self::last_active(reading, self.holding_since) + time)
     }
 
-    /// Ends the measurement at `reading` with a report, or several when monitoring times split it,
-    /// and begins the next one. Notices end no measurement.
+    /// Ends the measurement at `reading` with a report, or with several if monitoring times split
+    /// it, and begins the next measurement. Notices, such as a start of traffic, do not end it.
     pub(crate) fn report(
         &mut self,
         urr: &Urr,
@@ -563,7 +563,7 @@ impl Measurement {
     ) -> UsageReport {
         let volume = to.volume_since(from);
         let has_packets = volume.ul_pkts != 0 || volume.dl_pkts != 0;
-        // Packets between a report and the publication of its generation have the old one's mark.
+        // Until the new generation is published, packets count as first packets of the old one.
         let first = to.counts.first.map_or(from.at, |first| first.max(from.at));
         let notices = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
         let application = self.application.clone().filter(|_| triggers.intersects(notices));
@@ -589,12 +589,12 @@ impl Measurement {
         }
     }
 
-    /// True once after a measurement or a part of one began.
+    /// True once after a measurement or a part of it began.
     pub(crate) fn take_renewed(&mut self) -> bool {
         core::mem::take(&mut self.renewed)
     }
 
-    /// When [`Measurement::advance`] has something to do if no packet comes.
+    /// Returns when to call [`Measurement::advance`] next if no packet arrives.
     pub(crate) fn deadline(
         &self,
         urr: &Urr,
@@ -628,7 +628,7 @@ impl Measurement {
         .min()
     }
 
-    /// The entry that workers run; `quota_far` is the position of the quota action's FAR.
+    /// Returns the entry that workers run; `quota_far`: the index of the quota action's FAR.
     pub(crate) fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
         let asks = |trigger| urr.triggers.contains(trigger);
         let limits = |limit: Option<Limit<Volumes>>| {
@@ -661,7 +661,7 @@ impl Measurement {
         }
     }
 
-    /// The measurement's volume so far, and whether a quota stops packets.
+    /// Returns the measurement's volume so far, and whether a quota stops packets.
     pub(crate) fn running(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
         (self.read(source, self.base.at).volume_since(&self.base), self.stopped)
     }
@@ -671,7 +671,7 @@ packed!(Limit<Volumes> { value, base });
 packed!(Limit<Nanos> { value, base });
 packed!(Limit<u64> { value, base });
 
-/// Applies an update of a limit, which counts from `base` on.
+/// Applies an update of a threshold or quota, which counts from `base` on.
 fn replace<T>(limit: &mut Option<Limit<T>>, update: impl Into<Change<T>>, base: Reading) {
     match update.into() {
         Change::Keep => {}

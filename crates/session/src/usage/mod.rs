@@ -1,4 +1,4 @@
-//! Usage of URRs: measurements, thresholds, quotas and timers. Without the store: see
+//! Usage of URRs: measurements, thresholds, quotas and timers. For their use in the store see
 //! `procedure::usage`.
 
 pub(crate) mod activation;

@@ -9,37 +9,36 @@ use crate::pack::{packed, packed_enum};
 use crate::record::UsageTriggers;
 
 packed! {
-    /// Usage of one URR over one measurement. Spec: TS 29.244 §7.5.8.3.
+    /// The usage of one URR in one measurement. Spec: TS 29.244 §7.5.8.3.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct UsageReport {
         /// The URR.
         pub urr: UrrId,
-        /// Number of the report: counts up from zero per URR (UR-SEQN).
+        /// Sequence number of the report: counts up from zero for each URR (UR-SEQN).
         pub sequence: u32,
-        /// Why it was made.
+        /// The triggers that caused the report.
         pub triggers: UsageTriggers,
         /// When the measurement began.
         pub start: Nanos,
-        /// When it ended.
+        /// When the measurement ended.
         pub end: Nanos,
         /// Volume, if the URR measures it.
         pub volume: Option<UsageVolume>,
-        /// The volume also has packets.
+        /// True if numbers of packets are reported with the volume.
         pub packets: bool,
-        /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next
-        /// one.
+        /// Active time, if the URR measures it. Unit: seconds; fractions go to the next report.
         pub duration_s: Option<u64>,
-        /// First packet, if there was one.
+        /// When the first packet arrived, if there was one.
         pub first: Option<Nanos>,
-        /// Last packet, if there was one.
+        /// When the last packet arrived, if there was one.
         pub last: Option<Nanos>,
-        /// When events happened, if the URR measures them.
+        /// When the events happened, if the URR measures events.
         pub events: Vec<Nanos>,
-        /// The part of a split measurement.
+        /// Which part of a split measurement this is; `None` if it was not split.
         pub part: Option<UsagePart>,
-        /// The measurement is before QoS enforcement.
+        /// True if the measurement was made before QoS enforcement.
         pub before_qos: bool,
-        /// The reference that the query carried which caused the report.
+        /// The query reference of the query that caused the report.
         pub query_reference: Option<u32>,
         /// The application whose traffic started or stopped, if the PDR detects one.
         pub application: Option<Arc<str>>,
@@ -47,8 +46,9 @@ packed! {
 }
 
 impl UsageReport {
-    /// Adds a later report of the same URR, whose number it takes: as if the measurement had gone
-    /// on. Returns false, and changes nothing, if one of the reports has more than usage to report.
+    /// Merges a later report of the same URR into this one, as if there had been one measurement.
+    /// It takes the later sequence number. Returns false, and changes nothing, if one of the
+    /// reports has more than usage to report.
     pub fn absorb(&mut self, later: &Self) -> bool {
         let is_plain = |report: &Self| {
             !report.triggers.intersects(UsageTriggers::NOTICES)
@@ -79,7 +79,7 @@ impl UsageReport {
         true
     }
 
-    /// False when nothing was used.
+    /// False if nothing was used.
     #[must_use]
     pub fn has_usage(&self) -> bool {
         self.first.is_some()
@@ -102,14 +102,14 @@ pub struct UsageVolume {
     pub dl_pkts: u64,
 }
 
-/// Which side of the monitoring time. Spec: TS 29.244 §8.2.60.
+/// The position of a part relative to the monitoring times. Spec: TS 29.244 §8.2.60.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsagePart {
-    /// Before the first one.
+    /// Before the first monitoring time.
     Before,
-    /// After one and before another one.
+    /// Between two monitoring times.
     Between,
-    /// After the last one.
+    /// After the last monitoring time.
     After,
 }
 

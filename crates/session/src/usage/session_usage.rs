@@ -14,7 +14,7 @@ use super::report::{UsageReport, UsageVolume};
 use crate::pack::packed;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
 
-/// The source of counters. Comparisons of stores ignore it.
+/// The source of counters. It is ignored when stores are compared.
 #[derive(Debug, Clone)]
 pub(crate) struct UsageHandle(pub Arc<dyn UsageSource>);
 
@@ -30,27 +30,27 @@ impl PartialEq for UsageHandle {
     }
 }
 
-/// The effect of a change on measurements.
+/// The changes that a request makes to measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct UsageChange {
-    /// When.
+    /// When the request arrived.
     pub at: Nanos,
     pub removed: Vec<UrrId>,
     pub updated: Vec<UrrUpdate>,
     /// URRs to report at once.
     pub queried: Vec<UrrId>,
-    /// The reference that their reports carry.
+    /// The query reference to put into the reports.
     pub query_reference: Option<u32>,
 }
 
-/// The user plane inactivity timer: usage of all PDRs together, from which only the time of the
-/// last packet is read. Spec: TS 29.244 §8.2.83.
+/// The user plane inactivity timer: a measurement of all PDRs together, from which only the time of
+/// the last packet is read. Spec: TS 29.244 §8.2.83.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InactivityTimer {
     pub(crate) slot: UsageSlot,
     pub(crate) generation: u32,
     pub(crate) since: Nanos,
-    /// Inactivity was reported; the next packet starts the timer again.
+    /// True if inactivity was reported; the next packet starts the timer again.
     pub(crate) reported: bool,
 }
 
@@ -60,7 +60,7 @@ impl InactivityTimer {
         (!self.reported).then(|| last.map_or(self.since, |last| last.max(self.since)) + timer)
     }
 
-    /// The last packet.
+    /// Returns when the last packet arrived.
     pub(crate) fn last(&self, source: &dyn UsageSource) -> Option<Nanos> {
         source.usage(self.slot, self.generation).last
     }
@@ -71,41 +71,42 @@ impl InactivityTimer {
 pub(crate) struct SessionUsage {
     pub(crate) measures: Vec<Measurement>,
     pub(crate) activity: Option<InactivityTimer>,
-    /// See [`SessionRules::own_urr`](adit_rules::SessionRules::own_urr): taken at establishment,
-    /// and kept as long as the session exists.
+    /// See [`SessionRules::own_urr`](adit_rules::SessionRules::own_urr): set at establishment, and
+    /// kept while the session exists.
     pub(crate) own_urr: Option<UsageSlot>,
 }
 
-/// A URR that ended, with its measurement.
+/// A URR that was removed, with its measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EndedMeasurement {
     pub(crate) urr: Urr,
     pub(crate) measure: Measurement,
 }
 
-/// The first packet of a URR's generation, or of the inactivity timer's.
+/// The arrival of the first packet of a generation, for a URR or the inactivity timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrafficStart {
-    /// The counters.
+    /// The slot of the counters.
     pub slot: UsageSlot,
-    /// The generation of the entry of these counters.
+    /// The generation of the entry that uses these counters.
     pub generation: u32,
-    /// When the packet came.
+    /// When the packet arrived.
     pub at: Nanos,
-    /// The PDR that it matched.
+    /// The PDR that the packet matched.
     pub pdr: PdrId,
 }
 
-/// The outcome of an event or a timer.
+/// The result of a worker's event or an expired timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageOutcome {
     /// Our SEID of the session.
     pub up_seid: Seid,
-    /// Reports to the control plane.
+    /// Reports to send to the control plane.
     pub reports: Vec<UsageReport>,
-    /// No packet came for the time of the user plane inactivity timer.
+    /// True if the user plane inactivity timer expired.
     pub inactive: bool,
-    /// The delta to publish; owed one [`SessionStore::reclaim`](crate::SessionStore::reclaim).
+    /// The delta to publish; call [`SessionStore::reclaim`](crate::SessionStore::reclaim) once for
+    /// it.
     pub delta: Option<RuleDelta>,
 }
 
@@ -116,7 +117,7 @@ pub struct RunningUsage {
     pub urr: UrrId,
     /// Volume since the last report.
     pub volume: UsageVolume,
-    /// A quota stops packets.
+    /// True if a quota stops packets.
     pub stopped: bool,
 }
 
@@ -128,8 +129,8 @@ impl SessionUsage {
         self.measures.iter().find(|measure| measure.id == id)
     }
 
-    /// Workers' entries of all URRs in the order of the records, and then of the inactivity timer,
-    /// without exempted traffic.
+    /// Returns the entries of all URRs in the order of the records, then that of the inactivity
+    /// timer, without the filters of exempted traffic.
     pub(crate) fn entries(&self, records: &Records) -> Vec<UrrEntry> {
         let far = |urr: &Urr| {
             let id = urr.settings.quota_far?;
@@ -149,7 +150,7 @@ impl SessionUsage {
         self.activity.is_some()
     }
 
-    /// Makes a report of every URR named in `due`, and of URRs linked to them.
+    /// Reports every URR with triggers in `due`, and every URR that is linked to one of these.
     pub(crate) fn report(
         &mut self,
         urrs: &[Urr],
@@ -204,7 +205,7 @@ impl InactivityTimer {
     }
 }
 
-/// Where the credit pool of a URR stands.
+/// Returns the index of the credit pool of a URR.
 fn pool_of(records: &Records, id: UrrId) -> Option<u16> {
     let has = |pool: &Urr| {
         pool.settings.aggregated.as_deref().is_some_and(|of| of.iter().any(|of| of.urr == id))
@@ -218,7 +219,7 @@ impl SessionUsage {
         slots.chain(self.activity.map(|activity| activity.slot)).collect()
     }
 
-    /// Gives every credit pool the counters of its URRs, and its own ones.
+    /// Sets the members of every credit pool: its URRs, and the pool's own counters.
     pub(crate) fn link_pools(&mut self, records: &Records, source: &dyn UsageSource) {
         for urr in &records.urrs {
             let Some(aggregated) = urr.settings.aggregated.as_deref() else { continue };
@@ -232,7 +233,7 @@ impl SessionUsage {
         }
     }
 
-    /// Removes the measurements of URRs that are removed, including those that are created again.
+    /// Removes and returns measurements of removed URRs, also if these are created again.
     pub(crate) fn end(
         &mut self,
         before: &Records,
@@ -252,7 +253,8 @@ impl SessionUsage {
         ended
     }
 
-    /// Gives entries that differ from `before`, or measure anew, a new generation.
+    /// Assigns a new generation to entries that differ from `before` or begin a new measurement.
+    /// Returns true if there are any.
     pub(crate) fn renew(
         &mut self,
         records: &Records,
@@ -270,7 +272,7 @@ impl SessionUsage {
         is_changed
     }
 
-    /// When something is due if no packet comes.
+    /// Returns when something is due if no packet arrives.
     pub(crate) fn deadline(
         &self,
         records: &Records,
@@ -283,12 +285,12 @@ impl SessionUsage {
             .filter_map(|urr| self.measure(urr.id)?.deadline(urr, source, now))
             .chain(activity.and_then(|(activity, timer)| activity.deadline(source, timer)))
             .chain(activation::next(records, now));
-        // NOTE: a deadline that passed without effect must not return at once.
+        // NOTE: at least 1 ms ahead, as a deadline without effect must not return at once.
         deadlines.min().map(|at| at.max(now + Nanos::from_millis(1)))
     }
 }
 
-/// Runs due events of every URR; returns the triggers to report, in the order of the records.
+/// Handles all that is due for each URR; returns triggers to report, in the order of records.
 pub(crate) fn advance_urrs(
     usage: &mut SessionUsage,
     records: &Records,
@@ -327,7 +329,7 @@ impl SessionUsage {
     }
 }
 
-/// True when the inactivity timer ran out just now.
+/// Returns true if the inactivity timer has just expired.
 pub(crate) fn advance_activity(
     usage: &mut SessionUsage,
     records: &Records,

@@ -1,4 +1,4 @@
-//! The active adit's side of replication.
+//! The active adit's side of replication: the client of its standby.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::replication::connection::{
 };
 use crate::replication::error::ReplicationError;
 
-/// Where the standby is, and how long to wait for it.
+/// Configuration of the client: the standby's address, and how long to wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicationConfig {
     /// The address at which the standby listens.
@@ -24,51 +24,52 @@ pub struct ReplicationConfig {
     pub name: String,
     /// The epoch of this adit.
     pub epoch: u64,
-    /// How long the standby may leave a command without reply.
+    /// How long the standby may leave a command without reply, at most.
     pub silence_max: Nanos,
     /// Pause before another attempt to connect.
     pub retry_after: Nanos,
-    /// Pause between signs of life on an idle connection.
+    /// Pause between two `PING` commands.
     pub ping_interval: Nanos,
 }
 
-/// How far the standby is.
+/// How far the standby has received groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StandbyProgress {
-    /// Which life of the standby.
+    /// Identifies the run of the standby's process.
     pub incarnation: Incarnation,
-    /// It has every group up to this one, or the shared store has it.
+    /// The last group up to which the standby, or the shared store, has every group.
     pub last: RecordNumber,
 }
 
-/// The state that the connection has reached.
+/// A connection to the standby, and how far it has come.
 #[derive(Debug)]
 struct StandbyConnection {
     connection: Connection,
-    /// `None` before the reply to `ADIT.HELLO`.
+    /// The last group that the standby, or the shared store, is known to have; `None` before the
+    /// reply to `ADIT.HELLO`.
     progress: Option<StandbyProgress>,
-    /// The next `ADIT.HELLO` has this number: zero at first, and that of the reply if the standby
-    /// has groups that were not made here.
+    /// The argument `greeting` of the next `ADIT.HELLO`, `None` if none is to be sent: zero at
+    /// first; the number in the last reply, if the standby has groups that this adit did not make.
     greeting: Option<u64>,
-    /// The last group for which the standby needs no command.
+    /// The last group that was sent or need not be sent.
     sent: RecordNumber,
-    /// When the last sign of life was sent, and whether it has no reply.
+    /// When the last `PING` was sent; and whether its reply is missing.
     pinged_at: Nanos,
     is_pinging: bool,
 }
 
-/// Sends groups to the standby, and those that it may lack again after a reconnection.
+/// Sends groups to the standby; after a reconnection, again those that the standby may lack.
 ///
-/// Memory: a second time the groups without reply, at most 2 MiB.
+/// Memory: a second copy of the groups that await a reply, at most 2 MiB.
 pub struct ReplicationClient<T> {
     transport: T,
     config: ReplicationConfig,
     standby: Option<StandbyConnection>,
     retry_at: Nanos,
-    /// Why there was no connection last.
+    /// Why there is no connection, or why the last one ended.
     error: ReplicationError,
     connections: u64,
-    /// The standby does not take over before that.
+    /// Until when the standby has promised not to take over.
     promised_until: Nanos,
 }
 
@@ -80,7 +81,7 @@ impl<T> fmt::Debug for ReplicationClient<T> {
 }
 
 impl<T: Transport> ReplicationClient<T> {
-    /// A client without a connection.
+    /// Creates a client without a connection.
     #[must_use]
     pub fn new(transport: T, config: ReplicationConfig) -> Self {
         Self {
@@ -94,10 +95,10 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// Sends the groups of the shared store's queue, receives, connects and reconnects, as far as
-    /// that is possible without waiting.
+    /// Connects if there is no connection, sends groups of the shared store's queue, and receives,
+    /// as far as that is possible without waiting.
     pub fn poll(&mut self, now: Nanos, groups: &GroupQueue) {
-        // Sockets that block show only here that they are ready.
+        // Transports over blocking sockets notice only in `wait` which sockets are ready.
         self.transport.wait(Duration::ZERO);
         self.transport.poll(now);
         if let Err(error) = self.drive(now, groups) {
@@ -105,36 +106,37 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// Blocks until the standby may have said something, for at most `limit`.
+    /// Blocks until octets of the standby may have arrived, for at most `limit`.
     pub fn wait(&mut self, limit: Duration) {
         self.transport.wait(limit);
     }
 
-    /// How far the standby is; `None` while there is no connection.
+    /// Returns the last group that the standby, or the shared store, is known to have; `None`
+    /// without a connection, and before the reply to `ADIT.HELLO`.
     #[must_use]
     pub fn progress(&self) -> Option<StandbyProgress> {
         self.standby.as_ref()?.progress
     }
 
-    /// The standby does not take over before that, as it said itself.
+    /// Returns until when the standby has promised not to take over.
     #[must_use]
     pub const fn promised_until(&self) -> Nanos {
         self.promised_until
     }
 
-    /// Why there is no connection, or why the last one ended.
+    /// Returns why there is no connection, or why the last one ended.
     #[must_use]
     pub const fn error(&self) -> &ReplicationError {
         &self.error
     }
 
-    /// Connections that reached the standby so far.
+    /// Returns how many connections have reached the standby.
     #[must_use]
     pub const fn connections(&self) -> u64 {
         self.connections
     }
 
-    /// True while a reply is expected.
+    /// True while a command awaits its reply.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.standby.as_ref().is_some_and(|standby| standby.connection.idle_since().is_none())
@@ -154,7 +156,7 @@ impl<T: Transport> ReplicationClient<T> {
         }
     }
 
-    /// Connects to the standby, which needs the groups behind `after`.
+    /// Connects to the standby, which needs the groups after `after`.
     fn connect(&mut self, now: Nanos, after: RecordNumber) -> Result<(), ReplicationError> {
         let connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
         self.standby = Some(StandbyConnection {
@@ -198,13 +200,14 @@ impl<T: Transport> ReplicationClient<T> {
                 {
                     progress.last = number;
                 }
-                // The group was sent before the greeting that has no reply yet.
+                // The group was sent before the latest `ADIT.HELLO`, which has no reply yet.
                 (SentCommand::Group(_), RespValue::Integer(_), None) => {}
                 (SentCommand::Ping, RespValue::Integer(ms), _) => {
                     *is_pinging = false;
                     let ms = u64::try_from(ms).unwrap_or(0);
                     if ms > 0 {
-                        // Counted from the question on: the standby counts from its answer.
+                        // Counted from when `PING` was sent: the standby counts from its later
+                        // reply.
                         promised_until = promised_until.max(*pinged_at + Nanos::from_millis(ms));
                     }
                 }
@@ -221,7 +224,7 @@ impl<T: Transport> ReplicationClient<T> {
         Ok(())
     }
 
-    /// Appends commands to the output, as many as it takes.
+    /// Appends commands to the output, as many as it has room for.
     fn send(&mut self, now: Nanos, groups: &GroupQueue) {
         let Some(standby) = &mut self.standby else { return };
         let epoch = self.config.epoch;
@@ -238,7 +241,7 @@ impl<T: Transport> ReplicationClient<T> {
         }
         let StandbyConnection { connection, progress, greeting, sent, pinged_at, is_pinging } =
             standby;
-        // Before the groups, behind which it may find no room.
+        // `PING` goes before the groups, after which the output may have no room for it.
         let is_due = now.since(*pinged_at) >= self.config.ping_interval;
         if is_due
             && !*is_pinging
@@ -249,8 +252,8 @@ impl<T: Transport> ReplicationClient<T> {
         for next in groups.after(*sent) {
             let (previous, number, changes) = (next.previous, next.number, &next.changes);
             if previous != *sent {
-                // The shared store has those between, and the queue has them no more: the standby
-                // begins behind them.
+                // The groups in between are in the shared store and no longer in the queue: the
+                // standby begins after them.
                 (*progress, *greeting, *sent) = (None, Some(0), groups.durable());
                 return;
             }

@@ -1,56 +1,57 @@
-//! The commands of replication, and their refusals.
+//! The commands of the replication protocol, and the refusals.
 
 use adit_store::RecordNumber;
 use adit_transport::resp::{CommandRefusal, RespClient, RespCommand};
 
-/// The version of the protocol.
+/// The version of the replication protocol.
 pub const PROTOCOL_VERSION: u64 = 4;
 
 const HELLO: &[u8] = b"ADIT.HELLO";
 const GROUP: &[u8] = b"ADIT.GROUP";
 const PING: &[u8] = b"PING";
 
-/// A command from an adit to the one that keeps its tail.
+/// A command from the active adit to the standby that keeps its tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicationCommand<'a> {
-    /// `ADIT.HELLO version name epoch after newest greeting`: the active adit begins. Groups up to
-    /// `after` are in the shared store. The reply is an array: incarnation, last group that the
-    /// standby has, number of this greeting. If the sender has not made the last group, it greets
-    /// again with that number, and the standby drops the groups behind `newest`.
+    /// `ADIT.HELLO version name epoch after newest greeting`: begins replication. The shared store
+    /// has all groups up to `after`. The reply is an array: the standby's incarnation, the last
+    /// group that the standby has, and the number of this greeting. If the sender did not make that
+    /// group, it sends the command again with this number as `greeting`, and the standby drops the
+    /// groups after `newest`.
     Hello {
         /// The name of the records in the shared store.
         name: &'a [u8],
         /// The sender's epoch.
         epoch: u64,
-        /// The group before the first one that the sender can send.
+        /// The group that precedes the first one which the sender can send.
         after: RecordNumber,
         /// The last group that the sender has made.
         newest: RecordNumber,
-        /// The greeting that this one follows up, or zero.
+        /// The number of the greeting that this one repeats, or zero.
         greeting: u64,
     },
-    /// `ADIT.GROUP epoch previous number changes`: the group behind `previous`. The reply is its
-    /// number.
+    /// `ADIT.GROUP epoch previous number changes`: the group that follows `previous`. The reply is
+    /// `number`.
     Group {
         /// The sender's epoch.
         epoch: u64,
-        /// The group before it.
+        /// Number of the preceding group.
         previous: RecordNumber,
-        /// Its number.
+        /// Number of the group.
         number: RecordNumber,
-        /// Its changes, as [`adit_store::encode_change`] writes them.
+        /// Changes of the group, as [`adit_store::encode_change`] writes them.
         changes: &'a [u8],
     },
-    /// `PING`: a sign of life. The reply is how long from now on the standby does not take over:
-    /// milliseconds.
+    /// `PING`: a sign of life. The reply is the time, from the reply on, for which the standby does
+    /// not take over. Unit: ms.
     Ping,
 }
 
 impl<'a> ReplicationCommand<'a> {
-    /// Reads a command.
+    /// Parses a command.
     ///
     /// # Errors
-    /// The refusal to reply with.
+    /// The refusal to send as the reply.
     pub fn parse(command: RespCommand<'a>) -> Result<Self, ReplicationRefusal> {
         let mut words = command.words();
         let name = words.next().unwrap_or_default();
@@ -58,7 +59,7 @@ impl<'a> ReplicationCommand<'a> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         let count = command.word_count();
         match arguments {
-            // The version comes first, because other versions have other arguments.
+            // The version is checked first, because other versions may have other arguments.
             (Some(version), Some(name), Some(epoch), Some(after)) if is(HELLO) => {
                 check_version(version)?;
                 let (Some(newest), Some(greeting), 7) = (words.next(), words.next(), count) else {
@@ -113,7 +114,8 @@ impl<'a> ReplicationCommand<'a> {
     }
 }
 
-/// Why a command is refused. It has changed nothing.
+/// The reason why a standby refuses a command, as the text of the reply. The command has changed
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicationRefusal {
     /// The command is not one of replication.
@@ -122,39 +124,39 @@ pub enum ReplicationRefusal {
     /// The command has too few or too many arguments.
     #[error("ERR wrong number of arguments")]
     Arguments,
-    /// An argument is not a decimal number of 64 bits.
+    /// An argument is not a decimal number that fits 64 bits.
     #[error("ERR an argument is not a number")]
     Number,
-    /// The sender speaks another version.
+    /// The sender uses another version of the protocol.
     #[error(
         "ERR this adit speaks version {PROTOCOL_VERSION} of the replication protocol, not {0}: run the same version of adit on both hosts"
     )]
     Version(u64),
-    /// The sender's records have another name.
+    /// The sender's records have another name than the standby's.
     #[error("ERR the records have another name here: give store.name the same value on both hosts")]
     Name,
-    /// The sender's epoch is older than this one, which the shared store has shown.
+    /// The sender's epoch is older than this one, the newest that the shared store has shown.
     #[error("FENCED {0} the records were taken over")]
     Fenced(u64),
     /// The sender's epoch is later than this one, the newest that the shared store has shown.
     #[error("LATER {0} is the newest epoch that the store has shown to this adit")]
     Later(u64),
-    /// The sender's epoch is zero, which no store gives.
+    /// The sender's epoch is zero, which no store assigns.
     #[error("ERR epochs begin with 1")]
     Epoch,
-    /// There was no `ADIT.HELLO` of this epoch.
+    /// `ADIT.HELLO` of this epoch has not been received.
     #[error("ERR ADIT.HELLO of this epoch comes first")]
     NoHello,
-    /// The group does not follow the last one, which is this one.
+    /// The group does not follow the last group of the standby, whose number this is.
     #[error("GAP {} is the last group here", .0.0)]
     Gap(RecordNumber),
-    /// The number of a group is not greater than that of the group before it.
+    /// The number of a group is not greater than that of the preceding group.
     #[error("ERR numbers of groups ascend")]
     Order,
-    /// The changes of a group cannot be read.
+    /// The changes of a group cannot be decoded.
     #[error("ERR the changes of the group cannot be read")]
     Changes,
-    /// The tail has as many octets as it may.
+    /// The tail uses all the memory that it may use.
     #[error("FULL the tail has all the memory that it may")]
     Full,
 }
@@ -166,15 +168,15 @@ fn check_version(word: &[u8]) -> Result<(), ReplicationRefusal> {
     }
 }
 
-/// A number in decimal digits.
+/// Parses a number in decimal digits.
 pub(crate) fn number(word: &[u8]) -> Result<u64, ReplicationRefusal> {
-    // `parse` accepts a leading plus.
+    // Checked here, since `parse` also accepts a leading plus.
     let digits = word.iter().all(u8::is_ascii_digit).then_some(word);
     let text = digits.and_then(|word| core::str::from_utf8(word).ok());
     text.and_then(|text| text.parse().ok()).ok_or(ReplicationRefusal::Number)
 }
 
-/// The epoch of a sender.
+/// Parses the epoch of a sender.
 fn epoch_number(word: &[u8]) -> Result<u64, ReplicationRefusal> {
     match number(word)? {
         0 => Err(ReplicationRefusal::Epoch),

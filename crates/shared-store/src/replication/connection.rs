@@ -1,4 +1,4 @@
-//! A connection to the adit that keeps the tail.
+//! A connection from the active adit to the standby that keeps its tail.
 
 use std::net::SocketAddr;
 
@@ -11,20 +11,20 @@ use adit_types::limits::STORE_GROUP_BYTES_MAX;
 use crate::replication::command::{ReplicationCommand, record_number};
 use crate::replication::error::ReplicationError;
 
-/// Commands without reply at most.
+/// Maximum of commands that await a reply.
 const IN_FLIGHT_MAX: usize = 4096;
 
-/// Octets of commands that wait for the transport: at least one group.
+/// Maximum of octets of commands that wait for the transport: enough for any one group.
 const OUTPUT_BYTES_MAX: usize = 2 * STORE_GROUP_BYTES_MAX;
 
-/// Receive calls of one poll at most.
+/// Maximum of receive calls in one poll.
 const RECEIVED_PER_POLL: usize = 64;
 
-/// Bounds of commands and replies: some groups, or one that is as large as it may be.
+/// Maximum size of commands and replies: enough for several groups, or one of maximum size.
 pub(crate) const LIMITS: RespLimits =
     RespLimits { value_bytes_max: 3 * STORE_GROUP_BYTES_MAX, elements_max: 1 << 16 };
 
-/// The command that a reply belongs to.
+/// A command that was sent, to which a reply belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentCommand {
     Hello,
@@ -32,15 +32,15 @@ pub(crate) enum SentCommand {
     Ping,
 }
 
-/// A connection, from its handshake on.
+/// A connection, from the connection attempt on.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub stream: StreamId,
     resp: RespClient<SentCommand>,
     is_open: bool,
-    /// Since when the peer leaves the handshake or a command without reply.
+    /// Since when the peer has been silent while it owes the handshake or a reply.
     silent_since: Nanos,
-    /// When the last command was sent.
+    /// When the last command was appended to the output.
     last_sent: Nanos,
 }
 
@@ -59,7 +59,7 @@ impl Connection {
         Ok(Self { stream, resp, is_open: false, silent_since: now, last_sent: now })
     }
 
-    /// Appends a command; false if too many wait already.
+    /// Appends a command to the output; false if it has no room now.
     pub(crate) fn send(
         &mut self,
         now: Nanos,
@@ -77,15 +77,16 @@ impl Connection {
         is_sent
     }
 
-    /// When the last command was sent, if all commands have replies.
+    /// Returns when the last command was sent; `None` if a command awaits its reply.
     pub(crate) fn idle_since(&self) -> Option<Nanos> {
         (self.resp.in_flight() == 0).then_some(self.last_sent)
     }
 
-    /// Receives the octets that have arrived. [`Connection::next_reply`] returns it.
+    /// Receives octets that have arrived; true if there were any. [`Connection::next_reply`] parses
+    /// them.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection ended, or the peer has been silent for too long.
     pub(crate) fn receive(
         &mut self,
         transport: &mut impl Transport,
@@ -114,10 +115,10 @@ impl Connection {
         Ok(len > 0)
     }
 
-    /// The next reply.
+    /// Returns the next reply; `None` if no whole reply has arrived.
     ///
     /// # Errors
-    /// The peer refuses a command, or violates the protocol.
+    /// The peer refused a command, or violates the protocol.
     pub(crate) fn next_reply(
         &mut self,
     ) -> Result<Option<(SentCommand, RespValue<'_>)>, ReplicationError> {
@@ -129,10 +130,10 @@ impl Connection {
         Ok(Some((tag, reply.value)))
     }
 
-    /// Gives the output to the transport, as much as it takes.
+    /// Passes the output to the transport, as much as it takes.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection ended.
     pub(crate) fn flush(
         &mut self,
         transport: &mut impl Transport,
@@ -148,17 +149,17 @@ impl Connection {
             is_sent = true;
         }
         if is_sent {
-            // A stack in user space sends now instead of in the next turn.
+            // Makes a network stack in user space send now instead of in the next poll.
             transport.poll(now);
         }
         Ok(())
     }
 }
 
-/// Receives, and hands each reply to `on_reply`.
+/// Receives, and calls `on_reply` for each reply.
 ///
 /// # Errors
-/// Those of the connection and of `on_reply`.
+/// Errors of the connection, and those that `on_reply` returns.
 pub(crate) fn receive_replies(
     connection: &mut Connection,
     transport: &mut impl Transport,
@@ -177,25 +178,26 @@ pub(crate) fn receive_replies(
     Ok(())
 }
 
-/// The words of a reply that is an array of bulk strings.
+/// Returns the words of a reply that is an array of bulk strings; other elements become empty
+/// words.
 ///
 /// # Errors
-/// It is something else.
+/// The reply is not an array.
 pub(crate) fn array<'a>(
     value: RespValue<'a>,
 ) -> Result<impl Iterator<Item = &'a [u8]>, ReplicationError> {
     let RespValue::Array(elements) = value else { return Err(ReplicationError::Reply) };
-    // Elements of another type are no numbers.
+    // A number is expected in each word, so an empty word is refused later.
     Ok(elements.map(|element| match element {
         RespValue::Bulk(octets) => octets,
         _ => &[],
     }))
 }
 
-/// The next word of a reply, a number.
+/// Parses the next word of a reply as a number.
 ///
 /// # Errors
-/// There is none.
+/// There is no further word, or it is not a number.
 pub(crate) fn next_number<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<RecordNumber, ReplicationError> {

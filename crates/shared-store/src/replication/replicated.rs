@@ -1,4 +1,4 @@
-//! The shared store and the standby as one store.
+//! Joins the shared store and the standby into one store.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,41 +12,41 @@ use adit_types::Nanos;
 
 use crate::replication::client::ReplicationClient;
 
-/// Pause between two polls of the store while the standby's acknowledgment suffices.
+/// Pause between two polls of the shared store while the standby's acknowledgment suffices.
 const STORE_INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// Longest pause in a commit between two looks at the store and the standby.
+/// Longest pause of a commit before it polls the store and the standby again.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How a replicated store works.
+/// Options of a replicated store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicatedStoreOptions {
-    /// How long a commit waits.
+    /// How long a commit waits, at most.
     pub patience: Nanos,
-    /// Octets of groups that the shared store may lack.
+    /// Maximum of octets of groups that the shared store may lack.
     pub lacking_octets_max: usize,
-    /// The transport to the standby polls, so its user may poll as well.
+    /// True if the transport to the standby polls, so that its user may as well poll.
     pub polls: bool,
 }
 
 /// A shared store whose groups go to a standby as well.
 ///
-/// A group is durable once the standby or the shared store acknowledges it, whichever does first.
-/// The shared store names the incarnation of the standby that may be ahead of it, before the
-/// standby alone makes the first group durable. While the standby is away, the store's
-/// acknowledgment decides.
+/// A group is durable once the standby or the shared store has acknowledged it. Before the
+/// acknowledgment of the standby alone suffices, the shared store names the standby's incarnation,
+/// since this standby may then have groups that the store lacks. Without a connection to the
+/// standby, the store's acknowledgment decides.
 pub struct ReplicatedStore<S, T, C> {
     store: S,
     client: ReplicationClient<T>,
     options: ReplicatedStoreOptions,
     clock: C,
     durable: RecordNumber,
-    /// The reason why the store makes no groups durable.
+    /// The reason why the shared store makes no groups durable.
     failure: Option<String>,
     fenced_by: Option<String>,
-    /// Only the store's acknowledgment counts from now on.
+    /// True if only the shared store's acknowledgment counts from now on.
     is_finishing: bool,
-    /// When the store is polled again, while the standby's acknowledgment suffices.
+    /// When the shared store is polled next, while the standby's acknowledgment suffices.
     store_due: Nanos,
 }
 
@@ -58,7 +58,8 @@ impl<S: fmt::Debug, T, C> fmt::Debug for ReplicatedStore<S, T, C> {
 }
 
 impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C> {
-    /// Joins a store, which names no standby, and a client. A commit reads `clock`.
+    /// Joins a store, which names no standby yet, and a client. `clock` returns the time for
+    /// commits.
     #[must_use]
     pub fn new(
         store: S,
@@ -80,13 +81,14 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         }
     }
 
-    /// Sends, receives, and records which groups have become durable, without waiting.
+    /// Sends and receives without waiting, and notes which groups have become durable.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`]: nothing becomes durable any more.
+    /// [`StoreError::Fenced`]: no further group becomes durable.
     pub fn poll(&mut self, now: Nanos) -> Result<(), StoreError> {
         self.check_lease()?;
-        // The store does not delay answers that the standby gives within microseconds.
+        // The store is polled less often, so as not to delay the standby's replies, which take
+        // microseconds.
         if !self.standby_is_enough() || now >= self.store_due {
             self.store_due = now + STORE_INTERVAL;
             match self.store.poll(now) {
@@ -98,8 +100,8 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         }
         self.client.poll(now, self.store.groups());
         let standby = self.client.progress().filter(|_| !self.is_finishing);
-        // Groups that only the standby has are searched for as long as the store names that
-        // standby.
+        // The name stays while only the standby has some durable groups: the next holder then asks
+        // that standby for them.
         if self.store.durable() >= self.durable {
             self.store.set_standby(standby.map(|progress| progress.incarnation));
         }
@@ -109,62 +111,62 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         Ok(())
     }
 
-    /// The client.
+    /// Returns the client of the standby.
     #[must_use]
     pub const fn client(&self) -> &ReplicationClient<T> {
         &self.client
     }
 
-    /// The shared store.
+    /// Returns the shared store.
     #[must_use]
     pub const fn store(&self) -> &S {
         &self.store
     }
 
-    /// The shared store, for calls that concern only itself.
+    /// Returns the shared store, for calls that concern only the store itself.
     pub const fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// The options.
+    /// Returns the options.
     #[must_use]
     pub const fn options(&self) -> ReplicatedStoreOptions {
         self.options
     }
 
-    /// The reason why the shared store makes no groups durable.
+    /// Returns the reason why the shared store makes no groups durable; `None` if it works.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// True while the standby's acknowledgment makes a group durable.
+    /// True while the standby's acknowledgment suffices to make a group durable.
     #[must_use]
     pub fn standby_is_enough(&self) -> bool {
         let standby = self.client.progress().map(|progress| progress.incarnation);
         !self.is_finishing && standby.is_some() && standby == self.store.standby()
     }
 
-    /// How long the standby does not take over, as it said itself.
+    /// Returns for how long the standby has promised not to take over.
     pub fn promised_for(&mut self) -> Nanos {
         let now = (self.clock)();
         self.client.promised_until().since(now)
     }
 
-    /// Gives the shared store all groups, and has it forget the standby, so that the next process
-    /// needs no tail. Waits for at most the patience.
+    /// Writes all groups to the shared store and removes the standby's name from it, so that the
+    /// next process needs no tail. Waits at most for `patience`.
     ///
     /// # Errors
-    /// The store does not have everything.
+    /// The store does not have all groups, or still names the standby.
     pub fn finish(&mut self) -> Result<(), StoreError> {
         self.is_finishing = true;
         self.wait_until(|this| !this.store.groups().is_waiting())?;
-        // No name at all may be on its way.
+        // An earlier change of the name may be under way; this one replaces it.
         self.store.set_standby(None);
         self.store.commit().map(|_| ())
     }
 
-    /// Polls until `is_done`.
+    /// Polls until `is_done` is true.
     fn wait_until(&mut self, is_done: impl Fn(&Self) -> bool) -> Result<(), StoreError> {
         let deadline = (self.clock)() + self.options.patience;
         loop {
@@ -254,12 +256,12 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for Replicat
     }
 }
 
-/// Writes a tail to the store of the new holder, or nothing if the tail is lost, and removes the
-/// name of the standby last. If the holder dies before the removal is durable, the next holder
+/// Writes a tail to the store of the new holder, and then removes the name of the standby. `groups`
+/// is empty if the tail is lost. If the holder dies before the removal is durable, the next holder
 /// reads the tail again.
 ///
 /// # Errors
-/// The store does not have all of it. The caller may write the same tail again.
+/// The store does not have all groups. The caller may write the same tail again.
 pub fn write_tail(store: &mut impl RecordStore, groups: &[QueuedGroup]) -> Result<(), StoreError> {
     for group in groups {
         let changes: Vec<_> = group.changes().flatten().collect();

@@ -1,4 +1,4 @@
-//! The standby's side of replication.
+//! The standby's side of replication: the server of the active adit.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,29 +12,30 @@ use crate::replication::command::ReplicationRefusal;
 use crate::replication::connection::LIMITS;
 use crate::replication::tail::{Executed, ReplicationTail};
 
-/// Connections at most. The active adit has one, and one that takes the records over another. A
-/// further one ends the oldest without an active adit.
+/// Maximum of connections. The active adit has one, and an adit that is taking over has another. A
+/// further connection closes the oldest one on which no active adit has begun.
 const CONNECTIONS_MAX: usize = 8;
 
-/// Octets of replies after which no further command of a connection is read.
+/// Maximum of octets of replies that wait to be sent; beyond it no further command of the
+/// connection is read.
 const REPLY_BYTES_MAX: usize = 1 << 16;
 
-/// Receive calls of one poll and connection at most.
+/// Maximum of receive calls for one connection in one poll.
 const RECEIVED_PER_POLL: usize = 64;
 
-/// How long a connection may be silent. The active adit sends a sign of life more often.
+/// How long a connection may be silent, at most. The active adit sends `PING` more often.
 const SILENCE_MAX: Nanos = Nanos::from_secs(10);
 
-/// Counters of a server.
+/// Counters of a replication server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplicationServerCounters {
-    /// Connections of active adits that began.
+    /// How many connections began with an accepted `ADIT.HELLO`.
     pub greeted: u64,
-    /// Commands that were refused, for other reasons than an old epoch.
+    /// Commands that were refused for other reasons than an old epoch.
     pub refused: u64,
     /// Commands that were refused because of an old epoch.
     pub fenced: u64,
-    /// Connections that ended because of a violation of the protocol, or for lack of room.
+    /// Connections that were closed because they violated the protocol, or for lack of room.
     pub violations: u64,
 }
 
@@ -43,21 +44,21 @@ struct ActiveConnection {
     stream: StreamId,
     resp: RespServer,
     last_heard: Nanos,
-    /// It began with `ADIT.HELLO`.
+    /// True once an `ADIT.HELLO` was accepted on the connection.
     is_active: bool,
-    /// It violated the protocol: it ends after the last reply.
+    /// True if the connection violated the protocol: it is closed after the last reply.
     is_ending: bool,
 }
 
-/// Keeps the tail for the active adit.
+/// Keeps the tail for the active adit, and serves its connections.
 ///
-/// Memory: that of the tail, and of [`CONNECTIONS_MAX`] connections with a few MiB each.
+/// Memory: the tail, and up to [`CONNECTIONS_MAX`] connections with a few MiB each.
 pub struct ReplicationServer<T> {
     transport: T,
     tail: ReplicationTail,
     connections: Vec<ActiveConnection>,
     counters: ReplicationServerCounters,
-    /// Until when the active adit may count on it that this one does not take over.
+    /// Until when this standby has promised the active adit not to take over.
     promised_until: Nanos,
 }
 
@@ -69,7 +70,7 @@ impl<T> fmt::Debug for ReplicationServer<T> {
 }
 
 impl<T: Transport> ReplicationServer<T> {
-    /// Listens at `local`.
+    /// Begins to listen at `local`.
     ///
     /// # Errors
     /// As for [`Transport::listen`].
@@ -84,18 +85,18 @@ impl<T: Transport> ReplicationServer<T> {
         Ok(Self { transport, tail, connections: Vec::new(), counters, promised_until: Nanos(0) })
     }
 
-    /// The tail.
+    /// Returns the tail.
     #[must_use]
     pub const fn tail(&self) -> &ReplicationTail {
         &self.tail
     }
 
-    /// The tail, for a process that takes the records over.
+    /// Returns the tail, for a process that takes the records over.
     pub fn tail_mut(&mut self) -> &mut ReplicationTail {
         &mut self.tail
     }
 
-    /// The counters so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> ReplicationServerCounters {
         self.counters
@@ -107,8 +108,8 @@ impl<T: Transport> ReplicationServer<T> {
         self.connections.iter().any(|connection| connection.is_active)
     }
 
-    /// Accepts, receives and replies, as far as that is possible without waiting. Returns true if
-    /// something arrived.
+    /// Accepts connections, receives and replies, as far as that is possible without waiting. True
+    /// if anything arrived.
     pub fn poll(&mut self, now: Nanos) -> bool {
         let Self { transport, tail, connections, counters, .. } = self;
         transport.poll(now);
@@ -146,32 +147,32 @@ impl<T: Transport> ReplicationServer<T> {
             !is_over
         });
         if has_input {
-            // A stack in user space sends the replies now instead of in the next turn.
+            // Makes a network stack in user space send the replies now instead of in the next poll.
             transport.poll(now);
         }
         has_input
     }
 
-    /// Notes until when the promises of the last poll last. `now` is read after it: the active adit
-    /// counts from an earlier time.
+    /// Notes until when the promises of the last poll last. Reads the clock after that poll, which
+    /// is safe: the active adit counts from the earlier time of its `PING`.
     pub fn note_promises(&mut self, now: impl FnOnce() -> Nanos) {
         if let Some(ms) = self.tail.take_promised() {
             self.promised_until = self.promised_until.max(now() + Nanos::from_millis(ms));
         }
     }
 
-    /// Until when the active adit may count on it that this one does not take over.
+    /// Returns until when this standby has promised the active adit not to take over.
     #[must_use]
     pub const fn promised_until(&self) -> Nanos {
         self.promised_until
     }
 
-    /// Blocks until something may have arrived, for at most `limit`.
+    /// Blocks until anything may have arrived, for at most `limit`.
     pub fn wait(&mut self, limit: Duration) {
         self.transport.wait(limit);
     }
 
-    /// Ends all connections, and returns the transport and the tail.
+    /// Closes all connections, and returns the transport and the tail.
     #[must_use]
     pub fn into_parts(self) -> (T, ReplicationTail) {
         let Self { mut transport, tail, connections, .. } = self;
@@ -180,7 +181,7 @@ impl<T: Transport> ReplicationServer<T> {
     }
 }
 
-/// The result of a poll of one connection.
+/// The result of serving one connection for one poll.
 #[derive(Debug, Clone, Copy, Default)]
 struct Served {
     has_input: bool,
@@ -225,12 +226,12 @@ impl ActiveConnection {
         }
         let is_answered = self.resp.replies.output().is_empty();
         served.is_over = self.is_ending && is_answered || now.since(self.last_heard) > SILENCE_MAX;
-        // Not over before the last reply is sent.
+        // The connection stays open until the last reply is sent.
         self.is_ending &= !is_answered;
         served
     }
 
-    /// Runs the commands that have arrived. True if the active adit greeted for the first time.
+    /// Runs the commands that have arrived. True if an active adit began on this connection.
     fn execute(
         &mut self,
         tail: &mut ReplicationTail,

@@ -1,4 +1,4 @@
-//! The tail: change groups that the standby has not found in the shared store yet.
+//! The tail: groups of changes that the standby has not found in the shared store yet.
 
 use std::cmp::Ordering;
 
@@ -10,22 +10,22 @@ use adit_transport::resp::{RespCommand, RespReplies, RespValue, write_command};
 use crate::replication::command::{ReplicationCommand, ReplicationRefusal};
 use crate::replication::error::TailError;
 
-/// The result of a command.
+/// The result of running a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executed {
-    /// The active adit begins; a connection that did so before is obsolete.
+    /// `ADIT.HELLO` was accepted; an earlier connection that began so is obsolete.
     Greeted,
-    /// Another command, which was carried out.
+    /// Another command was run.
     Done,
-    /// A command that was refused.
+    /// The command was refused.
     Refused(ReplicationRefusal),
 }
 
 /// The groups that a standby keeps for its active adit.
 ///
-/// The tail has every group of its epoch behind [`ReplicationTail::base`] up to
-/// [`ReplicationTail::last`], and the shared store had every group up to the base. Memory: at most
-/// so many octets as allowed.
+/// The tail has every group of its epoch after [`ReplicationTail::base`] up to
+/// [`ReplicationTail::last`]; the shared store had every group up to the base. Memory: at most the
+/// octets given to [`ReplicationTail::new`].
 #[derive(Debug)]
 pub struct ReplicationTail {
     name: Vec<u8>,
@@ -36,22 +36,23 @@ pub struct ReplicationTail {
     groups_epoch: u64,
     groups: GroupQueue,
     octets_max: usize,
-    /// How often an active adit began.
+    /// How many `ADIT.HELLO` commands were accepted.
     greetings: u64,
     promise: TakeoverPromise,
 }
 
-/// The promise of a standby about the time of its takeover.
+/// The standby's promise not to take over for some time.
 #[derive(Debug, Clone, Copy, Default)]
 struct TakeoverPromise {
-    /// How long it does not take over after each `PING`. Unit: ms.
+    /// For how long after each `PING` the standby does not take over. Unit: ms.
     ms: u64,
-    /// The promise was given since [`ReplicationTail::take_promised`].
+    /// True if a `PING` was answered with the promise since the last
+    /// [`ReplicationTail::take_promised`].
     is_given: bool,
 }
 
 impl ReplicationTail {
-    /// Without groups, for the records `name`, with at most `octets_max` octets.
+    /// Creates a tail without groups for the records `name`, of at most `octets_max` octets.
     #[must_use]
     pub fn new(name: &str, incarnation: Incarnation, octets_max: usize) -> Self {
         Self {
@@ -66,77 +67,78 @@ impl ReplicationTail {
         }
     }
 
-    /// From now on the active adit may count on it that this standby does not take over for `ms`
-    /// milliseconds after it says so.
+    /// Sets the promise to active adits: this standby does not take over for `ms` milliseconds
+    /// after each reply to a `PING`.
     pub fn set_promise(&mut self, ms: u64) {
         self.promise.ms = ms;
     }
 
-    /// How long the active adit counts on this standby at most, if that was said since the last
-    /// call. Unit: ms.
+    /// Returns for how long the standby has promised not to take over, if it has answered a `PING`
+    /// since the last call. Unit: ms.
     pub(crate) fn take_promised(&mut self) -> Option<u64> {
         let TakeoverPromise { ms, is_given } = self.promise;
         self.promise.is_given = false;
         (is_given && ms > 0).then_some(ms)
     }
 
-    /// This life of the standby.
+    /// Returns the incarnation of this standby.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
-    /// The newest epoch that the shared store has shown.
+    /// Returns the newest epoch that the shared store has shown.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The group behind which the tail begins.
+    /// Returns the group that precedes the tail's first one.
     #[must_use]
     pub fn base(&self) -> RecordNumber {
         self.groups.base()
     }
 
-    /// The last group of the tail, or the base.
+    /// Returns the last group of the tail; the base if the tail is empty.
     #[must_use]
     pub fn last(&self) -> RecordNumber {
         self.groups.last()
     }
 
-    /// The number of groups in the tail.
+    /// Returns how many groups the tail has.
     #[must_use]
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// True if the tail has no group.
+    /// True if the tail has no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.groups.len() == 0
     }
 
-    /// Notes an epoch that the shared store shows: commands of earlier ones are refused from now
-    /// on, as are those of later ones until the store shows them. The groups stay.
+    /// Notes an epoch that the shared store shows. Commands of earlier epochs are refused from now
+    /// on, as are commands of later ones until the store shows them. The groups stay.
     pub fn note_epoch(&mut self, epoch: u64) {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// Refuses further groups of the adit whose groups these are: this process has taken the
-    /// records over in `epoch`, which is not a later one if the store has lost its records.
+    /// Refuses further groups of the adit that made those in the tail: this process has taken the
+    /// records over in `epoch`. If the store has lost its records, `epoch` may not be greater than
+    /// the old one.
     pub fn fence(&mut self, epoch: u64) {
         self.note_epoch(epoch.max(self.groups_epoch.saturating_add(1)));
     }
 
-    /// The groups that the shared store may lack, for the adit that has taken the records over from
-    /// this tail's. The tail is fenced, and the store names this incarnation.
+    /// Returns the groups that the shared store may lack, for the adit that takes over. Call it
+    /// after the tail is fenced, while the store names this incarnation.
     ///
-    /// If the store has groups of a later epoch, a writer has copied a part of the tail and did not
-    /// finish. All of the tail follows then, because a later change of a record overrides an
-    /// earlier one.
+    /// If the store has groups of a later epoch, a process that was copying the tail did not
+    /// finish. Then all groups of the tail are returned, because later changes of a record override
+    /// earlier ones.
     ///
     /// # Errors
-    /// [`TailError`].
+    /// [`TailError`] if the store lacks groups before the tail.
     pub fn groups_after(
         &self,
         store: GroupPosition,
@@ -153,8 +155,8 @@ impl ReplicationTail {
         Ok(self.groups.after(last))
     }
 
-    /// The groups behind `after` up to `through`, if it has all of them: a process that finds them
-    /// in the shared store need not read them there.
+    /// Returns the groups after `after` up to `through`, if the tail has all of them: a process
+    /// that follows the shared store need not read these groups there. `None` otherwise.
     pub fn between(
         &self,
         after: GroupPosition,
@@ -166,14 +168,14 @@ impl ReplicationTail {
         has_all.then(|| groups.take_while(move |group| group.number <= through.number))
     }
 
-    /// Drops the groups that this process has found in the shared store.
+    /// Drops the groups up to `through`, which this process has found in the shared store.
     pub fn drop_found(&mut self, through: GroupPosition) {
         if through.epoch == self.groups_epoch {
             self.groups.drop_through(through.number);
         }
     }
 
-    /// Carries a command out and replies.
+    /// Runs a command and appends the reply.
     pub fn execute(&mut self, command: RespCommand<'_>, replies: &mut RespReplies) -> Executed {
         let executed = ReplicationCommand::parse(command).and_then(|command| match command {
             ReplicationCommand::Hello { name, epoch, after, newest, greeting } => {
@@ -204,14 +206,14 @@ impl ReplicationTail {
         })
     }
 
-    /// The active adit of `epoch` begins or comes back.
+    /// Begins replication with the active adit of `epoch`, or continues it.
     fn greet(&mut self, epoch: u64, after: RecordNumber) {
         self.greetings += 1;
         if self.groups_epoch == epoch {
-            // Groups missing before `after` are in the shared store.
+            // Groups before `after` that the tail lacks are in the shared store.
             self.groups.drop_through(after);
         } else {
-            // A new writer has taken over the groups of the tail.
+            // The adit of this epoch has copied the former tail to the store when it took over.
             self.groups = GroupQueue::new(after);
             self.groups_epoch = epoch;
         }
@@ -229,7 +231,7 @@ impl ReplicationTail {
             return Err(ReplicationRefusal::Order);
         }
         if number <= self.base() {
-            // The group was found in the shared store before it arrived.
+            // The group was found in the shared store before it arrived here.
             return Ok(());
         }
         if previous != self.last() {
@@ -252,7 +254,7 @@ impl ReplicationTail {
         self.check_epoch(epoch)
     }
 
-    /// Accepts only the adit whose groups the tail has.
+    /// Accepts a group only from the adit that made the groups of the tail.
     fn check_sender(&self, epoch: u64) -> Result<(), ReplicationRefusal> {
         self.check_epoch(epoch)?;
         if epoch != self.groups_epoch {
@@ -261,8 +263,8 @@ impl ReplicationTail {
         Ok(())
     }
 
-    /// Accepts only the newest holder of the lease that the shared store has shown. No sender can
-    /// change that.
+    /// Accepts only the newest epoch that the shared store has shown: no sender can change which
+    /// one that is.
     const fn check_epoch(&self, epoch: u64) -> Result<(), ReplicationRefusal> {
         if epoch < self.epoch {
             return Err(ReplicationRefusal::Fenced(self.epoch));
@@ -280,7 +282,7 @@ fn reply_number(replies: &mut RespReplies, number: RecordNumber) {
 
 fn reply_array(replies: &mut RespReplies, words: &[&[u8]]) {
     let mut array = Vec::new();
-    // A command is an array of bulk strings, and so is the reply.
+    // `write_command` writes an array of bulk strings, the form that the reply needs.
     write_command(&mut array, words);
     if let Ok(Some((value, _))) = RespValue::read(&array) {
         replies.reply(&value);

@@ -1,8 +1,9 @@
 //! Change groups, and the changes in them, within a commit.
 //!
-//! A change begins with an octet: the kind in bits 0 to 3, bit 6 if the identifier is octets, bit 7
-//! if the record is removed. The identifier follows, as 8 octets or as a length and so many octets;
-//! then, unless it is removed, the length of the value (4 octets) and the value.
+//! The first octet of a change has the record's kind in bits 0 to 3; bit 6 is set if the identifier
+//! is octets, bit 7 if the change removes the record. The identifier follows: 8 octets, or one
+//! octet of length and the octets. A change that puts a record ends with the length of the value (4
+//! octets) and the value.
 
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 
@@ -13,7 +14,7 @@ use crate::record::{RecordId, RecordKey, RecordKind, StoreChange};
 const OCTETS: u8 = 1 << 6;
 const REMOVE: u8 = 1 << 7;
 
-/// Octets of a change.
+/// Returns how many octets [`encode_change`] writes for a change.
 pub(crate) fn change_len(change: &StoreChange<'_>) -> usize {
     let id = match change.key.id {
         RecordId::Number(_) => 8,
@@ -22,8 +23,8 @@ pub(crate) fn change_len(change: &StoreChange<'_>) -> usize {
     1 + id + change.value.map_or(0, |value| 4 + value.len())
 }
 
-/// Appends a change, encoded as in a commit of the journal. The identifier and the value have at
-/// most as many octets as their lengths can say.
+/// Appends a change, encoded as in a commit of the journal. The caller has checked that the
+/// identifier has at most 255 octets and the value fits its 4-octet length.
 pub fn encode_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
     let removed = if change.value.is_none() { REMOVE } else { 0 };
     let kind = change.key.kind as u8 | removed;
@@ -62,7 +63,7 @@ fn parse_change(octets: &[u8]) -> Option<StoreChange<'_>> {
     Some(StoreChange::put(key, rest.get(4..)?.get(..len)?))
 }
 
-/// Octets that are no change.
+/// Error: octets that do not decode as a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadChange;
 
@@ -74,11 +75,11 @@ impl core::fmt::Display for BadChange {
 
 impl core::error::Error for BadChange {}
 
-/// The changes that [`encode_change`] has written into `octets`, one behind the other.
+/// Decodes the changes that [`encode_change`] has written into `octets`, one after the other.
 ///
 /// # Errors
-/// The item behind the last change is an error if the octets there are no change, or one that no
-/// store takes.
+/// If octets do not decode as a change, or as a change that is too large for a store, the last item
+/// of the iterator is the error.
 pub fn decode_changes(octets: &[u8]) -> impl Iterator<Item = Result<StoreChange<'_>, BadChange>> {
     let mut rest = octets;
     core::iter::from_fn(move || {
@@ -91,7 +92,7 @@ pub fn decode_changes(octets: &[u8]) -> impl Iterator<Item = Result<StoreChange<
     })
 }
 
-/// True if identifier and value have as many octets as they may.
+/// True if the identifier and the value have lengths that a store accepts.
 pub(crate) fn is_storable(change: &StoreChange<'_>) -> bool {
     let id_fits = match change.key.id {
         RecordId::Number(_) => true,
@@ -100,15 +101,15 @@ pub(crate) fn is_storable(change: &StoreChange<'_>) -> bool {
     id_fits && change.value.is_none_or(|value| value.len() <= STORE_VALUE_BYTES_MAX)
 }
 
-/// A change group of a commit.
+/// A group of changes within a commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group<'a> {
-    /// Where its changes begin in the commit.
+    /// Offset of the group's first change in the commit. Unit: octets.
     pub at: usize,
     octets: &'a [u8],
 }
 
-/// A change, and its place in the commit.
+/// A change, and where it stands in the commit (`at`, `len`). Unit: octets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedChange<'a> {
     pub at: usize,
@@ -117,7 +118,7 @@ pub(crate) struct PlacedChange<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Its changes, up to the first octets that cannot be decoded.
+    /// Returns the changes of the group, up to the first octets that cannot be decoded.
     pub(crate) fn changes(self) -> impl Iterator<Item = PlacedChange<'a>> {
         let mut rest = self.octets;
         let mut at = self.at;
@@ -132,7 +133,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The groups of a commit, up to the first octets that cannot be decoded.
+/// Iterates over the groups of a commit, up to the first octets that cannot be decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Groups<'a> {
     octets: &'a [u8],
@@ -140,7 +141,7 @@ pub(crate) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// The groups in `octets`, a commit, from `at` on.
+    /// `octets`: the commit; `at`: the offset of its first group.
     pub(crate) const fn new(octets: &'a [u8], at: usize) -> Self {
         Self { octets, at }
     }

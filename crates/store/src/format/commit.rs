@@ -2,26 +2,28 @@
 
 use super::{put_at, u32_at, u64_at};
 
-/// Octets of [`CommitHeader`].
+/// Octets of an encoded [`CommitHeader`].
 pub(crate) const COMMIT_HEADER_BYTES: usize = 40;
 
-/// Octets before the changes of a group.
+/// Octets of a group's header: its length and its [`GroupTag`].
 pub(crate) const GROUP_HEADER_BYTES: usize = 5;
 
-/// The first octets of a commit.
+/// The header at the start of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CommitHeader {
-    /// Ascending along the journal, with gaps where writing failed.
+    /// Number of this commit. Ascends along the journal, with gaps where a write failed.
     pub commit: u64,
-    /// The last durable commit before it. Commits between the two are invalid.
+    /// Number of the last durable commit before this one. Commits with numbers between the two are
+    /// invalid.
     pub previous: u64,
-    /// The number of the first group; the others follow without gap.
+    /// Number of the first numbered group in the commit; its other groups have the numbers that
+    /// follow.
     pub first: u64,
-    /// The segment before which no segment is needed.
+    /// Number of the oldest segment that is still needed.
     pub oldest: u64,
-    /// Octets of the commit with this header.
+    /// Length of the commit, this header included. Unit: octets.
     pub octets: u32,
-    /// Groups with a number.
+    /// How many numbered groups the commit has ([`GroupTag::Changes`]).
     pub groups: u32,
 }
 
@@ -47,7 +49,7 @@ impl CommitHeader {
         })
     }
 
-    /// The number of the last group up to here.
+    /// Returns the number of the last group in this commit, or before it if it has none.
     pub(crate) const fn last(&self) -> u64 {
         (self.first + self.groups as u64).saturating_sub(1)
     }

@@ -2,34 +2,34 @@
 
 use super::{FORMAT_VERSION, SECTOR, put_at, u32_at, u64_at};
 
-/// The first octets of a segment. They stay the same in every version, as do the places of the
-/// version and of the CRC.
+/// The first octets of a segment. All versions of the format have these octets, and the version and
+/// the CRC at these offsets.
 const MAGIC: &[u8; 8] = b"ADITJRNL";
 const VERSION_AT: usize = 8;
 const CRC_AT: usize = 508;
 
-/// The header: one sector, of which a segment has two copies.
+/// The header of a segment: one sector, written twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// The identity of the whole journal; drawn when it was created.
+    /// Random number that identifies the journal; drawn when the journal was created.
     pub identity: u64,
-    /// Ascending along the journal.
+    /// Number of the segment. Ascends along the journal.
     pub number: u64,
-    /// Sectors of the file.
+    /// Size of the file. Unit: sectors.
     pub sectors: u32,
 }
 
-/// Why there is no header.
+/// The reason why a header cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentHeaderError {
-    /// No copy is whole.
+    /// Neither copy has a valid CRC.
     Damaged,
-    /// A version that this program does not read.
+    /// The header has a version that this program does not read.
     Newer(u32),
 }
 
 impl SegmentHeader {
-    /// Both copies.
+    /// Returns the two copies of the header as they are written.
     pub(crate) fn encode(&self) -> [[u8; SECTOR]; 2] {
         let mut sector = [0; SECTOR];
         put_at(&mut sector, 0, MAGIC);
@@ -42,7 +42,7 @@ impl SegmentHeader {
         [sector; 2]
     }
 
-    /// Reads the header from the first copy that is whole.
+    /// Reads the header from the first copy that has a valid CRC.
     pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, SegmentHeaderError> {
         let is_whole = |copy: &&[u8; SECTOR]| {
             copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy))

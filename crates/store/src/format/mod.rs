@@ -1,5 +1,5 @@
-//! The octets of version 1: sectors, segment headers, commits, groups and changes. Integers are
-//! little endian.
+//! Version 1 of the format of journal files: sectors, segment headers, commits, groups and changes.
+//! Integers are little endian.
 
 mod change;
 mod commit;
@@ -14,34 +14,34 @@ pub(crate) use commit::{
 pub(crate) use header::{SegmentHeader, SegmentHeaderError};
 pub(crate) use sector::{SectorCodec, SectorState};
 
-/// The version that this program writes. It reads this one and all before it.
+/// The version that this program writes. The program reads this version and all earlier ones.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Octets of a sector. A device writes a sector whole or not at all.
+/// Octets of a sector, the unit that a device writes as a whole or not at all.
 pub(crate) const SECTOR: usize = 512;
 
-/// Octets of a sector that belong to a commit.
+/// Octets of a sector that belong to a commit; the rest is the sector's own check.
 pub(crate) const PAYLOAD: usize = 500;
 
-/// Sectors of the header at the start of a segment: two copies of one.
+/// Sectors of a segment's header: two copies of one sector.
 pub(crate) const HEADER_SECTORS: u32 = 2;
 
-/// The offset of a sector in its file.
+/// Returns the offset of a sector in its file. Unit: octets.
 pub(crate) const fn offset_of(sector: u32) -> u64 {
     sector as u64 * SECTOR as u64
 }
 
-/// The integer at `at`, or none if the octets end before.
+/// Reads the integer at offset `at`; `None` if the octets end before it does.
 pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     octets.get(at..)?.first_chunk().map(|chunk| u32::from_le_bytes(*chunk))
 }
 
-/// The integer at `at`, or none if the octets end before.
+/// Reads the integer at offset `at`; `None` if the octets end before it does.
 pub(crate) fn u64_at(octets: &[u8], at: usize) -> Option<u64> {
     octets.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
-/// Puts octets at `at` of others.
+/// Overwrites the octets of `into` from offset `at` on; nothing if they do not fit.
 pub(crate) fn put_at(into: &mut [u8], at: usize, octets: &[u8]) {
     if let Some(field) = into.get_mut(at..at + octets.len()) {
         field.copy_from_slice(octets);

@@ -1,9 +1,9 @@
-//! Sectors: every 512 octets of a segment prove that they are whole, and to which life of the file
-//! they belong.
+//! Sectors: 512 octets, each with a CRC and a stamp that prove that the sector is whole and which
+//! segment it was written for. A file is used for several segments, one after the other.
 //!
-//! A write that a crash cuts off leaves sectors of the file's previous use, or one whose first
-//! octets are new: its stamp, which comes last, is old. A damaged sector has the right stamp and a
-//! wrong CRC.
+//! After a write that a crash interrupted, some sectors still have the content of the file's
+//! previous use; one may be new in its first octets only, and then its stamp, which stands last, is
+//! old. A damaged sector has the right stamp and a wrong CRC.
 
 use super::{PAYLOAD, SECTOR, put_at, u32_at};
 
@@ -11,15 +11,15 @@ const START_AT: usize = PAYLOAD;
 const CRC_AT: usize = 504;
 const STAMP_AT: usize = 508;
 
-/// The state of a sector.
+/// The result of checking a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SectorState {
-    /// Octets of the commit that begins in this sector.
+    /// Valid: belongs to the commit that begins in the sector of this index.
     Whole(u32),
-    /// Nothing of this segment: zeros, a previous use of the file, or the rest of a write that a
-    /// crash cut off.
+    /// Not written for this segment: zeros, content of a previous use of the file, or an
+    /// interrupted write.
     Unwritten,
-    /// Octets of this segment that changed since.
+    /// Was written for this segment, and has changed since.
     Damaged,
 }
 
@@ -35,12 +35,14 @@ impl SectorCodec {
     pub(crate) fn new(identity: u64, segment: u64) -> Self {
         let journal = crc32c::crc32c(&identity.to_le_bytes());
         let seed = crc32c::crc32c_append(journal, &segment.to_le_bytes());
-        // Odd, so never that of a sector of zeros, and different for any two segments of a journal.
+        // Odd, so never the zero of an unwritten sector, and different for any two segments of a
+        // journal.
         let stamp = (((segment as u32).wrapping_mul(0x9e37_79b1) ^ journal) << 1) | 1;
         Self { seed, stamp }
     }
 
-    /// Completes a sector whose payload is there.
+    /// Adds the CRC and the stamp to a sector that has its payload. `index`: of the sector;
+    /// `start`: the first sector of its commit.
     pub(crate) fn seal(&self, sector: &mut [u8; SECTOR], index: u32, start: u32) {
         put_at(sector, START_AT, &start.to_le_bytes());
         let crc = self.crc(sector, index);
@@ -52,8 +54,8 @@ impl SectorCodec {
     pub(crate) fn check(&self, sector: &[u8; SECTOR], index: u32) -> SectorState {
         let field = |at| u32_at(sector, at).unwrap_or(0);
         let has_stamp = field(STAMP_AT) == self.stamp;
-        // Without the stamp most sectors are zeros; those with a damaged or cut stamp still have
-        // their CRC.
+        // A sector without the stamp is usually zeros. It may also be one whose stamp is damaged or
+        // was not written; such a sector still has a valid CRC.
         if !has_stamp && field(CRC_AT) == 0 && field(STAMP_AT) == 0 {
             return SectorState::Unwritten;
         }

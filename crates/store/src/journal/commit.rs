@@ -1,4 +1,4 @@
-//! Commits: everything that waits, in one write and one sync.
+//! Commits: writes everything that waits with one write and one sync.
 
 use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::journal::segments::BEGUN_NAME;
 use crate::record::RecordNumber;
 
-/// The part of the waiting changes that one commit takes.
+/// How many waiting copies and groups, and octets of them, fit into one commit.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     copies: usize,
@@ -23,7 +23,7 @@ struct Share {
 }
 
 impl<F: Files> Journal<F> {
-    /// Lets groups into the next commits, as many as there is room for.
+    /// Admits groups to the next commits, as many as there is room for in the files.
     pub(super) fn admit(&mut self) -> Result<(), StoreError> {
         loop {
             let next = self.groups.after(self.admitted).next();
@@ -39,12 +39,13 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Commits until no group is left for which there is room.
+    /// Commits until no admitted group is left.
     pub(super) fn commit_all(&mut self) -> Result<(), StoreError> {
         while self.admitted_octets > 0 || !self.copies.lens.is_empty() || self.must_announce {
             let committed = self.commit_some();
             if committed.is_err() {
-                // Compaction reads the oldest segment again.
+                // The copies were not committed: compaction reads the oldest segment from its start
+                // again.
                 self.copies.clear();
                 self.cursor = None;
             }
@@ -53,7 +54,8 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// Commits as much as the last segment has room for, or goes on to another segment.
+    /// Writes one commit into the last segment, as large as fits; without room goes on to the next
+    /// segment.
     fn commit_some(&mut self) -> Result<(), StoreError> {
         let Some(active) = self.chain.back().filter(|active| !active.is_suspect) else {
             return self.roll();
@@ -72,8 +74,8 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// The changes that fit into `room` octets. Compaction's copies come first, so that a newer
-    /// change of the same record behind them overrides the copy.
+    /// Returns how much fits into `room` octets. Compaction's copies come first, so that a newer
+    /// change of the same record, which stands behind the copy, overrides it.
     fn share(&self, room: usize) -> Share {
         let room = room.saturating_sub(COMMIT_HEADER_BYTES);
         let mut share = Share::default();
@@ -95,7 +97,7 @@ impl<F: Files> Journal<F> {
         share
     }
 
-    /// Builds the octets of a commit in `content`.
+    /// Builds the octets of a commit in `content`, and returns the header.
     fn build(&mut self, share: Share) -> CommitHeader {
         self.tried_commit += 1;
         let content = &mut self.content;
@@ -123,7 +125,8 @@ impl<F: Files> Journal<F> {
         header
     }
 
-    /// Writes and syncs `content`. After a failure nothing that was written is trusted.
+    /// Writes and syncs `content`. After a failure the segment gets no more commits, as what was
+    /// written is uncertain.
     fn write(&mut self) -> Result<(), StoreError> {
         let Some(active) = self.chain.back_mut() else { return Err(StoreError::SegmentSize) };
         self.raw.clear();
@@ -152,7 +155,7 @@ impl<F: Files> Journal<F> {
         })
     }
 
-    /// The commit is durable: it counts from now on.
+    /// Updates the index, the queue and the figures after a commit has become durable.
     fn take_over(&mut self, header: &CommitHeader, share: Share) {
         let Some(active) = self.chain.back_mut() else { return };
         let at = active.at;
@@ -167,7 +170,7 @@ impl<F: Files> Journal<F> {
         self.groups.drop_through(RecordNumber(header.last()));
         self.admitted_octets -= share.groups_octets;
         self.commits += 1;
-        // Copies are left out: upkeep would speed itself up.
+        // Copies do not count: upkeep, whose pace follows this figure, would speed itself up.
         self.written_since += self.raw.as_flattened().len().saturating_sub(share.copies_octets);
         self.copied_octets += share.copies_octets as u64;
         self.copies.drop_first(share.copies, share.copies_octets);
@@ -176,7 +179,7 @@ impl<F: Files> Journal<F> {
     }
 }
 
-/// Enters the changes of a commit at sector `at` of a segment into the index.
+/// Enters the changes of a commit, which begins at sector `at` of `segment`, into the index.
 pub(super) fn apply(index: &mut LiveIndex, content: &[u8], segment: u32, at: u32) {
     for placed in Groups::new(content, COMMIT_HEADER_BYTES).flat_map(|group| group.changes()) {
         let key = placed.change.key;
@@ -187,7 +190,8 @@ pub(super) fn apply(index: &mut LiveIndex, content: &[u8], segment: u32, at: u32
     }
 }
 
-/// The place of a change of `len` octets, `offset` octets into the commit at sector `at`.
+/// Returns the place of a change of `len` octets that stands `offset` octets after the start of the
+/// commit at sector `at`.
 pub(super) fn place_of(segment: u32, at: u32, offset: usize, len: usize) -> Place {
     let payload = u32::try_from(PAYLOAD).unwrap_or(0);
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);

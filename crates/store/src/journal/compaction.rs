@@ -1,4 +1,4 @@
-//! Upkeep: compaction of the oldest segment, the next segment, files that are not needed.
+//! Upkeep: compacts the oldest segment, prepares the next one, removes files that are not needed.
 
 use crate::error::StoreError;
 use crate::files::Files;
@@ -8,39 +8,40 @@ use crate::journal::commit::place_of;
 use crate::record::Upkeep;
 use crate::scan::{FoundCommit, ScanStep};
 
-/// Octets that a part of the upkeep reads or writes, at least and at most. Parts grow with the
-/// octets that commits write, so that upkeep keeps pace.
+/// Minimum and maximum of the octets that one call of the upkeep reads or writes. Within these, a
+/// call does more after more octets of commits, so that upkeep keeps pace.
 const PART_OCTETS_MIN: usize = 128 << 10;
 const PART_OCTETS_MAX: usize = 1 << 20;
 
-/// Octets of upkeep for each octet that commits write.
+/// Octets of upkeep for each octet that commits have written.
 const PACE: usize = 4;
 
-/// Parts of compaction that a commit does itself while the journal exceeds its bound.
+/// How many parts of compaction a commit does itself, at most, while the journal exceeds its bound.
 const PARTS_PER_COMMIT: usize = 2;
 
 impl<F: Files> Journal<F> {
-    /// Octets of segments that are written.
+    /// Returns the octets of all segments up to the last commit.
     fn used_octets(&self) -> u64 {
         let all: u64 = self.chain.iter().map(|segment| offset_of(segment.sectors)).sum();
         let last = self.chain.back();
         all - last.map_or(0, |last| offset_of(last.sectors - last.at))
     }
 
-    /// The most octets that the written segments, and one more, may have before commits wait for
-    /// compaction.
+    /// Returns the maximum octets of written segments plus the next one; beyond it a commit does
+    /// parts of compaction itself.
     fn bound_octets(&self) -> u64 {
         2 * self.live_sector_octets() + 2 * offset_of(self.sectors)
     }
 
-    /// Whether the oldest segment is to be compacted.
+    /// True if the oldest segment should be compacted now.
     fn is_compaction_due(&self) -> bool {
         let Some(oldest) = self.chain.front() else { return false };
         if oldest.number <= self.salvage_until {
             return true;
         }
         if self.damaged == Some(oldest.number) {
-            // Records that cannot be read stay until they are written anew.
+            // The segment stays while it has records that cannot be read, until the owner has
+            // written them again.
             return self.chain.len() > 1 && self.index.live_in(oldest.short_number()) == 0;
         }
         if self.is_rewriting() {
@@ -53,10 +54,10 @@ impl<F: Files> Journal<F> {
         gets_denser && has_room && self.used_octets() > live + slack
     }
 
-    /// One part of the upkeep.
+    /// Does one bounded part of the upkeep.
     pub(super) fn upkeep(&mut self) -> Result<Upkeep, StoreError> {
         let part = match self.is_out_of_space {
-            // Requests are refused until it is done.
+            // The largest part: requests are refused until space is free again.
             true => PART_OCTETS_MAX,
             false => (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX),
         };
@@ -74,8 +75,8 @@ impl<F: Files> Journal<F> {
         Ok(if self.remove_surplus(keep)? { Upkeep::Worked } else { Upkeep::Idle })
     }
 
-    /// Gets files ready. A full file system is no failure: [`Journal::is_full`] returns true, and
-    /// this is tried again.
+    /// Prepares files for further segments. A full file system is no error here:
+    /// [`Journal::is_full`] reports it, and a later call tries again.
     fn upkeep_files(&mut self, part: usize) -> Result<Upkeep, StoreError> {
         let is_due = self.is_compaction_due();
         if !self.is_preparing() && !self.wants_file(is_due) {
@@ -92,7 +93,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Damage is a loss once there is room for all records again.
+    /// Counts unreadable records as a loss, upon which their owner writes all records again, once
+    /// the file system has room for that.
     fn count_damage(&mut self) {
         let wanted = self.live_sector_octets() + 2 * offset_of(self.sectors);
         if let Some(damaged) = self.damaged
@@ -104,8 +106,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Compacts while the journal exceeds its bound, but not for long. A failure is that of a later
-    /// call.
+    /// Compacts while the journal exceeds its bound, in a limited number of parts. Ignores errors:
+    /// a later call meets and reports them.
     pub(super) fn keep_bound(&mut self) {
         for _ in 0..PARTS_PER_COMMIT {
             let is_over = self.used_octets() > self.bound_octets() - offset_of(self.sectors);
@@ -115,7 +117,7 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Compacts everything that a damaged journal has left.
+    /// Compacts all segments of a damaged journal, which gives up the records that cannot be read.
     pub(super) fn rewrite_all(&mut self) -> Result<(), StoreError> {
         self.salvage_until = self.chain.back().map_or(0, |last| last.number);
         self.begin_rewriting()?;
@@ -126,19 +128,19 @@ impl<F: Files> Journal<F> {
         self.commit_all()
     }
 
-    /// Compacts everything that was removed.
+    /// Compacts all segments after the folder was removed; this process still has their files open.
     pub(super) fn copy_removed(&mut self) -> Result<(), StoreError> {
         self.copies.clear();
         self.cursor = None;
         self.begin_rewriting()?;
         while self.is_rewriting() && self.compact(PART_OCTETS_MAX).is_ok() {}
-        // Upkeep finds it again, and reports it.
+        // A later upkeep meets the damage again, and reports it.
         self.damaged = None;
         self.must_announce = true;
         self.commit_all()
     }
 
-    /// Everything so far is to be compacted into further segments.
+    /// Begins to compact all present segments into new ones.
     fn begin_rewriting(&mut self) -> Result<(), StoreError> {
         self.rewrite_until = self.chain.back().map_or(0, |last| last.number);
         if let Some(last) = self.chain.back_mut() {
@@ -151,8 +153,8 @@ impl<F: Files> Journal<F> {
         self.chain.front().is_some_and(|oldest| oldest.number <= self.rewrite_until)
     }
 
-    /// Reads a part of the oldest segment and commits copies of its live records. Behind its last
-    /// record the segment leaves the chain.
+    /// Reads a part of the oldest segment and commits copies of its live records. After the last
+    /// part the segment leaves the chain.
     fn compact(&mut self, part: usize) -> Result<(), StoreError> {
         let Some(oldest) = self.chain.front() else { return Ok(()) };
         let (number, segment) = (oldest.number, oldest.short_number());
@@ -167,7 +169,8 @@ impl<F: Files> Journal<F> {
         if number <= self.salvage_until {
             self.index.forget_segment(segment);
         }
-        // A commit names the oldest segment, so the oldest one has commits.
+        // The header of a commit names the oldest segment as one with commits, so segments without
+        // any leave too.
         while self.chain.len() > 1 {
             self.leaving.extend(self.chain.pop_front());
             if self.chain.front().is_some_and(|oldest| oldest.has_commits) {
@@ -178,7 +181,8 @@ impl<F: Files> Journal<F> {
         self.commit_all()
     }
 
-    /// Reads about `part` octets of the oldest segment. True if that was the rest.
+    /// Collects copies of live records from about `part` octets of the oldest segment. True once
+    /// the whole segment is read.
     fn collect_copies(&mut self, part: usize) -> Result<bool, StoreError> {
         let Some(oldest) = self.chain.front() else { return Ok(true) };
         let cursor = self.cursor.get_or_insert_with(|| oldest.scan());

@@ -1,4 +1,4 @@
-//! The journal: a log of commits in segments, and an index of the records that are live.
+//! The journal: a log of commits in segments, and an index of the live records.
 
 mod commit;
 mod compaction;
@@ -21,20 +21,20 @@ use crate::record_store::RecordStore;
 use crate::scan::SegmentScan;
 use segments::{FreeFile, JournalSegment, NewFile, SyncTarget};
 
-/// How a journal is opened.
+/// Options for opening a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Marks the files of this journal. A random number, used only if the folder has no journal
-    /// yet.
+    /// Identifies the files of this journal: a random number, used only to create a journal in an
+    /// empty folder.
     pub identity: u64,
-    /// Octets of a new segment: a multiple of 512. Existing segments keep theirs.
+    /// Size of a new segment, a multiple of 512; existing segments keep their sizes. Unit: octets.
     pub segment_bytes: u32,
-    /// Opens a damaged journal without the lost records, and writes the rest into new segments.
+    /// Opens a damaged journal without the lost records, and copies the others into new segments.
     pub accept_loss: bool,
 }
 
 impl JournalOptions {
-    /// Segments of 16 MiB; a damaged journal is refused.
+    /// Returns options with segments of 16 MiB; a damaged journal is refused.
     #[must_use]
     pub const fn new(identity: u64) -> Self {
         Self { identity, segment_bytes: 16 << 20, accept_loss: false }
@@ -44,41 +44,41 @@ impl JournalOptions {
 /// The findings of opening a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenReport {
-    /// The folder had no journal.
+    /// True if the folder had no journal.
     pub is_new: bool,
-    /// The last segment ends with a commit that is not whole. It was never acknowledged, and is
-    /// dropped.
+    /// True if the last segment ends with an incomplete commit, which is dropped: it was never
+    /// acknowledged.
     pub is_torn: bool,
-    /// The losses, with [`JournalOptions::accept_loss`].
+    /// The lost records; empty unless [`JournalOptions::accept_loss`] is set.
     pub losses: Vec<Damage>,
-    /// Segments with one of their two header copies damaged.
+    /// Names of segments that have one damaged copy of the header; the other copy is used.
     pub damaged_headers: Vec<String>,
-    /// Files that do not belong to the journal. They stay.
+    /// Names of files that do not belong to the journal, which leaves them alone.
     pub foreign: Vec<String>,
 }
 
-/// Figures of a journal.
+/// Figures of a journal, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalFigures {
-    /// Live records.
+    /// How many records are live.
     pub records: usize,
-    /// Octets of the live records with their keys, as they stand in the journal.
+    /// Octets of the live records with their keys, as encoded in the journal.
     pub live_octets: u64,
     /// Octets of all files of the journal.
     pub file_octets: u64,
-    /// Octets that wait to become durable.
+    /// Octets that are appended and not durable yet.
     pub pending_octets: usize,
-    /// The last durable group.
+    /// Number of the last durable group.
     pub durable: RecordNumber,
     /// Commits since the journal was opened.
     pub commits: u64,
     /// Octets of records that compaction has copied since the journal was opened.
     pub copied_octets: u64,
-    /// The file system had no room for another segment.
+    /// True if the file system had no room for another segment.
     pub is_out_of_space: bool,
 }
 
-/// Copies of records that wait for a commit, as octets of changes.
+/// Copies of records, as encoded changes, that compaction adds to the next commits.
 #[derive(Debug, Default)]
 struct WaitingCopies {
     octets: Vec<u8>,
@@ -91,7 +91,8 @@ impl WaitingCopies {
         self.lens.clear();
     }
 
-    /// How many of the first ones take at most `room` octets, and how many octets those take.
+    /// Returns how many copies, from the front, fit into `room` octets, and how many octets they
+    /// take.
     fn fitting(&self, room: usize) -> (usize, usize) {
         let mut taken = (0, 0);
         for len in &self.lens {
@@ -109,7 +110,7 @@ impl WaitingCopies {
     }
 }
 
-/// A store in a folder of files.
+/// A store that keeps its records in a folder of files.
 #[derive(Debug)]
 pub struct Journal<F: Files> {
     files: F,
@@ -117,58 +118,61 @@ pub struct Journal<F: Files> {
     /// Sectors of a new segment.
     sectors: u32,
     index: LiveIndex,
-    /// All segments that are needed, the oldest first. Commits go to the last one.
+    /// All needed segments, the oldest first. Commits are written to the last one.
     chain: VecDeque<JournalSegment<F::File>>,
-    /// Ready to become the last of the chain.
+    /// The prepared segment that becomes the last of the chain when that is full.
     next: Option<JournalSegment<F::File>>,
-    /// Files for further segments.
+    /// Files that can become further segments.
     free: Vec<FreeFile<F::File>>,
-    /// Segments outside the chain that are needed until a durable commit releases them.
+    /// Segments that compaction has emptied; kept until a durable commit says that they are not
+    /// needed.
     leaving: Vec<JournalSegment<F::File>>,
-    /// A file that is being filled with zeros.
+    /// The file that is being filled with zeros.
     making: Option<NewFile<F::File>>,
-    /// A file with the header of the next segment, which is being synced.
+    /// The file that has the header of the next segment, while that header is being synced.
     headed: Option<FreeFile<F::File>>,
-    /// Names have changed since a sync of the folder began.
+    /// True if files were created, renamed or removed after the last sync of the folder began.
     has_new_names: bool,
-    /// The target of a sync that runs in parallel to commits.
+    /// The target of the sync that runs while commits go on; `None` if none runs.
     syncing: Option<SyncTarget>,
-    /// The greatest number of a segment so far.
+    /// The greatest number that a segment has had.
     last_segment: u64,
-    /// The last durable commit.
+    /// Number of the last durable commit.
     durable_commit: u64,
-    /// The last commit that was tried.
+    /// Number of the last commit that was written, durable or failed.
     tried_commit: u64,
-    /// Groups that are not durable.
+    /// Queue of the groups that are not durable.
     groups: GroupQueue,
-    /// The last of them for which there is room, and the octets up to there in a commit.
+    /// The last group that is admitted to a commit; and the octets in a commit of all admitted
+    /// groups.
     admitted: RecordNumber,
     admitted_octets: usize,
-    /// Records on their way out of the oldest segment.
+    /// Copies of live records of the oldest segment, which wait for a commit.
     copies: WaitingCopies,
-    /// A commit is due although nothing waits: it says which segment is the oldest.
+    /// True if a commit is due even without changes, to say in its header which segment is the
+    /// oldest.
     must_announce: bool,
-    /// Where compaction reads the oldest segment.
+    /// The position of compaction in the oldest segment.
     cursor: Option<SegmentScan>,
-    /// The segment with the last change. Those behind it have copies only, which compaction cannot
-    /// make denser.
+    /// Number of the last segment with changes. Later segments have only copies, which compaction
+    /// would not make denser.
     last_changed: u64,
-    /// Segments up to this one are compacted whatever they hold.
+    /// Segments up to this number are compacted, even if that frees no space.
     rewrite_until: u64,
-    /// Unreadable records of segments up to this one are given up.
+    /// Records in segments up to this number are given up if they cannot be read.
     salvage_until: u64,
-    /// Segments up to this one were removed: this process has them open, and the folder does not
-    /// have them.
+    /// Segments up to this number were removed from the folder; this process still has their files
+    /// open.
     removed_until: u64,
     is_out_of_space: bool,
-    /// The file that says that there is a commit is durable.
+    /// True once the folder has, durably, the file that says that the journal has a commit.
     has_begun: bool,
-    /// A segment, the oldest one, with records that cannot be read.
+    /// Number of the oldest segment, if it has records that cannot be read.
     damaged: Option<u64>,
-    /// Damage of segments up to this one is among the losses.
+    /// Damage of segments up to this number is counted in `losses` already.
     lost_until: u64,
     losses: u64,
-    /// Octets of sectors that commits wrote since the last upkeep, without copies.
+    /// Octets of sectors that commits have written since the last upkeep, without copies.
     written_since: usize,
     commits: u64,
     copied_octets: u64,
@@ -218,7 +222,7 @@ impl<F: Files> Journal<F> {
         })
     }
 
-    /// Figures for operators.
+    /// Returns the figures of the journal, for operators.
     #[must_use]
     pub fn figures(&self) -> JournalFigures {
         JournalFigures {
@@ -233,15 +237,15 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub const fn files(&self) -> &F {
         &self.files
     }
 
-    /// Looks whether the files are where they were.
+    /// Checks that the folder and the segment that commits go to are still under their names.
     ///
     /// # Errors
-    /// [`StoreError::Removed`].
+    /// [`StoreError::Removed`] if they were removed or replaced.
     pub fn check_place(&mut self) -> Result<(), StoreError> {
         let Some(active) = self.chain.back() else { return Ok(()) };
         let is_in_place = self.files.is_in_place(&active.file);
@@ -251,14 +255,14 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Goes on in the place of a folder, or of the segment that takes commits, that was removed:
-    /// this process has the removed files open, and copies all live records from them. Records that
-    /// it cannot copy now are left to upkeep; until that is done, the journal is damaged for a
-    /// process that opens it.
+    /// Makes the folder and the segment that commits go to again after they were removed, and
+    /// copies all live records into it from the removed files, which this process still has open.
+    /// Records that cannot be copied now are left to upkeep; until upkeep has copied them, another
+    /// process that opened the journal would find it damaged.
     ///
     /// # Errors
-    /// [`StoreError::Removed`]: other files have the place. Or there can be no folder, or no
-    /// segment; call it again.
+    /// [`StoreError::Removed`]: other files stand in the folder's place. Other errors: the folder
+    /// or the segment cannot be made now; call again later.
     pub fn begin_again(&mut self) -> Result<(), StoreError> {
         self.files.renew().map_err(|error| match error.kind() {
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::WouldBlock => StoreError::Removed,
@@ -270,14 +274,14 @@ impl<F: Files> Journal<F> {
         self.copy_removed()
     }
 
-    /// Octets of sectors that the live records would take, densely packed.
+    /// Returns the octets of sectors that the live records would take if packed densely.
     fn live_sector_octets(&self) -> u64 {
         let live = self.index.live_octets();
         live + live * (SECTOR - PAYLOAD) as u64 / PAYLOAD as u64
     }
 
-    /// True if a group of so many octets leaves the reserve of compaction. Gets another file ready
-    /// before that is in doubt.
+    /// True if the files have room for a group of this length beyond the reserve of compaction.
+    /// Prepares another file before they run out.
     fn has_room(&mut self, octets: usize) -> bool {
         let wanted = self.admitted_octets + octets + COMMIT_HEADER_BYTES;
         self.keep_reserve(wanted);

@@ -1,4 +1,4 @@
-//! Opening: finds the segments, reads all valid commits, and proves that none is missing.
+//! Opens a journal: finds its segments, reads all valid commits, and proves that none is missing.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,15 +18,15 @@ use crate::journal::{Journal, JournalOptions, OpenReport};
 use crate::record::RecordNumber;
 use crate::scan::{FoundCommit, ScanStep};
 
-/// The file that the process holds a lock on.
+/// The file that the process locks.
 const LOCK_NAME: &str = "lock";
 
-/// The fault of a segment without a whole header copy.
+/// The fault of a segment with no valid copy of the header.
 const DAMAGED_HEADER: &str = "has a damaged header";
 
-/// Why a segment is not opened.
+/// The reason why a segment is not opened.
 enum SegmentError {
-    /// Its fault, for the report; the other segments are read.
+    /// The segment's fault, for the report; opening goes on with the other segments.
     Unusable(&'static str),
     Store(StoreError),
 }
@@ -37,14 +37,14 @@ impl From<StoreError> for SegmentError {
     }
 }
 
-/// The files of a folder, those of segments by their numbers.
+/// The names of the files in a folder by use; those of segments and spare files as numbers.
 #[derive(Debug, Default)]
 struct FolderNames {
     segments: BTreeSet<u64>,
     spares: BTreeSet<u64>,
-    /// A file was being filled with zeros.
+    /// True if there is an unfinished file, which was being filled with zeros.
     has_new: bool,
-    /// The journal had a commit.
+    /// True if there is the file that says that the journal has had a commit.
     has_begun: bool,
     foreign: Vec<String>,
 }
@@ -104,11 +104,11 @@ impl Replay {
 }
 
 impl<F: Files> Journal<F> {
-    /// Opens the journal of a folder, or makes one where there is none.
+    /// Opens the journal of a folder, or creates one if there is none.
     ///
     /// # Errors
-    /// [`StoreError`]: the folder belongs to another process, cannot be used, or its journal is
-    /// damaged. Nothing was lost by opening.
+    /// [`StoreError`]: another process has the folder, the folder cannot be used, or the journal is
+    /// damaged. The failed call has lost no record.
     pub fn open(mut files: F, options: &JournalOptions) -> Result<(Self, OpenReport), StoreError> {
         files.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => StoreError::InUse,
@@ -135,7 +135,9 @@ impl<F: Files> Journal<F> {
         journal.groups = GroupQueue::new(RecordNumber(replay.last_group()));
         journal.admitted = journal.groups.durable();
         if replay.last.is_some() && !names.has_begun {
-            // A crash came before it, or an older program without such a file wrote the journal.
+            // The file is missing: the process crashed before it made the file, or an older program
+            // wrote the journal.
+            // wrote the journal.
             journal.files.create(BEGUN_NAME).map_err(StoreError::io("create", BEGUN_NAME))?;
         }
         journal.has_begun = replay.last.is_some() || names.has_begun;
@@ -149,7 +151,7 @@ impl<F: Files> Journal<F> {
         Ok((journal, replay.report))
     }
 
-    /// Fills the chain and the index.
+    /// Reads all segments into the chain and the index.
     fn replay_all(&mut self, names: &FolderNames, replay: &mut Replay) -> Result<(), StoreError> {
         let mut found = self.find_chain(names, replay)?;
         let last_commits = self.last_commits(&found)?;
@@ -158,15 +160,14 @@ impl<F: Files> Journal<F> {
         }
         self.check_successors(&found, replay)?;
         self.last_changed = self.last_segment;
-        // The first ones may never have had a commit.
+        // The first segments of the chain may never have had a commit.
         let empty = found.iter().take_while(|segment| !segment.has_commits).count();
         self.leaving.extend(found.drain(..empty.min(found.len().saturating_sub(1))));
         self.chain.extend(found);
         Ok(())
     }
 
-    /// Opens the segments that are needed: those from the one on that the last commit names as the
-    /// oldest.
+    /// Opens the segments that are needed: from the one that the last commit names as the oldest.
     fn find_chain(
         &mut self,
         names: &FolderNames,
@@ -202,7 +203,7 @@ impl<F: Files> Journal<F> {
         Ok(found)
     }
 
-    /// Opens a segment and reads its header.
+    /// Opens the segment of this number, and checks its header.
     fn open_segment(
         &mut self,
         number: u64,
@@ -238,20 +239,22 @@ impl<F: Files> Journal<F> {
             return Err(StoreError::Foreign { file: name }.into());
         }
         if header.number > number {
-            // A file that was free got the header of a later segment.
+            // The file was free, and already has the header of a later segment: the segment of this
+            // name is gone.
             return Err(SegmentError::Unusable("is missing"));
         }
         Ok(JournalSegment::new(self.identity, number, file, header.sectors, readable))
     }
 
-    /// Opens a file and reads its length.
+    /// Opens a file, and returns its length in octets with it.
     fn open_file(&mut self, name: &str) -> Result<(F::File, u64), StoreError> {
         let opened = self.files.open(name).and_then(|file| Ok((self.files.len(&file)?, file)));
         let (octets, file) = opened.map_err(StoreError::io("open", name))?;
         Ok((file, octets))
     }
 
-    /// The oldest segment that is needed, if this segment has a commit, which says so.
+    /// Returns the number of the oldest needed segment according to the last commit of `segment`;
+    /// `None` if it has no commit.
     fn oldest_of(&mut self, segment: &JournalSegment<F::File>) -> Result<Option<u64>, StoreError> {
         let mut scan = segment.scan();
         let mut oldest = None;
@@ -264,7 +267,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// The last commit that counts of each segment, if a later segment says so.
+    /// Returns the last valid commit of each segment, according to the first commit of the segments
+    /// behind it; `None` if they do not say.
     fn last_commits(
         &mut self,
         found: &[JournalSegment<F::File>],
@@ -282,7 +286,8 @@ impl<F: Files> Journal<F> {
         Ok(all)
     }
 
-    /// Reads a segment. Its commits beyond `until` are ignored: they were written again elsewhere.
+    /// Reads a segment. Ignores its commits after `until`: they failed, and were written again
+    /// elsewhere.
     fn replay(
         &mut self,
         segment: &mut JournalSegment<F::File>,
@@ -333,7 +338,7 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// The segment that another one names as its successor must be there.
+    /// Checks that each segment that another one names as its successor is there.
     fn check_successors(
         &mut self,
         found: &[JournalSegment<F::File>],
@@ -385,8 +390,7 @@ impl<F: Files> Journal<F> {
         self.files.sync_folder().map_err(StoreError::io("sync", ""))
     }
 
-    /// Keeps files of previous segments for new ones. Removes files that cannot be used. Removes
-    /// files that cannot be used.
+    /// Keeps files of former segments for new ones, and removes files that cannot be used again.
     fn collect_free(&mut self, names: &FolderNames) -> Result<(), StoreError> {
         if names.has_new {
             self.files.remove(NEW_NAME).map_err(StoreError::io("remove", NEW_NAME))?;

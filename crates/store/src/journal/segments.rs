@@ -1,4 +1,4 @@
-//! Segments and their files: new ones get ready ahead of time, old ones are used again.
+//! Segments and their files: new ones are prepared ahead of time, files of old ones are used again.
 
 use std::io;
 
@@ -11,23 +11,24 @@ use crate::journal::Journal;
 use crate::record::Upkeep;
 use crate::scan::{ScanStep, SegmentScan};
 
-/// The file that is being filled with zeros.
+/// Name of the file that is being filled with zeros.
 pub(super) const NEW_NAME: &str = "new.segment";
 
-/// An empty file that exists once the journal has a commit: from then on some segment has one.
+/// Name of an empty file that exists once the journal has a commit: a folder with it and without
+/// commits has lost some.
 pub(super) const BEGUN_NAME: &str = "begun";
 
-/// Sectors of a segment at least and at most.
+/// Minimum and maximum size of a segment. Unit: sectors.
 const SECTORS_MIN: u32 = 8;
 const SECTORS_MAX: u32 = 1 << 22;
 
-/// Sectors of zeros between two syncs while a commit waits for the segment.
+/// How many sectors of zeros are written between two syncs while a commit waits for the segment.
 const PART_WAITING: u32 = 8192;
 
-/// The target of a sync in parallel to commits.
+/// The target of a sync that runs while commits go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncTarget {
-    /// Names.
+    /// The folder: names of files.
     Folder,
     /// The header of the next segment.
     Headed,
@@ -41,23 +42,24 @@ pub(super) struct JournalSegment<File> {
     pub number: u64,
     pub file: File,
     pub sectors: u32,
-    /// Sectors that the file has; fewer only if it is damaged.
+    /// Sectors that the file has; fewer than `sectors` only if the file is damaged.
     pub readable: u32,
     pub codec: SectorCodec,
-    /// The sector behind its last durable commit.
+    /// The sector after the segment's last durable commit.
     pub at: u32,
-    /// Whether it has a durable commit.
+    /// True if the segment has a durable commit.
     pub has_commits: bool,
-    /// Takes no further commit: the octets behind `at` are uncertain.
+    /// True if the segment takes no further commit, since a failed write left the octets from `at`
+    /// on uncertain.
     pub is_suspect: bool,
 }
 
-/// A file that nothing needs any more.
+/// A file that is not needed any more and may become another segment.
 #[derive(Debug)]
 pub(super) struct FreeFile<File> {
     pub name: String,
     pub file: File,
-    /// Its size. Only a file with the sectors of a new segment is used again.
+    /// Size of the file. It is used again only if this is the size of a new segment.
     pub sectors: u32,
 }
 
@@ -69,7 +71,7 @@ pub(super) struct NewFile<File> {
 }
 
 impl<File> JournalSegment<File> {
-    /// A segment whose commits are not known yet.
+    /// Creates a segment whose commits have not been read yet.
     pub(super) fn new(identity: u64, number: u64, file: File, sectors: u32, readable: u32) -> Self {
         let (codec, at) = (SectorCodec::new(identity, number), HEADER_SECTORS);
         Self { number, file, sectors, readable, codec, at, has_commits: false, is_suspect: false }
@@ -79,12 +81,12 @@ impl<File> JournalSegment<File> {
         segment_name(self.number)
     }
 
-    /// Reads its commits from the first one on.
+    /// Begins to read the segment's commits, from the first one on.
     pub(super) fn scan(&self) -> SegmentScan {
         SegmentScan::new(self.codec, self.sectors, self.readable)
     }
 
-    /// The next step of such a scan.
+    /// Reads the next commit or gap of a scan that [`JournalSegment::scan`] began.
     pub(super) fn read_on<F: Files<File = File>>(
         &self,
         files: &mut F,
@@ -94,32 +96,34 @@ impl<File> JournalSegment<File> {
         step.map_err(|error| StoreError::io("read", &self.name())(error))
     }
 
-    /// The error for durable records of groups up to `durable` that cannot be read, from sector
-    /// `first` on.
+    /// Returns the error for durable records that cannot be read: `first` is the first unreadable
+    /// sector, `durable` the number of the last durable group.
     pub(super) fn damaged_from(&self, first: u32, durable: u64) -> StoreError {
         let (file, what) = (self.name(), Damage::of_sectors(first, self.at));
         StoreError::Damaged(vec![Damage { file, what, after: 0, before: Some(durable + 1) }])
     }
 
-    /// Octets of commits that still fit.
+    /// Returns how many octets of commits still fit into the segment.
     pub(super) fn room_octets(&self) -> usize {
         let sectors = (self.sectors - 1).saturating_sub(self.at);
         usize::try_from(sectors).unwrap_or(0) * PAYLOAD
     }
 
-    /// The low bits of its number, which differ from those of all others at the time.
+    /// Returns the low bits of the segment's number, which differ between all segments that exist
+    /// at a time.
     #[allow(clippy::cast_possible_truncation, reason = "the low bits")]
     pub(super) const fn short_number(&self) -> u32 {
         self.number as u32
     }
 }
 
-/// Octets of commits that a segment holds.
+/// Returns how many octets of commits a segment of this size holds.
 pub(super) fn capacity(sectors: u32) -> usize {
     usize::try_from(sectors - HEADER_SECTORS - 1).unwrap_or(0) * PAYLOAD
 }
 
-/// Sectors of a segment, or none if a segment cannot have so many octets.
+/// Converts the size of a segment from octets to sectors; `None` if a segment cannot have this
+/// size.
 pub(super) fn sectors_of(bytes: u32) -> Option<u32> {
     let sector = u32::try_from(SECTOR).ok()?;
     let sectors = bytes / sector;
@@ -139,7 +143,7 @@ pub(super) fn spare_name(number: u64) -> String {
 }
 
 impl<F: Files> Journal<F> {
-    /// Octets of all files.
+    /// Returns the octets of all files of the journal.
     pub(super) fn file_octets(&self) -> u64 {
         let chain = self.chain.iter().chain(&self.next).chain(&self.leaving);
         let used: u64 = chain.map(|segment| offset_of(segment.sectors)).sum();
@@ -148,8 +152,8 @@ impl<F: Files> Journal<F> {
         used + free + self.making.as_ref().map_or(0, |making| offset_of(making.zeroed))
     }
 
-    /// Octets of commits that fit into the present files: the last segment, and the files that are
-    /// ready to follow it.
+    /// Returns how many octets of commits fit into the last segment and the files that are ready to
+    /// follow it.
     pub(super) fn ready_octets(&self) -> usize {
         let last = self.chain.back().filter(|last| !last.is_suspect);
         let free = self.free.iter().chain(&self.headed);
@@ -158,19 +162,19 @@ impl<F: Files> Journal<F> {
         last.map_or(0, JournalSegment::room_octets) + files * capacity(self.sectors)
     }
 
-    /// Octets that copies of so many live ones may take, in commits of their own.
+    /// Returns the octets, at most, of commits that hold copies of `live` octets of live records.
     fn copies_octets(&self, live: u64) -> usize {
         usize::try_from(live).unwrap_or(usize::MAX) / 8 * 9 + capacity(self.sectors) / 16
     }
 
-    /// Octets that compacting the oldest segment, or the rest of it, may take.
+    /// Returns the octets, at most, that compacting the rest of the oldest segment still takes.
     pub(super) fn compaction_octets(&self) -> usize {
         let oldest = self.chain.front();
         self.copies_octets(oldest.map_or(0, |oldest| self.index.live_in(oldest.short_number())))
     }
 
-    /// Octets of the ready files that compaction needs to copy a segment full of live records now,
-    /// or when it is done with the oldest one.
+    /// Returns the octets that must stay free in ready files, so that compaction can copy a segment
+    /// full of live records, now or after it has finished the oldest one.
     pub(super) fn compaction_reserve(&self) -> usize {
         let capacity = capacity(self.sectors);
         let most = u64::try_from(capacity).unwrap_or(u64::MAX);
@@ -181,14 +185,14 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Octets that are kept ready for changes that must not be refused when the file system is
-    /// full.
+    /// Returns the octets that stay ready for changes that must not be refused when the file system
+    /// is full.
     pub(super) fn reserve(&self) -> usize {
         self.compaction_reserve() + capacity(self.sectors) / 2
     }
 
-    /// Makes files ready, and waits for them, if the reserve does not outlast `octets`. Where it
-    /// cannot, the commits go on as long as they can.
+    /// Prepares files, and waits for them, until the reserve is left over after `octets` more
+    /// octets. If that fails, commits go on as long as they can.
     pub(super) fn keep_reserve(&mut self, octets: usize) {
         while !self.is_out_of_space
             && self.ready_octets() < octets + self.reserve()
@@ -196,30 +200,30 @@ impl<F: Files> Journal<F> {
         {}
     }
 
-    /// True if a further file is to be made ready now. With `is_due`, compaction is about to free
-    /// one.
+    /// True if a further file should be prepared now. `is_due`: compaction is due, and will free a
+    /// file.
     pub(super) fn wants_file(&self, is_due: bool) -> bool {
         let ahead = if is_due { 0 } else { capacity(self.sectors) / 2 };
         let is_unnamed = self.next.is_none() && !self.free.is_empty();
         is_unnamed || self.ready_octets() < self.reserve() + ahead
     }
 
-    /// True if nothing says that the file system has no room for another file.
+    /// True unless the file system is known to have no room for another file.
     pub(super) fn may_have_space(&mut self) -> bool {
         let creates = self.making.is_none() && self.next_free().is_none();
         let sought = offset_of(self.sectors);
         !creates || self.files.available().is_ok_and(|octets| octets >= sought)
     }
 
-    /// Whether getting the next segment ready has begun.
+    /// True while the preparation of the next segment is under way.
     pub(super) fn is_preparing(&self) -> bool {
         self.has_new_names || self.syncing.is_some() || self.headed.is_some()
     }
 
-    /// Gets the next segment ready, and waits for it.
+    /// Prepares the next segment, and waits until it is ready.
     pub(super) fn make_next(&mut self) -> Result<(), StoreError> {
         loop {
-            // A sync may be that of a later file, and the next one be ready behind it.
+            // The running sync may belong to a later file while the next segment is ready already.
             self.end_sync(true)?;
             if self.next.is_some() && !self.has_new_names && self.syncing.is_none() {
                 return Ok(());
@@ -228,13 +232,15 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Does a part of getting the next segment ready, or a file for the one behind it: writes at
-    /// most `sectors` sectors of zeros or a header and begins to sync it, or names a file.
+    /// Does one step of preparing the next segment, or a file for the one after it: writes up to
+    /// `sectors` sectors of zeros, or writes a header and begins to sync it, or renames a file.
+    /// `waits`: blocks until the running sync ends.
     pub(super) fn prepare_next(&mut self, sectors: u32, waits: bool) -> Result<Upkeep, StoreError> {
         if !self.end_sync(waits)? {
             return Ok(Upkeep::Waiting);
         }
-        // A file whose header is overwritten must not have the name of a segment that is needed.
+        // Sync renames first: a file whose header is overwritten must not have the name of a needed
+        // segment.
         if self.has_new_names {
             self.begin_sync(SyncTarget::Folder)?;
         } else if let Some(headed) = self.headed.take() {
@@ -253,8 +259,9 @@ impl<F: Files> Journal<F> {
         Ok(Upkeep::Worked)
     }
 
-    /// The file that becomes the next segment, unless there is one. A new one comes first, also
-    /// after a failure: the file that is made next takes its name.
+    /// Returns the index of the file that becomes the next segment; `None` if that segment is
+    /// there, or no file fits. The new file comes first, even after a failure, since the next file
+    /// that is made takes its name.
     fn next_free(&self) -> Option<usize> {
         let new = self.free.iter().position(|free| free.name == NEW_NAME);
         let position =
@@ -262,7 +269,7 @@ impl<F: Files> Journal<F> {
         position.filter(|_| self.next.is_none())
     }
 
-    /// True if no sync is under way any more.
+    /// True if no sync runs any more. `waits`: blocks until the running sync ends.
     fn end_sync(&mut self, waits: bool) -> Result<bool, StoreError> {
         let Some(target) = self.syncing else { return Ok(true) };
         let polled = self.files.poll_sync(waits);
@@ -273,7 +280,7 @@ impl<F: Files> Journal<F> {
         Ok(is_done)
     }
 
-    /// Begins a sync in parallel to commits.
+    /// Starts a sync that runs while commits go on.
     fn begin_sync(&mut self, target: SyncTarget) -> Result<(), StoreError> {
         let file = match target {
             SyncTarget::Folder => None,
@@ -287,7 +294,7 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// The octets are not trusted, and are written again.
+    /// Drops what the failed sync covered, which is not trusted, so that it is written again.
     fn sync_failed(&mut self, target: SyncTarget, error: io::Error) -> StoreError {
         self.syncing = None;
         let failed = match target {
@@ -308,7 +315,7 @@ impl<F: Files> Journal<F> {
         failed
     }
 
-    /// A file that `action` has failed for is as free as before.
+    /// Puts a file back among the free ones after `action` failed for it, and returns the error.
     fn give_back(
         &mut self,
         free: FreeFile<F::File>,
@@ -334,7 +341,8 @@ impl<F: Files> Journal<F> {
         if let Some(made) = self.making.take_if(|making| making.zeroed == self.sectors) {
             let mut name = NEW_NAME.to_owned();
             if self.next.is_some() {
-                // The finished file waits, and others may be made meanwhile.
+                // The next segment is ready, so this file waits under another name, and another new
+                // file may be made.
                 name = spare_name(self.last_segment + 1);
                 self.files.rename(NEW_NAME, &name).map_err(StoreError::io("rename", NEW_NAME))?;
                 self.last_segment += 1;
@@ -352,7 +360,7 @@ impl<F: Files> Journal<F> {
         self.begin_sync(SyncTarget::New)
     }
 
-    /// Writes the header of the next segment.
+    /// Writes the header of the next segment into a free file, and begins to sync it.
     fn write_header(&mut self, free: FreeFile<F::File>) -> Result<(), StoreError> {
         let (identity, number) = (self.identity, self.last_segment + 1);
         let header = SegmentHeader { identity, number, sectors: free.sectors }.encode();
@@ -363,7 +371,7 @@ impl<F: Files> Journal<F> {
         self.begin_sync(SyncTarget::Headed)
     }
 
-    /// Gives a file with a durable header its name.
+    /// Renames a file with a durable header to the name of its segment.
     fn name_next(&mut self, headed: FreeFile<F::File>) -> Result<(), StoreError> {
         let number = self.last_segment + 1;
         if let Err(error) = self.files.rename(&headed.name, &segment_name(number)) {
@@ -376,14 +384,15 @@ impl<F: Files> Journal<F> {
         self.begin_sync(SyncTarget::Folder)
     }
 
-    /// The next segment becomes the last of the chain.
+    /// Appends the next segment to the chain; commits go to it from now on.
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
         self.make_next()?;
         let sealed = self.seal();
         if let Some(former) = self.chain.back_mut()
             && former.has_commits
         {
-            // If its file failed before, the commits that are in it are durable all the same.
+            // A segment that a write failed for is suspect already, and its commits are durable:
+            // only a new failure is an error.
             if let Err(error) = sealed
                 && !former.is_suspect
             {
@@ -397,7 +406,7 @@ impl<F: Files> Journal<F> {
         Ok(())
     }
 
-    /// Notes at the end of the last segment with commits that the next segment follows.
+    /// Notes in the last sector of the last segment with commits that the next segment follows it.
     fn seal(&mut self) -> io::Result<()> {
         let last = self.chain.iter().rev().find(|segment| segment.has_commits);
         let Some((next, last)) = self.next.as_ref().zip(last) else { return Ok(()) };
@@ -409,8 +418,8 @@ impl<F: Files> Journal<F> {
         self.files.sync_data(&last.file)
     }
 
-    /// Takes the last segment, which has no commits, out of the chain. If that fails it stays,
-    /// without commits.
+    /// Takes the last segment, which has no commits, out of the chain. If the rename fails, the
+    /// segment stays in the chain.
     fn retire_last(&mut self) {
         let Some(last) = self.chain.back() else { return };
         let name = spare_name(last.number);
@@ -422,12 +431,12 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Segments that no durable commit needs become files for new ones.
+    /// Frees the files of the segments that no durable commit needs, for new segments.
     pub(super) fn free_leaving(&mut self) {
         for segment in self.leaving.drain(..) {
             let name = segment.name();
             if segment.number <= self.removed_until {
-                // Only a part of the folder may have been removed.
+                // The folder may have been removed in part only, so the file may still be there.
                 let _ = self.files.remove(&name);
                 continue;
             }
@@ -435,8 +444,8 @@ impl<F: Files> Journal<F> {
         }
     }
 
-    /// Forgets the files that are ready for further segments, and removes those that the folder
-    /// still has.
+    /// Drops the files that are ready for further segments, and removes those of them that the
+    /// folder still has.
     pub(super) fn forget_files(&mut self) {
         let next = self.next.take().map(|next| next.name());
         let free = self.free.drain(..).chain(self.headed.take()).map(|file| file.name);
@@ -447,8 +456,8 @@ impl<F: Files> Journal<F> {
         (self.syncing, self.has_new_names) = (None, false);
     }
 
-    /// Removes a file that is not needed. False if there is none. `keep`: how many files may stay
-    /// that are not needed yet.
+    /// Removes one file that is not needed; false if there is none. `keep`: how many files may stay
+    /// in reserve.
     pub(super) fn remove_surplus(&mut self, keep: usize) -> Result<bool, StoreError> {
         let of_other_size = self.free.iter().position(|file| file.sectors != self.sectors);
         let capacity = capacity(self.sectors);

@@ -1,4 +1,4 @@
-//! Reads the live records.
+//! Reads the live records of a journal.
 
 use crate::error::StoreError;
 use crate::files::Files;

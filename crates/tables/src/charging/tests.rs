@@ -34,7 +34,7 @@ fn stages(
     is_open
 }
 
-/// The buckets as they are once the charge is written.
+/// Returns the buckets as they are once the charge is written.
 fn settled(charge: &DeferredCharge, MeterLine(cells): &MeterLine) -> [Bucket; PER_LINE] {
     let bucket = |cell: &MeterCell| match cell.deferred_limit() {
         Some(limit) => charge.bucket(limit),
@@ -74,7 +74,7 @@ fn assert_alike(table: &MeterTable, charge: &DeferredCharge, now: Nanos) {
     let line = |session| table.pair(session, DIRECTION).unwrap().line();
     for (at, bucket) in settled(charge, line(FAST)).iter().enumerate() {
         let of = &line(REFERENCE).0[at].bucket();
-        // A bucket in the past is idle, whenever that was.
+        // Buckets whose `due` time is past are both idle, even if the times differ.
         let is_past = bucket.due < now.0 && of.due < now.0;
         assert!(bucket == of || is_past, "{at} at {now:?}: {bucket:?} {of:?}");
         let fast_passed = charge.passed(&line(FAST).0[at]);
@@ -89,7 +89,7 @@ fn deferred_charges_and_those_of_the_stages_are_alike() {
     let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
     let (mut now, mut head, mut which) = (Nanos::from_secs(1), 0, 0);
     let mut limits = [RateLimit::UNLIMITED; PER_LINE];
-    // Packets by way: `try_charge_idle`, `try_charge_at_once`, `try_charge`, the stages; dropped.
+    // Packets of `try_charge_idle`, `try_charge_at_once`, `try_charge`, the stages; dropped.
     let mut ways = [0_u32; 5];
     let mut random = Random(88_172_645_463_325_252);
     let mut below = |most: u64| random.below(most);
@@ -99,7 +99,7 @@ fn deferred_charges_and_those_of_the_stages_are_alike() {
             0 => below(3_000_000_000),
             1..10 => below(2_000_000),
             10..20 => below(2_000),
-            // To the nanosecond in which a bucket becomes idle.
+            // Advances to the nanosecond in which a bucket becomes idle.
             20..24 => settled(&charge, pair.line())[0].due.saturating_sub(now.0) % (1 << 40),
             _ => 0,
         });
@@ -149,13 +149,13 @@ fn slow_bucket_and_one_that_is_busy_for_long_are_exact() {
     let often_idle = |round| if round < 1500 { 500 } else { 30_000 };
     check_slow_bucket(slowest, often_idle, [1500, 65_535], 30);
     check_slow_bucket(limit(1, 3000, Excess::Policed), often_idle, [1500, 65_535], 30);
-    // Always half a second ahead, for longer than the product of price and octets fits a word.
+    // The bucket is always half a second ahead, until price times octets would overflow a word.
     let rounds = check_slow_bucket(limit(8, 3000, Excess::Policed), |_| 500, [500, 0], 2500);
     assert!(rounds.as_millis() > 1 << 20, "{rounds:?}");
 }
 
-/// Two packets of `lens` octets every `pauses` milliseconds; the first round has one more. Returns
-/// how long it took.
+/// Sends two packets of `lens` octets in each round, and one more in the first; `pauses` returns
+/// the milliseconds after a round. Returns the simulated time.
 fn check_slow_bucket(
     limit: RateLimit,
     pauses: impl Fn(u32) -> u64,

@@ -1,4 +1,4 @@
-//! Announcements of our own addresses, by which stations on the links replace their entries.
+//! Announcements of our own addresses, so that stations on the links update their neighbor caches.
 //!
 //! Each address is announced several times, since nobody acknowledges a gratuitous ARP or an
 //! unsolicited Neighbor Advertisement. Spec: RFC 5227 §2.3, RFC 4861 §7.2.6.
@@ -21,19 +21,19 @@ pub(crate) struct Announcements {
 }
 
 impl Announcements {
-    /// A series that begins at `now`, on links with stations to resolve.
+    /// Begins a series of announcements at `now`, on links with stations to resolve.
     pub(crate) fn new(now: Nanos, next_hops: &dyn NextHops) -> Self {
         let interfaces = next_hops.interface_ids().into_iter();
         let interfaces = interfaces.filter(|id| next_hops.only_station(*id).is_none());
         Self { interfaces: interfaces.collect(), left: ANNOUNCEMENTS, due: now }
     }
 
-    /// When the next ones are due.
+    /// Returns when the next announcements are due; `None` after the last ones.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         (self.left > 0 && !self.interfaces.is_empty()).then_some(self.due)
     }
 
-    /// The commands that are due at `now`.
+    /// Returns the commands that are due at `now`.
     pub(crate) fn take_due(&mut self, now: Nanos) -> impl Iterator<Item = WorkerCommand> + '_ {
         let is_due = self.poll_timeout().is_some_and(|due| due <= now);
         if is_due {

@@ -1,18 +1,18 @@
-//! The state machine of RFC 4861 §7.3, applied to ARP as well (RFC 826, RFC 1122 §2.3.2).
+//! The neighbor cache: the states of RFC 4861 §7.3, also for ARP (RFC 826, RFC 1122 §2.3.2).
 //!
-//! A station that claims the address of a neighbor does not replace a link-layer address in use:
-//! ARP messages are easily forged. The cache first solicits both stations, while packets still go
-//! to the known one, and believes the claim only if that station stays silent: for [`CLAIM_WAIT`]
-//! if the other one answers, else for [`RETRANSMIT`]. A known station that answers later, within
-//! [`RETRANSMIT`], gets its packets back. A Neighbor Advertisement with the Override flag replaces
-//! the address at once unless the next hop is pinned and no request was sent; one without it only
-//! makes the address stale (RFC 4861 §7.2.5).
+//! A station that claims the address of a neighbor does not replace a link-layer address in use,
+//! because ARP messages are easily forged. The cache first solicits both stations, while packets
+//! still go to the known one. It believes the claim only if the known station stays silent: for
+//! [`CLAIM_WAIT`] if the claiming station answers, else for [`RETRANSMIT`]. If the known station
+//! answers later, but within [`RETRANSMIT`], packets go to it again. A Neighbor Advertisement with
+//! the Override flag replaces the address at once, unless the next hop is pinned and no request was
+//! sent; without the flag it only makes the address stale (RFC 4861 §7.2.5).
 //!
 //! Pinned next hops (gateways, GTP-U peers) are resolved and kept resolved without traffic. While
-//! packets leave through an interface and none comes back, those that count as reachable are probed
-//! each second, and all stations with them. Others are created when a packet needs them and removed
-//! when unused. An unsolicited announcement creates no entry, so a flood of announcements cannot
-//! fill the table.
+//! packets leave through an interface and none arrives there, its reachable pinned next hops are
+//! probed each second, by unicast and broadcast. Other next hops are created when a packet needs
+//! them and removed when unused. An unsolicited announcement creates no entry, so a flood of
+//! announcements cannot fill the table.
 
 use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
@@ -24,17 +24,17 @@ use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
 use crate::neighbor::announcements::Announcements;
 use crate::neighbor::entry::{NeighborCounters, NeighborEntry, NeighborState};
 
-/// Solicitations before a neighbor counts as absent. Spec: RFC 4861 §10.
+/// How many solicitations are sent before a neighbor counts as absent. Spec: RFC 4861 §10.
 const SOLICITS_MAX: u8 = 3;
 
 /// Wait for the answer to one solicitation. Spec: RFC 4861 §10 (RETRANS_TIMER).
 const RETRANSMIT: Nanos = Nanos::from_secs(1);
 
-/// As [`RETRANSMIT`], if another station claims the address: three solicitations take one
-/// [`RETRANSMIT`].
+/// Replaces [`RETRANSMIT`] if another station claims the address: [`SOLICITS_MAX`] solicitations
+/// take one [`RETRANSMIT`].
 const CLAIM_RETRANSMIT: Nanos = Nanos(RETRANSMIT.0 / SOLICITS_MAX as u64);
 
-/// How long the known station has for its answer if the one that claims its address has answered.
+/// How long the known station has to answer once the station that claims its address has answered.
 const CLAIM_WAIT: Nanos = Nanos::from_millis(40);
 
 /// How long an answer keeps a neighbor reachable. Spec: RFC 4861 §10 (REACHABLE_TIME).
@@ -44,10 +44,10 @@ const REACHABLE: Nanos = Nanos::from_secs(30);
 /// (DELAY_FIRST_PROBE_TIME).
 const STALE_CHECK: Nanos = Nanos::from_secs(5);
 
-/// Time after which an unused stale neighbor is forgotten, as Linux does.
+/// How long an unused stale neighbor is kept; Linux uses the same time.
 const STALE_LIFETIME: Nanos = Nanos::from_secs(60);
 
-/// Neighbors of a silent link that are probed at a time.
+/// Most neighbors of a silent link that are probed at a time.
 const SILENT_MAX: usize = 64;
 
 /// An absent neighbor is not solicited again for this time, unless it is pinned.
@@ -62,7 +62,7 @@ struct NeighborRecord {
     pinned: bool,
     /// The link-layer address that another station claims for the neighbor.
     claim: Option<DisputedAddress>,
-    /// The station that did not answer in time, and until when it may.
+    /// The previous station, which did not answer in time, and until when an answer restores it.
     former: Option<(MacAddr, Nanos)>,
     /// When the station was last solicited because of a claim.
     disputed_at: Option<Nanos>,
@@ -78,11 +78,11 @@ struct NeighborRecord {
 #[derive(Debug, Clone, Copy)]
 struct DisputedAddress {
     mac: MacAddr,
-    /// The station that claims the address answered.
+    /// True if the station that claims the address has answered.
     is_answered: bool,
 }
 
-/// The claim of a station about its link-layer address; see [`WorkerEvent::NeighborLearned`].
+/// A station's statement of its link-layer address; see [`WorkerEvent::NeighborLearned`].
 #[derive(Debug, Clone, Copy)]
 struct NeighborClaim {
     mac: MacAddr,
@@ -102,7 +102,7 @@ pub struct NeighborCache {
 }
 
 impl NeighborCache {
-    /// An empty cache for `next_hops`.
+    /// Creates an empty cache for `next_hops`.
     #[must_use]
     pub fn new(next_hops: &dyn NextHops) -> Self {
         Self {
@@ -114,8 +114,8 @@ impl NeighborCache {
         }
     }
 
-    /// Begins to announce our own addresses on the links, several times: stations with another
-    /// link-layer address for them replace it.
+    /// Begins to announce our own addresses on the links, several times, so that stations that know
+    /// other link-layer addresses for them replace these.
     pub fn announce(&mut self, now: Nanos, next_hops: &dyn NextHops) {
         self.announcements = Announcements::new(now, next_hops);
         self.commands.extend(self.announcements.take_due(now));
@@ -150,7 +150,7 @@ impl NeighborCache {
         }
     }
 
-    /// Resolves next hops that became pinned, and lets unpinned ones age. Call it after
+    /// Resolves next hops that became pinned, and makes unpinned ones age. Call it after
     /// [`DataPlane::apply`] and [`DataPlane::poll_observed`], which pin and unpin.
     ///
     /// [`DataPlane::apply`]: adit_rules::DataPlane::apply
@@ -171,9 +171,9 @@ impl NeighborCache {
         }
     }
 
-    /// Packets leave through `interface`, and none comes back: probes its gateways and GTP-U peers,
-    /// and at the same time all stations, because another one may have their addresses by now. For
-    /// once a second.
+    /// Probes the gateways and GTP-U peers on `interface`: packets leave through it, and none
+    /// arrives. Also solicits by broadcast, because another station may have their addresses by
+    /// now. Call it at most once a second.
     pub fn handle_silence(&mut self, now: Nanos, interface: InterfaceId) {
         let is_asked = |entry: &NeighborRecord| {
             entry.interface == interface && entry.pinned && entry.state == NeighborState::Reachable
@@ -202,25 +202,25 @@ impl NeighborCache {
         }
     }
 
-    /// When [`NeighborCache::handle_timeout`] is due next.
+    /// Returns when [`NeighborCache::handle_timeout`] is due next; `None` if no timer runs.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
         deadline.into_iter().chain(self.announcements.poll_timeout()).min()
     }
 
-    /// The next command for any one worker.
+    /// Returns the next command, which any one worker may run.
     pub fn poll_command(&mut self) -> Option<WorkerCommand> {
         self.commands.pop_front()
     }
 
-    /// All neighbors, by index.
+    /// Returns all neighbors by index.
     pub fn entries(&self) -> impl Iterator<Item = NeighborEntry> + '_ {
         self.entries_from(NextHopIndex(0), self.entries.len()).0
     }
 
-    /// The neighbors at `count` indices from `first` on, and the index that follows; `None` after
-    /// the last one.
+    /// Returns the neighbors at `count` indices from `first` on, and the next index, which is
+    /// `None` at the end.
     pub fn entries_from(
         &self,
         first: NextHopIndex,
@@ -238,7 +238,7 @@ impl NeighborCache {
         (entries, next)
     }
 
-    /// Counts of the cache's actions and refusals.
+    /// Returns the counts of the cache's actions and refusals.
     #[must_use]
     pub const fn counters(&self) -> NeighborCounters {
         self.counters
@@ -287,7 +287,7 @@ impl NeighborCache {
             self.arm(index, deadline);
             return;
         }
-        // All stations were probed, and this is the first other one to answer.
+        // All stations were solicited, and this is the first other one to answer.
         let was_asked = entry.disputed_at.is_some_and(|at| now.since(at) < RETRANSMIT);
         if is_probed
             && was_asked
@@ -322,9 +322,9 @@ impl NeighborCache {
         }
     }
 
-    /// Another station sent a different address. Solicits the known station, at most once per
-    /// [`RETRANSMIT`]; `claim` replaces the address if the known station does not answer. Without a
-    /// claim a reachable neighbor becomes stale; neighbors in other states do not change.
+    /// Handles a different link-layer address from another station: solicits the known station, at
+    /// most once per [`RETRANSMIT`]. If the known station does not answer, `claim` replaces its
+    /// address. Without a claim a reachable neighbor becomes stale; other states do not change.
     fn dispute(
         &mut self,
         now: Nanos,
@@ -356,7 +356,7 @@ impl NeighborCache {
         }
     }
 
-    /// Solicits the station at the known address, because another one disputes it.
+    /// Solicits the known station, and the one that claims its address if there is one.
     fn verify(&mut self, now: Nanos, index: NextHopIndex, next_hops: &mut dyn NextHops) {
         let Some(entry) = self.entry_mut(index) else { return };
         let Some(mac) = entry.mac else { return };
@@ -369,7 +369,7 @@ impl NeighborCache {
         }
     }
 
-    /// Starts to resolve a next hop, from the beginning if it has an entry.
+    /// Starts to resolve a next hop. If the next hop has an entry, resolves it from the beginning.
     fn start(&mut self, now: Nanos, index: NextHopIndex, next_hops: &mut dyn NextHops) {
         let Some(hop) = next_hops.next_hop(index) else { return };
         next_hops.clear_mac(index);
@@ -401,7 +401,7 @@ impl NeighborCache {
         }
     }
 
-    /// A deadline of `index` has passed.
+    /// Handles the expiry of the deadline of `index`.
     fn expire(&mut self, now: Nanos, index: NextHopIndex, next_hops: &mut dyn NextHops) {
         let Some(&mut entry) = self.entry_mut(index) else { return };
         match (entry.state, entry.claim) {
@@ -454,7 +454,7 @@ impl NeighborCache {
         }
     }
 
-    /// The known station did not answer: adopts the claimed address, and solicits its station.
+    /// Adopts and solicits the claimed address, because the known station did not answer.
     fn replace(
         &mut self,
         now: Nanos,
@@ -469,7 +469,7 @@ impl NeighborCache {
         self.probe(now, index);
     }
 
-    /// The neighbor answered: its address is reachable.
+    /// Marks the address as reachable: the neighbor answered.
     fn confirm(
         &mut self,
         now: Nanos,
@@ -484,8 +484,8 @@ impl NeighborCache {
         self.enter(now, index, NeighborState::Reachable, REACHABLE);
     }
 
-    /// The address stays in use, unconfirmed. A pinned neighbor is probed now, others once a packet
-    /// uses them.
+    /// Keeps the address in use as unconfirmed. Probes a pinned neighbor now, any other once a
+    /// packet uses it.
     fn doubt(
         &mut self,
         now: Nanos,
@@ -509,7 +509,7 @@ impl NeighborCache {
         self.solicit(now, index);
     }
 
-    /// Removes the entry and its next hop; starts over if the next hop is pinned by now.
+    /// Removes the entry and its next hop; resolves anew if the next hop cannot be removed.
     fn forget(&mut self, now: Nanos, index: NextHopIndex, next_hops: &mut dyn NextHops) {
         if !next_hops.remove_next_hop(index) {
             self.start(now, index, next_hops);
@@ -529,7 +529,7 @@ impl NeighborCache {
         self.arm(index, now + span);
     }
 
-    /// Queues a solicitation: to the station itself in a probe, else to all.
+    /// Queues a solicitation, by unicast in a probe and otherwise by broadcast, and arms its timer.
     fn solicit(&mut self, now: Nanos, index: NextHopIndex) {
         let Some(entry) = self.entry_mut(index) else { return };
         entry.solicits = entry.solicits.saturating_add(1);
@@ -539,7 +539,7 @@ impl NeighborCache {
         self.arm(index, now + pause);
     }
 
-    /// Queues a solicitation: to one station, or to all.
+    /// Queues a solicitation to one station, or by broadcast if `unicast` is `None`.
     fn send_solicitation(&mut self, index: NextHopIndex, unicast: Option<MacAddr>) {
         let Some(&mut NeighborRecord { interface, addr, .. }) = self.entry_mut(index) else {
             return;

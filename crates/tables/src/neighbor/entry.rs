@@ -1,4 +1,4 @@
-//! The cache as `adit show` displays it.
+//! Entries and counters of the neighbor cache as `adit show` displays them.
 
 use core::net::IpAddr;
 
@@ -7,13 +7,13 @@ use adit_types::{InterfaceId, MacAddr, NextHopIndex};
 /// The state of a neighbor. Spec: RFC 4861 §7.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeighborState {
-    /// Solicited; it has not answered yet.
+    /// The neighbor was solicited and has not answered yet.
     Incomplete,
-    /// Confirmed its address within `REACHABLE_TIME`.
+    /// The neighbor confirmed its address within `REACHABLE_TIME`.
     Reachable,
-    /// Has an address without a recent confirmation.
+    /// The neighbor has an address that was not confirmed recently.
     Stale,
-    /// In use, and solicited at its known address.
+    /// The neighbor is in use, and is being solicited at its known address.
     Probe,
     /// Did not answer.
     Failed,
@@ -24,9 +24,9 @@ pub enum NeighborState {
 /// One neighbor, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighborEntry {
-    /// Its next hop.
+    /// The neighbor's index among the next hops.
     pub index: NextHopIndex,
-    /// The interface on whose link it is.
+    /// The interface to whose link the neighbor is attached.
     pub interface: InterfaceId,
     /// Its address.
     pub addr: IpAddr,
@@ -34,28 +34,29 @@ pub struct NeighborEntry {
     pub mac: Option<MacAddr>,
     /// Its state.
     pub state: NeighborState,
-    /// A gateway or a GTP-U peer: kept resolved without traffic.
+    /// True for a gateway or a GTP-U peer, which is kept resolved without traffic.
     pub pinned: bool,
 }
 
 /// Counts of the cache's actions and refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NeighborCounters {
-    /// Solicitations queued for a worker.
+    /// Solicitations that were queued for a worker.
     pub solicits: u64,
-    /// Neighbors that did not answer.
+    /// How often a neighbor did not answer.
     pub failures: u64,
-    /// Requests for addresses that are not on the link of their interface, or without a free next
-    /// hop.
+    /// Requests that were refused: the address is not on the link of the interface, or no next hop
+    /// is free.
     pub wanted_refused: u64,
-    /// Link-layer addresses that no station can have, or claims of our own address.
+    /// Link-layer addresses that were refused: no station can have them, the sender claims an
+    /// address of ours, or the link has only one fixed station.
     pub seen_refused: u64,
-    /// Uses of our own addresses by other stations.
+    /// How often another station used an address of ours.
     pub own_addresses_used: u64,
-    /// Link-layer addresses that changed.
+    /// Changes of a neighbor's link-layer address.
     pub mac_changes: u64,
-    /// Claims of another link-layer address that the known station refuted by an answer.
+    /// Claims of another link-layer address that were refuted because the known station answered.
     pub claims_refuted: u64,
-    /// Commands that found the queue full.
+    /// Commands lost because the queue was full.
     pub commands_lost: u64,
 }

@@ -1,4 +1,4 @@
-//! Neighbor resolution: which link-layer address a next hop has.
+//! Neighbor resolution: finds the link-layer address of each next hop.
 //!
 //! The control thread owns the [`NeighborCache`]. Workers report received packets, the cache
 //! decides, and [`adit_rules::NextHops`] publishes its decisions. Solicitations leave as worker

@@ -28,9 +28,9 @@ use crate::ue_pools::UePools;
 use crate::ues::{UeTable, UeWriter};
 use crate::usage::UsageTable;
 
-/// Builds the tables: the publisher and one reader per worker, in the order of worker ids.
+/// Builds the tables. Returns the publisher and one reader per worker, in the order of worker ids.
 ///
-/// Allocates all that readers read, except session rules.
+/// Allocates all memory that readers read, except session rules.
 ///
 /// # Errors
 /// [`TablesError`]: the first mistake in the configuration.
@@ -38,10 +38,10 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<TablesReader>), Tab
     build_with_offload(config, None)
 }
 
-/// [`build`] with an offload, which has room for as many sessions as the tables and no entry.
+/// Does [`build`] with an offload that has room for as many sessions as the tables, and no entries.
 ///
 /// # Errors
-/// As [`build`].
+/// Fails as [`build`] does.
 pub fn build_with_offload(
     config: TablesConfig,
     offload: Option<Box<dyn Offload>>,
@@ -109,7 +109,7 @@ pub fn build_with_offload(
     Ok((publisher, readers))
 }
 
-/// One reader per worker, with its handles of rules and routes.
+/// Creates one reader per worker, with its handles of rules and routes.
 fn readers(
     tables: &Arc<Tables>,
     usage: &std::sync::Arc<UsageTable>,
@@ -130,7 +130,7 @@ fn readers(
     readers.map(reader).collect()
 }
 
-/// The capacities for the UEs of a routing domain.
+/// How the tables of a routing domain's UEs are sized, and their hash seed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DomainRoom {
     sessions_max: usize,
@@ -138,7 +138,7 @@ pub(super) struct DomainRoom {
 }
 
 impl DomainRoom {
-    /// The UEs of a domain that has none yet. Its pools have no index of their own.
+    /// Creates the tables of a domain without UEs. Its address pools get no index by address.
     pub(super) fn of(
         self,
         domain: DomainId,
@@ -151,7 +151,7 @@ impl DomainRoom {
     }
 }
 
-/// The tables of the UEs of each routing domain, and their writers.
+/// Creates the tables of the UEs of each routing domain, with their writers.
 fn ues(config: &TablesConfig) -> (Vec<UeWriter>, Vec<Arc<UeTable>>) {
     let last = config.interfaces.iter().map(|interface| interface.domain).max();
     let mut left = UE_POOL_INDEX_MAX;

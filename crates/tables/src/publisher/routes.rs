@@ -1,11 +1,11 @@
-//! Interfaces and routes that take the place of others while workers forward.
+//! Replaces the interfaces and routes while workers forward.
 //!
-//! Other routes are built and their gateways resolved while those in effect stay; then one store
-//! puts them into effect. Workers see either all of the previous routes or all of the new ones in a
-//! step.
+//! New routes are built, and their gateways resolved, while the present routes stay; then one store
+//! puts the new routes into effect. In each step a worker sees either all of the previous routes or
+//! all of the new ones.
 //!
-//! An offload reads its routes word by word. So it leaves all packets to data networks to the
-//! workers first, and gets the new routes when no packet can see the previous ones any more.
+//! An offload reads its routes word by word. So it first leaves all packets to data networks to the
+//! workers, and gets the new routes when no packet can see the previous ones any more.
 
 use core::net::IpAddr;
 
@@ -28,7 +28,7 @@ pub(super) struct RoutesWriter {
     list: Vec<Route>,
     /// Our addresses in addition to those of the interfaces.
     own_addrs: Vec<IpAddr>,
-    /// Previous gateways to which an offload may still lead.
+    /// Previous gateways that the offload may still use; they stay pinned.
     of_offload: Vec<NextHopIndex>,
 }
 
@@ -69,39 +69,39 @@ impl RoutesWriter {
 /// The configuration from which routes are built.
 #[derive(Debug, Clone)]
 pub struct RoutesConfig {
-    /// The interfaces in effect, and further ones after them. A further one is on the port of an
-    /// earlier one; its routing domain is that of an earlier one, or the next new one.
+    /// The present interfaces, and added ones after them. An added interface is on the port of a
+    /// present one; its routing domain is an existing one, or the next new one.
     pub interfaces: Vec<Interface>,
-    /// Domains with local switching. Those of the interfaces in effect stay as they are.
+    /// Domains with local switching. Those of the present interfaces cannot change.
     pub local_switching_domains: Vec<DomainId>,
-    /// Routes beyond the connected prefixes.
+    /// Routes in addition to the connected prefixes.
     pub routes: Vec<Route>,
 }
 
-/// Routes that are not in effect yet, whose gateways are next hops already.
+/// Routes that are not in effect yet, but whose gateways are next hops already.
 #[derive(Debug)]
 #[must_use = "its gateways stay pinned until it is published or discarded"]
 pub struct PreparedRoutes {
     routes: Box<Routes>,
     list: Vec<Route>,
-    /// The UEs of routing domains that are added.
+    /// The UEs of the routing domains that the routes add.
     ues: Vec<UeWriter>,
 }
 
 impl Publisher {
-    /// Our logical interfaces, by id.
+    /// Returns our logical interfaces, by id.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.routes.current().interfaces
     }
 
-    /// Builds routes that are to take the place of those in effect, and pins their gateways, so
-    /// that they are resolved. The gateways on further interfaces are resolved once
-    /// [`Publisher::add_interfaces`] has added these.
+    /// Builds routes that are to replace the present ones, and pins their gateways, so that they
+    /// are resolved. Gateways on added interfaces are resolved once [`Publisher::add_interfaces`]
+    /// has added these interfaces.
     ///
     /// # Errors
-    /// The first mistake in interfaces and routes, or that an offload has the interfaces in effect;
-    /// nothing has changed then.
+    /// Returns the first mistake in interfaces and routes, or that interfaces cannot be added
+    /// because of an offload; nothing has changed then.
     pub fn prepare_routes(&mut self, config: RoutesConfig) -> Result<PreparedRoutes, TablesError> {
         self.check_interfaces(&config.interfaces)?;
         let (value, max) = (config.routes.len(), ROUTES_MAX);
@@ -127,11 +127,11 @@ impl Publisher {
         })
     }
 
-    /// Checks `config` whole, and adds its interfaces to those in effect, with the routes in
-    /// effect. Without further ones nothing changes.
+    /// Checks all of `config`, and adds its further interfaces to the present ones, with the
+    /// present routes. Changes nothing if it has no further interfaces.
     ///
     /// # Errors
-    /// As [`Publisher::prepare_routes`].
+    /// Fails as [`Publisher::prepare_routes`] does.
     pub fn add_interfaces(&mut self, config: &RoutesConfig) -> Result<(), TablesError> {
         let prepared = self.prepare_routes(config.clone())?;
         self.discard_routes(prepared);
@@ -171,7 +171,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The UEs of the routing domains that are added.
+    /// Creates the tables of the UEs of added routing domains.
     fn further_domains(&self, config: &RoutesConfig) -> (Vec<UeWriter>, Vec<Arc<UeTable>>) {
         let last = config.interfaces.iter().map(|interface| interface.domain).max();
         let first = u8::try_from(self.routes.current().ues.len()).unwrap_or(u8::MAX);
@@ -188,7 +188,7 @@ impl Publisher {
             .unzip()
     }
 
-    /// The first gateway of these routes whose link-layer address is unknown.
+    /// Returns the first gateway of these routes whose link-layer address is unknown.
     #[must_use]
     pub fn unresolved_gateway(&self, routes: &PreparedRoutes) -> Option<IpAddr> {
         let hops =
@@ -210,15 +210,16 @@ impl Publisher {
         match &mut self.offload {
             Some(offload) => {
                 offload.leave_networks();
-                // A card removes its flows when the batch ends.
+                // A card removes its flow rules when the batch is closed.
                 self.advance_offload();
             }
             None => self.unpin_former(),
         }
     }
 
-    /// Ends the batch of the offload if there are changes, gives it the routes in effect when
-    /// packets cannot see previous ones any more, and returns the last batch that has passed.
+    /// Closes the offload's batch if there are changes. Gives the offload the present routes when
+    /// no packet sees previous ones any more. Returns the last passed batch, if there is an
+    /// offload.
     pub(super) fn advance_offload(&mut self) -> Option<OffloadBatch> {
         let offload = self.offload.as_mut()?;
         let batch = offload.advance();
@@ -228,18 +229,18 @@ impl Publisher {
         Some(batch)
     }
 
-    /// Ends the pinning of gateways that routes do not name any more.
+    /// Unpins gateways that the routes do not name any more.
     fn unpin_former(&mut self) {
         let former = core::mem::take(&mut self.routes.of_offload);
         unpin(&mut self.next_hops, &former, self.routes.current().gateways());
     }
 
-    /// Gives up routes that are not in effect.
+    /// Discards routes that are not in effect, and unpins their gateways.
     pub fn discard_routes(&mut self, routes: PreparedRoutes) {
         unpin(&mut self.next_hops, routes.routes.gateways(), self.routes.current().gateways());
     }
 
-    /// The next hop of packets to a GTP-U peer.
+    /// Returns the next hop towards a GTP-U peer; `None` if there is no route or no room.
     pub(super) fn peer_next_hop(
         &mut self,
         within: InterfaceSet,
@@ -255,20 +256,20 @@ impl Publisher {
         }
     }
 
-    /// True if [`Publisher::set_aggregates`] can make these limits those of the aggregates.
+    /// True if [`Publisher::set_aggregates`] can set `limits`: the limited aggregates are the same.
     #[must_use]
     pub fn can_set_aggregates(&self, limits: &[[RateLimit; 2]]) -> bool {
         self.tables.aggregates.can_become(limits)
     }
 
-    /// Replaces the limits of aggregates, uplink and downlink: first that of all sessions, then by
+    /// Replaces the limits of aggregates, uplink and downlink: first for all sessions, then by
     /// slice.
     pub fn set_aggregates(&self, limits: &[[RateLimit; 2]]) {
         self.tables.aggregates.set_limits(limits);
     }
 }
 
-/// Ends the pinning of gateways that are not `kept`.
+/// Unpins the gateways that are not among `kept`.
 fn unpin(
     next_hops: &mut crate::next_hop::NextHopWriter,
     gateways: &[NextHopIndex],
@@ -279,7 +280,7 @@ fn unpin(
     }
 }
 
-/// The N6 interfaces of a domain, if its UEs reach each other without them.
+/// Returns the N6 interfaces of a domain if it switches packets between its UEs locally.
 pub(super) fn local_switching_interfaces(
     interfaces: &[Interface],
     switched: &[DomainId],

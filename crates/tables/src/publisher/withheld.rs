@@ -1,4 +1,4 @@
-//! Sessions whose packets workers have to see.
+//! Withheld sessions: workers have to see all their packets, so the offload forwards none.
 
 use adit_types::SessionIndex;
 
@@ -11,8 +11,8 @@ impl Publisher {
         self.offload.as_mut().into_iter().for_each(|offload| offload.withhold(session));
     }
 
-    /// Ends one [`Publisher::withhold`]. Returns true if the offload gets the session when its
-    /// rules are published again.
+    /// Undoes one [`Publisher::withhold`]. Returns true if the caller should publish the rules of
+    /// the session again, so that the offload gets it.
     pub fn release_withheld(&mut self, session: SessionIndex) -> bool {
         self.offload.as_mut().is_some_and(|offload| offload.release(session))
     }

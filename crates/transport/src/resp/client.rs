@@ -9,33 +9,33 @@ use crate::resp::output::OutputBuffer;
 use crate::resp::value::RespValue;
 use crate::resp::write::{command_bytes_max, write_command};
 
-/// A reply, or a message that answers no command.
+/// A reply to a command, or a push message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RespReply<'a, T> {
-    /// The caller's tag of the command; `None` for a push message.
+    /// The tag that the caller gave to the command; `None` for a push message.
     pub tag: Option<T>,
     /// The server's value.
     pub value: RespValue<'a>,
 }
 
-/// Why a command was not accepted. Nothing changes.
+/// The reason why a command was not accepted. The connection is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CommandRefusal {
-    /// As many commands wait for replies as may.
+    /// The maximum number of commands wait for replies.
     #[error("{0} commands wait for their replies")]
     InFlight(usize),
-    /// The octets that wait to be sent leave no room.
+    /// The command does not fit behind the output that waits to be sent.
     #[error("{0} octets of commands wait to be sent")]
     OutputFull(usize),
-    /// The connection broke before.
+    /// The connection has failed before.
     #[error("the connection is broken: {0}")]
     Broken(RespError),
 }
 
-/// One connection to a server.
+/// The client's side of one connection.
 ///
-/// `T` is the tag by which the caller identifies a reply. Memory: bounded by the limits of values,
-/// commands in flight and output; buffers grow to the used size and stay.
+/// `T` is the tag by which the caller matches a reply to its command. Memory: bounded by the limits
+/// on values, commands in flight and output. Buffers grow on demand and do not shrink.
 #[derive(Debug)]
 pub struct RespClient<T> {
     input: RespInput,
@@ -46,8 +46,8 @@ pub struct RespClient<T> {
 }
 
 impl<T> RespClient<T> {
-    /// A client for a new connection, with at most `in_flight_max` commands without reply and
-    /// `output_bytes_max` octets that wait to be sent.
+    /// Creates the client of a new connection, which accepts at most `in_flight_max` commands
+    /// without reply and `output_bytes_max` octets that wait to be sent.
     #[must_use]
     pub fn new(limits: RespLimits, in_flight_max: usize, output_bytes_max: usize) -> Self {
         Self {
@@ -79,34 +79,34 @@ impl<T> RespClient<T> {
         Ok(())
     }
 
-    /// Commands without reply.
+    /// Returns how many commands have no reply yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Octets to send.
+    /// Returns the octets to send.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         self.output.contents()
     }
 
-    /// Removes the first `len` octets of the output, which the transport has taken.
+    /// Removes the first `len` octets of the output, which the transport has accepted.
     pub fn output_sent(&mut self, len: usize) {
         self.output.sent(len);
     }
 
-    /// Room for octets from the server.
+    /// Returns the room for octets from the server.
     pub fn input_room(&mut self) -> &mut [u8] {
         self.input.input_room()
     }
 
-    /// Adds the first `len` octets of the room, which the transport has filled.
+    /// Adds the first `len` octets of the room, which the transport has filled, to the input.
     pub fn input_arrived(&mut self, len: usize) {
         self.input.input_arrived(len);
     }
 
-    /// The next reply or push message; `None` until it is complete.
+    /// Returns the next reply or push message; `None` until it is complete.
     ///
     /// # Errors
     /// The server violates the protocol. Every later call returns the same error.

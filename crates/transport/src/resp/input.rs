@@ -1,24 +1,24 @@
-//! Octets that arrive from a peer, and the values in them.
+//! Buffers octets that arrive from a peer, and reads values from them.
 
 use crate::resp::error::RespError;
 use crate::resp::limits::RespLimits;
 use crate::resp::read::ValueScanner;
 use crate::resp::value::RespValue;
 
-/// Free octets that a transport gets at least. Unit: octets.
+/// Minimum room that a transport gets for arriving octets. Unit: octets.
 const ROOM_MIN: usize = 16 * 1024;
 
 /// The octets that one peer sends, in a contiguous buffer.
 #[derive(Debug)]
 pub struct RespInput {
     octets: Vec<u8>,
-    /// Values before it were handed out.
+    /// Values before this offset were returned.
     start: usize,
-    /// Octets from here on have not arrived.
+    /// Octets from this offset on have not arrived.
     end: usize,
     scanner: ValueScanner,
     limits: RespLimits,
-    /// The violation that ended it.
+    /// The violation that ended the connection.
     pub(crate) broken: Option<RespError>,
 }
 
@@ -28,8 +28,9 @@ impl RespInput {
         Self { octets, start: 0, end: 0, scanner: ValueScanner::default(), limits, broken: None }
     }
 
-    /// Room for octets to arrive. Unread octets move to the front, or into a larger buffer, when
-    /// little room is left. The limits bound it, and with it the buffer.
+    /// Returns room for arriving octets. If little room is left, first moves unread octets to the
+    /// front, or enlarges the buffer. The limits on values bound the unread octets, and so the
+    /// buffer.
     pub fn input_room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -44,12 +45,13 @@ impl RespInput {
         self.octets.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Adds the first `len` octets of the room, which the transport has filled.
+    /// Adds the first `len` octets of the room, which the transport has filled, to the input.
     pub fn input_arrived(&mut self, len: usize) {
         self.end = self.octets.len().min(self.end + len);
     }
 
-    /// The result of `accept` for the next value; `None` until the value is complete.
+    /// Passes the next value to `accept`, and returns its result; `None` until the value is
+    /// complete.
     ///
     /// # Errors
     /// The octets are no RESP, or `accept` refuses the value. Every later call returns the same

@@ -1,14 +1,15 @@
 //! RESP, the protocol of Redis and Valkey: codec, client and server, without I/O.
 //!
-//! A *value* is the content of one command or reply. It arrives in parts: [`ValueScanner`] finds
-//! its end in octets that accumulate and never examines a complete part twice, and [`RespValue`] is
-//! a view into them. [`RespClient`] pairs replies with commands in their order; [`RespServer`] is
-//! the other side. Both exchange octets with a transport of the caller, and read no clock.
+//! A *value* is the content of one command or reply. It arrives in pieces: [`ValueScanner`] finds
+//! its end while the octets accumulate, and never examines a complete unit twice. [`RespValue`] is
+//! a view into the octets. [`RespClient`] matches replies to commands by their order;
+//! [`RespServer`] is the peer's side. The caller moves the octets of both to and from a transport;
+//! neither reads a clock.
 //!
 //! Every value of RESP2 and RESP3 is accepted, except those of unknown length (`$?`, `*?`), which
-//! no server sends. Size and number of elements are bounded by [`RespLimits`]; nesting needs no
-//! memory, so any depth is accepted. Everything else is a [`RespError`], after which the connection
-//! has to be closed.
+//! no server sends. [`RespLimits`] bounds size and number of elements. Nesting needs no memory, so
+//! any depth is accepted. Everything else is a [`RespError`], after which the connection must be
+//! closed.
 //!
 //! Source: the Redis serialization protocol specification (RESP2 and RESP3).
 

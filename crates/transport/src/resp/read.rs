@@ -1,21 +1,21 @@
-//! Reads values, of which the last may still arrive.
+//! Reads values. The last value may not have arrived completely.
 
 use crate::resp::error::RespError;
 use crate::resp::limits::RespLimits;
 use crate::resp::unit::Unit;
 use crate::resp::value::{RespElements, RespValue};
 
-/// Finds the end of a value that arrives in parts.
+/// Finds the end of a value that arrives in pieces.
 ///
-/// Memory: three numbers, whatever the nesting. A value ends when the units that its headers
-/// announced are there, so a count of missing units replaces a stack.
+/// Memory: three numbers, for any nesting. A value ends when all units that its headers announced
+/// have arrived, so a count of missing units replaces a stack.
 #[derive(Debug)]
 pub struct ValueScanner {
-    /// Octets of complete units.
+    /// Length of the complete units. Unit: octets.
     scanned: usize,
-    /// Units that the value still lacks.
+    /// Number of units that the value still lacks.
     missing: u32,
-    /// Units announced so far.
+    /// Number of units announced so far.
     announced: u32,
 }
 
@@ -26,19 +26,20 @@ impl Default for ValueScanner {
 }
 
 impl ValueScanner {
-    /// A scanner for so many values in turn.
+    /// Creates a scanner for `values` consecutive values.
     const fn of(values: u32) -> Self {
         Self { scanned: 0, missing: values, announced: values }
     }
 
-    /// The length of the value at the start of `input`; `None` while it is incomplete. Call it with
-    /// the same octets and those that have arrived behind them. After a length it is ready for the
-    /// next value.
+    /// Returns the length of the value at the start of `input`; `None` while it is incomplete. Call
+    /// it again with the same octets followed by those that have arrived since. After it has
+    /// returned a length, it is ready for the next value.
     ///
     /// Cost: complete units are read once.
     ///
     /// # Errors
-    /// The octets are no RESP, or the value exceeds `limits`, which is noticed as soon as a header
+    /// The octets are no RESP, or the value exceeds `limits`. The latter is found as soon as a
+    /// header announces it.
     /// says so.
     pub fn scan(&mut self, input: &[u8], limits: &RespLimits) -> Result<Option<usize>, RespError> {
         while self.missing > 0 {
@@ -64,7 +65,8 @@ impl ValueScanner {
 }
 
 impl<'a> RespValue<'a> {
-    /// The value at the start of `octets`, and the octets behind it; `None` if it is incomplete.
+    /// Reads the value at the start of `octets`; returns it and the octets that follow. `None` if
+    /// it is incomplete.
     ///
     /// # Errors
     /// The octets are no RESP.
@@ -73,7 +75,7 @@ impl<'a> RespValue<'a> {
         loop {
             let unit = Unit::read(octets)?;
             let Some(rest) = octets.get(unit.len..) else { return Ok(None) };
-            // The last child of attributes is the value.
+            // The last child of attributes is the value that they describe, so it is not skipped.
             let skipped = unit.children - u32::from(unit.value.is_none());
             let Some(behind) = behind(rest, skipped)? else { return Ok(None) };
             match unit.value {
@@ -85,7 +87,7 @@ impl<'a> RespValue<'a> {
 }
 
 impl<'a> RespElements<'a> {
-    /// The elements that are left, as they arrived.
+    /// Returns the octets of the remaining elements, as they arrived.
     pub(crate) fn octets_left(&self) -> &'a [u8] {
         let behind = behind(self.octets, self.left).ok().flatten().map_or(0, <[u8]>::len);
         self.octets.get(..self.octets.len() - behind).unwrap_or_default()
@@ -97,15 +99,14 @@ impl<'a> Iterator for RespElements<'a> {
 
     fn next(&mut self) -> Option<RespValue<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // A value hands out elements only after all of them were read, so none is incomplete or
-        // invalid.
+        // Only complete and valid values have elements, so none fails here.
         let (value, behind) = RespValue::read(self.octets).ok().flatten()?;
         self.octets = behind;
         Some(value)
     }
 }
 
-/// The octets behind so many values; `None` if the values are incomplete.
+/// Returns the octets that follow `values` values; `None` if the values are incomplete.
 fn behind(octets: &[u8], values: u32) -> Result<Option<&[u8]>, RespError> {
     let unlimited = RespLimits { value_bytes_max: usize::MAX, elements_max: u32::MAX };
     let len = ValueScanner::of(values).scan(octets, &unlimited)?;

@@ -7,18 +7,18 @@ use crate::resp::output::OutputBuffer;
 use crate::resp::value::{RespElements, RespValue};
 use crate::resp::write::write_reply;
 
-/// One connection of a client. Requests and replies are two fields, so that a request can be read
-/// while its reply is written.
+/// The server's side of one connection. Requests and replies are two fields, so that the caller can
+/// read a request while it writes the reply.
 #[derive(Debug)]
 pub struct RespServer {
-    /// The commands of the client.
+    /// The commands from the client.
     pub requests: RespInput,
-    /// The replies to it.
+    /// The replies to the client.
     pub replies: RespReplies,
 }
 
 impl RespServer {
-    /// The server's side of a new connection.
+    /// Creates the server's side of a new connection.
     #[must_use]
     pub fn new(limits: RespLimits) -> Self {
         Self { requests: RespInput::new(limits), replies: RespReplies(OutputBuffer::default()) }
@@ -32,7 +32,7 @@ pub struct RespCommand<'a> {
 }
 
 impl<'a> RespCommand<'a> {
-    /// Name and arguments in order; at least the name.
+    /// Returns name and arguments in order; the name is always there.
     pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.words.map(|word| match word {
             RespValue::Bulk(octets) => octets,
@@ -40,7 +40,7 @@ impl<'a> RespCommand<'a> {
         })
     }
 
-    /// The number of words.
+    /// Returns the number of words.
     #[must_use]
     pub fn word_count(&self) -> u32 {
         self.words.count_left()
@@ -48,7 +48,7 @@ impl<'a> RespCommand<'a> {
 }
 
 impl RespInput {
-    /// The next request; `None` until it is complete.
+    /// Returns the next request; `None` until it is complete.
     ///
     /// # Errors
     /// The client violates the protocol, or uses the inline form, which this server does not
@@ -65,8 +65,8 @@ fn is_command(mut words: RespElements<'_>) -> bool {
     words.count_left() > 0 && words.all(|word| matches!(word, RespValue::Bulk(_)))
 }
 
-/// The replies of a connection. The caller reads no further requests while too much of it waits to
-/// be sent.
+/// The replies on a connection. The caller should read no further requests while too many octets of
+/// replies wait to be sent.
 #[derive(Debug)]
 pub struct RespReplies(OutputBuffer);
 
@@ -76,13 +76,13 @@ impl RespReplies {
         write_reply(&mut self.0.octets, value);
     }
 
-    /// Octets to send.
+    /// Returns the octets to send.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         self.0.contents()
     }
 
-    /// Removes the first `len` octets of the output, which the transport has taken.
+    /// Removes the first `len` octets of the output, which the transport has accepted.
     pub fn output_sent(&mut self, len: usize) {
         self.0.sent(len);
     }

@@ -6,20 +6,21 @@ use crate::resp::error::RespError;
 use crate::resp::limits::RespLimits;
 use crate::resp::value::{RespElements, RespValue};
 
-/// A unit at the start of some octets.
+/// The unit at the start of some octets.
 pub(crate) struct Unit<'a> {
-    /// The value that it is or begins; `None` for attributes, whose last child is the value that
-    /// they describe, and while it is incomplete.
+    /// The value that the unit is or begins. `None` if the unit is incomplete, and for attributes,
+    /// whose last child is the value that they describe.
     pub value: Option<RespValue<'a>>,
-    /// Its octets, with everything up to the next unit; the least number that it will have while it
-    /// is incomplete.
+    /// Length up to the next unit; while the unit is incomplete, the least length that it can have.
+    /// Unit: octets.
     pub len: usize,
-    /// Values that belong to the same value and follow it.
+    /// Number of values that follow the unit and are its elements.
     pub children: u32,
 }
 
 impl<'a> Unit<'a> {
-    /// The unit at the start of `input`. It is incomplete if its length exceeds that of `input`.
+    /// Reads the unit at the start of `input`. It is incomplete if its length exceeds that of
+    /// `input`.
     ///
     /// # Errors
     /// The octets are no RESP.
@@ -49,7 +50,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// A string of the announced length; its octets start at `start`.
+/// Reads a string of the announced length; its octets start at `start`.
 fn string<'a>(
     first: u8,
     input: &'a [u8],
@@ -72,7 +73,7 @@ fn string<'a>(
     Ok(Unit { value: Some(value), len, children: 0 })
 }
 
-/// The header of a value whose elements start at `len`.
+/// Reads the header of a value whose elements start at `len`.
 fn aggregate<'a>(
     first: u8,
     input: &'a [u8],
@@ -96,7 +97,7 @@ fn aggregate<'a>(
     Ok(Unit { value: Some(value), len, children: left })
 }
 
-/// The octets before CR LF; `None` while the line is incomplete.
+/// Returns the octets before CR LF; `None` while the line is incomplete.
 fn line(input: &[u8]) -> Result<Option<&[u8]>, RespError> {
     let seen = input.get(..RespLimits::LINE_BYTES_MAX).unwrap_or(input);
     let Some(end) = seen.iter().position(|octet| matches!(octet, b'\r' | b'\n')) else {
@@ -109,7 +110,7 @@ fn line(input: &[u8]) -> Result<Option<&[u8]>, RespError> {
     }
 }
 
-/// A length in decimal digits, without a sign.
+/// Parses a length in decimal digits, without a sign.
 fn length(line: &[u8]) -> Result<u32, RespError> {
     if !line.first().is_some_and(u8::is_ascii_digit) {
         return Err(RespError::Number);

@@ -1,6 +1,6 @@
 //! Views of complete values.
 
-/// A value. Attributes in front of it are left out.
+/// A value, without the attributes in front of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RespValue<'a> {
     /// A simple string, such as `OK`.
@@ -15,30 +15,30 @@ pub enum RespValue<'a> {
     Boolean(bool),
     /// Decimal digits of an integer of any size (RESP3).
     BigNumber(&'a [u8]),
-    /// No value: null of RESP3, or the null bulk string or null array of RESP2.
+    /// Null: that of RESP3, or the null bulk string or null array of RESP2.
     Null,
     /// A string of octets, or the text of a verbatim string.
     Bulk(&'a [u8]),
-    /// Elements in order.
+    /// Elements in their order.
     Array(RespElements<'a>),
-    /// Keys and values in turn (RESP3).
+    /// Alternating keys and values (RESP3).
     Map(RespElements<'a>),
     /// Elements without order (RESP3).
     Set(RespElements<'a>),
-    /// A message that answers no command (RESP3).
+    /// A message that is no reply to a command (RESP3).
     Push(RespElements<'a>),
 }
 
-/// The elements of a complete value; those of a map are keys and values in turn.
+/// The elements of a complete value; the elements of a map are alternating keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RespElements<'a> {
-    /// The elements that are left, and the octets behind them.
+    /// The octets of the remaining elements and everything that follows them.
     pub(crate) octets: &'a [u8],
     pub(crate) left: u32,
 }
 
 impl RespElements<'_> {
-    /// Elements that are left.
+    /// Returns the number of remaining elements.
     #[must_use]
     pub fn count_left(&self) -> u32 {
         self.left

@@ -12,15 +12,15 @@ pub fn write_command(out: &mut Vec<u8>, arguments: &[&[u8]]) {
     }
 }
 
-/// Octets of a command at most, for a check before it is written.
+/// Returns an upper bound of the length of a command, to check for room before it is written.
 pub(crate) fn command_bytes_max(arguments: &[&[u8]]) -> usize {
-    // Type, 20 digits and two line ends for each length.
+    // Each length takes its type, at most 20 digits, and two line ends.
     let octets = arguments.iter().map(|argument| argument.len().saturating_add(25));
     octets.fold(23, usize::saturating_add)
 }
 
-/// Appends a reply. Null is that of RESP2, which clients of RESP3 also accept. The text of a simple
-/// string and of an error ends before the first CR or LF.
+/// Appends a reply. Null is written as in RESP2, which clients of RESP3 accept too. The text of a
+/// simple string or an error is cut at the first CR or LF.
 pub fn write_reply(out: &mut Vec<u8>, reply: &RespValue<'_>) {
     match reply {
         RespValue::Simple(text) => write_line(out, b'+', text),
@@ -38,7 +38,8 @@ pub fn write_reply(out: &mut Vec<u8>, reply: &RespValue<'_>) {
     }
 }
 
-/// Appends a header and the elements as they arrived, so that nesting costs no stack.
+/// Appends a header, and the elements as they arrived: writing nested elements one by one would
+/// need a stack.
 fn write_elements(out: &mut Vec<u8>, kind: u8, elements: &RespElements<'_>, per_entry: u32) {
     let count = usize::try_from(elements.count_left() / per_entry).unwrap_or(usize::MAX);
     write_number(out, kind, count);
@@ -57,11 +58,11 @@ fn write_line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a line with a number, without formatting machinery.
+/// Appends a line with a number. Avoids the formatting machinery, which is slower.
 fn write_number(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.push(kind);
     for power in (0..=number.checked_ilog10().unwrap_or(0)).rev() {
-        // A digit is below 10.
+        // The quotient modulo 10 fits in an octet.
         out.push(b'0' + u8::try_from(number / 10_usize.pow(power) % 10).unwrap_or(0));
     }
     out.extend_from_slice(b"\r\n");

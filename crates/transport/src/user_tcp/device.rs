@@ -1,4 +1,4 @@
-//! A port of `pktio` as a device of smoltcp.
+//! Makes a port of `pktio` a device of smoltcp.
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_types::PortId;
@@ -6,18 +6,18 @@ use adit_types::limits::BURST_MAX;
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header. Unit: octets.
 const ETHERNET_BYTES: usize = 14;
 
-/// The only port of its I/O, with frames on their way to and from the stack.
+/// The port, with the frames that wait on their way to and from the stack.
 pub(super) struct StackDevice<Io: PacketIo> {
     io: Io,
     port: PortId,
-    /// Received, latest first.
+    /// Received frames, the latest first.
     rx: Burst<Io::Buf>,
-    /// To be sent. Frames that the port does not take stay.
+    /// Frames to be sent. Those that the port does not accept stay.
     tx: Burst<Io::Buf>,
-    /// The buffer of the next frame.
+    /// The buffer for the next frame to be sent.
     spare: Option<Io::Buf>,
     frame_bytes_max: usize,
 }
@@ -29,7 +29,7 @@ impl<Io: PacketIo> StackDevice<Io> {
         Self { io, port, rx, tx, spare: None, frame_bytes_max }
     }
 
-    /// Receives a burst unless frames still wait; returns whether any wait.
+    /// Receives a burst if no received frame is waiting. True if a frame is waiting then.
     pub(super) fn receive_burst(&mut self) -> bool {
         if self.rx.is_empty() {
             self.io.rx_burst(self.port, BURST_MAX, &mut self.rx);
@@ -45,12 +45,13 @@ impl<Io: PacketIo> StackDevice<Io> {
         }
     }
 
-    /// True if frames wait for the port.
+    /// True if frames wait to be sent.
     pub(super) fn has_unsent(&self) -> bool {
         !self.tx.is_empty()
     }
 
-    /// Gets a buffer for the next frame; false if there is none, or if too many frames wait.
+    /// Allocates a buffer for the next frame; false if the pool is empty, or if too many frames
+    /// wait.
     fn prepare(&mut self) -> bool {
         if self.tx.is_full() {
             self.flush();
@@ -97,12 +98,12 @@ pub(super) struct ReceivedFrame<B>(B);
 
 impl<B: PacketBuf> RxToken for ReceivedFrame<B> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        // A frame in several parts is truncated, and its checksum wrong.
+        // A frame in several segments is truncated here, so its checksum fails.
         f(self.0.data())
     }
 }
 
-/// Room for a frame to send, as [`StackDevice::prepare`] has made it.
+/// The right to write a frame, for which [`StackDevice::prepare`] has a buffer.
 pub(super) struct FreeFrame<'a, Io: PacketIo>(&'a mut StackDevice<Io>);
 
 impl<Io: PacketIo> TxToken for FreeFrame<'_, Io> {
@@ -114,8 +115,8 @@ impl<Io: PacketIo> TxToken for FreeFrame<'_, Io> {
             let _ = self.0.tx.try_push(frame);
             return result;
         }
-        // No buffer holds a frame of this length, although the stack has the MTU: the frame is
-        // lost.
+        // Unreachable in practice: the stack respects the MTU, so a buffer always has room. The
+        // frame is lost.
         f(&mut vec![0; len])
     }
 }

@@ -1,4 +1,4 @@
-//! Streams of smoltcp on a port of their own.
+//! Streams over the TCP of smoltcp, on a port of their own.
 
 mod device;
 
@@ -17,37 +17,38 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 use self::device::StackDevice;
 use crate::{StreamId, StreamState, Transport, TransportError};
 
-/// Sockets that wait for peers at the same time.
+/// Number of sockets that wait for peers at the same time.
 const LISTENING: usize = 8;
-/// How long handshakes may take all places of peers. A handshake takes a round trip.
+/// How long all listening sockets may be in handshakes before the oldest one is dropped. A
+/// handshake takes one round trip.
 const HANDSHAKES_WAIT: smoltcp::time::Duration = smoltcp::time::Duration::from_millis(100);
-/// Bursts that one poll receives at most.
+/// Maximum number of bursts that one poll receives.
 const BURSTS_MAX: usize = 8;
-/// First of the local ports of streams to peers (RFC 6335 §6).
+/// The first local port for streams that this side opens (RFC 6335 §6).
 const FIRST_PORT: u16 = 49_152;
-/// Time without octets after which a stream probes whether its peer is there.
+/// How long a stream is idle before it probes whether its peer is alive.
 const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(1);
-/// How long a peer may be silent. NOTE: smoltcp 0.14 also ends idle streams after this time, unless
-/// they keep alive.
+/// How long a peer may be silent. NOTE: smoltcp 0.14 closes idle streams after this time too,
+/// unless they send keep-alives.
 const SILENCE_MAX: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(5);
 
 /// Addresses and sizes of the stack.
 #[derive(Debug, Clone)]
 pub struct UserTcpConfig {
-    /// Link-layer address; `None` for that of the port. Another one needs a port in promiscuous
-    /// mode.
+    /// Link-layer address; `None` for the port's own. Another address requires promiscuous mode.
     pub mac: Option<MacAddr>,
-    /// Own address.
+    /// The stack's own address.
     pub address: IpAddr,
-    /// Length of the prefix of the link.
+    /// Prefix length of the link.
     pub prefix_len: u8,
-    /// The router for addresses outside the prefix.
+    /// The gateway for addresses outside the prefix.
     pub gateway: Option<IpAddr>,
-    /// Octets that a stream buffers in each direction; also its largest receive window.
+    /// Size of a stream's buffer in each direction, and so the largest receive window. Unit:
+    /// octets.
     pub stream_bytes: usize,
-    /// Streams at most, with those that wait for peers or for the end of their handshake.
+    /// Maximum number of streams, including those that wait for peers or are in a handshake.
     pub streams_max: usize,
-    /// Unpredictable: initial sequence numbers and ports follow from it.
+    /// An unpredictable number, from which initial sequence numbers and ports are derived.
     pub seed: u64,
 }
 
@@ -58,17 +59,17 @@ pub struct UserTcp<Io: PacketIo> {
     sockets: SocketSet<'static>,
     streams: BTreeMap<StreamId, SocketHandle>,
     next_stream: usize,
-    /// Sockets that were closed here and still have to end the connection.
+    /// Sockets that were closed here and whose connection has not ended yet.
     closing: Vec<SocketHandle>,
     listening: Vec<SocketHandle>,
-    /// Since when all of them are in handshakes.
+    /// Time since which all listening sockets have been in handshakes.
     crowded_since: Option<Instant>,
     local: Option<SocketAddr>,
     config: UserTcpConfig,
     next_port: u16,
-    /// When the stack has something to do without input.
+    /// When the stack has work next, if nothing arrives.
     due: Option<Instant>,
-    /// Something was sent, opened or closed since the last poll.
+    /// True if something was sent, opened or closed since the last poll.
     touched: bool,
 }
 
@@ -80,10 +81,10 @@ impl<Io: PacketIo> fmt::Debug for UserTcp<Io> {
 }
 
 impl<Io: PacketIo> UserTcp<Io> {
-    /// A stack on `port` of `io`, which nobody else uses.
+    /// Creates a stack on `port` of `io`, which no other code may use.
     ///
     /// # Errors
-    /// The address or the router is of no use.
+    /// The address or the gateway cannot be used.
     pub fn new(
         io: Io,
         port: PortId,
@@ -125,11 +126,12 @@ impl<Io: PacketIo> UserTcp<Io> {
         })
     }
 
-    /// A socket, if the stack has room for one.
+    /// Creates a socket, if the stack has room for one.
     fn new_socket(&mut self) -> Result<Socket<'static>, TransportError> {
         let max = self.config.streams_max;
         if self.sockets.iter().count() >= max {
-            // A peer that does not end its side keeps no place.
+            // Removes a closed socket whose peer has not closed its side: it must not block a new
+            // stream.
             if self.closing.is_empty() {
                 return Err(TransportError::Full(max));
             }
@@ -156,8 +158,8 @@ impl<Io: PacketIo> UserTcp<Io> {
         Ok(self.sockets.get_mut(*handle))
     }
 
-    /// Adds sockets that wait for peers, as many as there may be. One whose peer began a handshake
-    /// and went away is replaced.
+    /// Adds listening sockets up to their maximum number. Replaces those whose peer began a
+    /// handshake and disappeared.
     fn fill_listening(&mut self) -> Result<(), TransportError> {
         let Some(local) = self.local else { return Ok(()) };
         remove_ended(&mut self.sockets, &mut self.listening);
@@ -169,7 +171,8 @@ impl<Io: PacketIo> UserTcp<Io> {
         Ok(())
     }
 
-    /// Peers that never end their handshake keep others out no longer than [`HANDSHAKES_WAIT`].
+    /// Drops the oldest handshake once all listening sockets have been in handshakes for
+    /// [`HANDSHAKES_WAIT`], so that such peers do not lock others out.
     fn give_place(&mut self, now: Instant) {
         let state = |handle: &SocketHandle| self.sockets.get::<Socket<'_>>(*handle).state();
         let is_crowded = self.listening.iter().all(|handle| state(handle) == State::SynReceived);
@@ -232,7 +235,8 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
     }
 
     fn accept(&mut self) -> Option<StreamId> {
-        // Without room for another one, those that are left accept, or a later call adds more.
+        // On failure there is no room for another socket; the remaining ones accept, and a later
+        // call adds more.
         let _ = self.fill_listening();
         let sockets = &self.sockets;
         let is_open = |handle: &SocketHandle| sockets.get::<Socket<'_>>(*handle).may_send();
@@ -272,7 +276,7 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
         let is_filled = socket.recv_queue() * 2 >= socket.recv_capacity();
         match socket.recv_slice(room) {
             Ok(len) => {
-                // The window was small; the peer has to learn that it has grown.
+                // If the window was small, the peer must be informed that it has grown.
                 self.touched |= is_filled;
                 Ok(len)
             }
@@ -290,7 +294,7 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
 }
 
 impl<Io: PacketIo> Drop for UserTcp<Io> {
-    /// Resets the streams that are left, so that peers notice.
+    /// Resets the remaining streams, so that their peers notice.
     fn drop(&mut self) {
         let handles = self.streams.values().chain(&self.closing);
         for handle in handles.copied().collect::<Vec<_>>() {

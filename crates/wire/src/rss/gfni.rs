@@ -1,36 +1,36 @@
-//! The hash by matrices.
+//! The Toeplitz hash by bit matrices.
 //!
-//! Octet `j` of a hash is the sum of the products of all octets `i` of the input with a matrix of
-//! bits of the key, which depends on `i + j` only. So a vector has one lane of eight octets for
-//! each matrix: the four octets of the input that it is multiplied with, which yield the four
-//! octets of the hash, and those of a second input. The sum of all lanes is both hashes.
+//! Octet `j` of a hash is the sum (XOR) of the products of all input octets `i` with a bit matrix
+//! of the key, which depends on `i + j` only. So a vector has one lane of eight octets for each
+//! matrix: the four input octets that the matrix is multiplied with, which yield the four octets of
+//! the hash, and the four octets of a second input. The sum of all lanes is both hashes.
 
 use crate::rss::key::{INPUT_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};
 
-/// Octets of an input that are multiplied at once. Longer ones are hashed in pieces, since the hash
-/// is linear.
+/// How many octets of an input are multiplied at once. Longer inputs are hashed in pieces, as the
+/// hash is linear.
 const PIECE: usize = 12;
 
-/// Matrices by which the octets of a piece are multiplied: the last octet meets four of them.
+/// How many matrices multiply the octets of a piece: each octet meets one per octet of the hash.
 const PIECE_MATRICES: usize = 16;
 
-/// Matrices of all pieces.
+/// How many matrices all pieces together need.
 const MATRICES: usize = INPUT_MAX - PIECE + PIECE_MATRICES;
 
 const _: () = assert!(INPUT_MAX.is_multiple_of(PIECE));
 
-/// How a hash is computed. All forms give the same value.
+/// The algorithm that computes a hash. All algorithms return the same value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToeplitzForm {
-    /// Bit by bit, as it is defined.
+    /// Bit by bit, as the hash is defined.
     Bits,
-    /// A step for each set bit.
+    /// One step for each set bit.
     SetBits,
     /// By matrices, with the instructions of GFNI.
     Gfni,
 }
 
-/// The hash of one key.
+/// The Toeplitz hash with one key.
 #[derive(Debug, Clone)]
 pub struct Toeplitz {
     key: ToeplitzKey,
@@ -39,7 +39,7 @@ pub struct Toeplitz {
 }
 
 impl Toeplitz {
-    /// The hash of `key`, by GFNI if the processor has it.
+    /// Creates the hash with `key`, by GFNI if the processor has it.
     #[must_use]
     pub fn new(key: ToeplitzKey) -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -50,26 +50,26 @@ impl Toeplitz {
         Self { key, matrices: core::array::from_fn(|at| matrix(&key, at)), form }
     }
 
-    /// As [`Self::new`], in portable code, whatever the processor has.
+    /// Does [`Self::new`], but uses portable code on every processor.
     #[must_use]
     pub fn portable(key: ToeplitzKey) -> Self {
         Self { form: ToeplitzForm::SetBits, ..Self::new(key) }
     }
 
-    /// Computes in `form`; `None` if the processor lacks its instructions.
+    /// Sets the algorithm; `None` if the processor lacks its instructions.
     #[must_use]
     pub fn with_form(self, form: ToeplitzForm) -> Option<Self> {
         let is_possible = form != ToeplitzForm::Gfni || self.has_gfni();
         is_possible.then_some(Self { form, ..self })
     }
 
-    /// True if it takes the instructions of GFNI.
+    /// True if it uses the instructions of GFNI.
     #[must_use]
     pub const fn has_gfni(&self) -> bool {
         matches!(self.form, ToeplitzForm::Gfni)
     }
 
-    /// The hash of the first [`INPUT_MAX`] octets of `input`, in network byte order.
+    /// Returns the hash of the first [`INPUT_MAX`] octets of `input`, in network byte order.
     #[inline]
     #[must_use]
     pub fn hash<const LEN: usize>(&self, input: &[u8; LEN]) -> u32 {
@@ -79,12 +79,12 @@ impl Toeplitz {
         hash
     }
 
-    /// Writes the hash of each input. Without room for all of them, the hashes of the first ones.
+    /// Writes the hash of each input, as far as `hashes` has room.
     #[inline]
     pub fn hash_all<const LEN: usize>(&self, inputs: &[[u8; LEN]], hashes: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
         if self.form == ToeplitzForm::Gfni {
-            // JUSTIFICATION: the build is also for processors without GFNI.
+            // JUSTIFICATION: the build also runs on processors without GFNI.
             // SAFETY: the form is chosen only if this processor has these instructions.
             unsafe { vector::hash_all(&self.matrices, inputs, hashes) };
             return;
@@ -96,8 +96,8 @@ impl Toeplitz {
     }
 }
 
-/// The matrix of input and output octets whose positions add up to `at`: row by row the octets of
-/// the key that begin at one of its eight bits.
+/// Returns the matrix for input and output octets whose positions add up to `at`. Its rows are the
+/// octets of the key that begin at each of the eight bits of octet `at`.
 fn matrix(key: &ToeplitzKey, at: usize) -> u64 {
     let octet = |at: usize| u16::from(key.octets().get(at).copied().unwrap_or(0));
     let bits = octet(at) << 8 | octet(at + 1);
@@ -114,16 +114,16 @@ mod vector {
     use super::{MATRICES, PIECE, PIECE_MATRICES};
     use crate::rss::key::INPUT_MAX;
 
-    /// Lanes of a vector.
+    /// Lanes of eight octets in a vector.
     const LANES: usize = 4;
 
-    /// Octets of a lane that belong to one input.
+    /// Octets of a lane that belong to one input, as many as a hash has.
     const HASH_LEN: usize = 4;
 
-    /// For each vector of lanes, where in a piece its octets are, of the first input or the second
-    /// one: octet `j` of lane `k` is octet `k - j` of the piece.
+    /// Returns, for each vector of lanes, where in a piece the octets of the first input, or of the
+    /// second one, are: octet `j` of lane `k` is octet `k - j` of the piece.
     const fn positions(of_second: usize) -> [[i64; LANES]; PIECE_MATRICES / LANES] {
-        /// Yields zero.
+        /// A position for which the shuffle yields zero.
         const NOWHERE: u8 = 0x80;
         let mut all = [[0; LANES]; PIECE_MATRICES / LANES];
         let mut lane = 0;
@@ -165,7 +165,7 @@ mod vector {
         }
     }
 
-    /// The hashes of two inputs.
+    /// Returns the hashes of two inputs.
     #[target_feature(enable = "gfni,avx2")]
     #[inline]
     fn hash_two<const LEN: usize>(
@@ -201,9 +201,9 @@ mod vector {
         _mm256_set_epi64x(d, c, b, a)
     }
 
-    /// The octets of a piece, then zeros, in both halves.
-    // PERF (wire/toeplitz): two words in registers; an array would be read by another width than it
-    // was written.
+    /// Returns the octets of a piece, then zeros, in both halves of the vector.
+    // PERF (wire/toeplitz): two words in registers; an array would be read with another width than
+    // it was written.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn piece(octets: &[u8]) -> __m256i {
@@ -211,7 +211,7 @@ mod vector {
         _mm256_broadcastsi128_si256(_mm_set_epi64x(word(rest), word(first)))
     }
 
-    /// At most eight octets, then zeros.
+    /// Returns at most eight octets as a little-endian word, padded with zeros.
     #[inline]
     fn word(octets: &[u8]) -> i64 {
         match (octets.first_chunk(), octets.first_chunk()) {

@@ -1,12 +1,12 @@
-//! Keys, and the hash in plain code.
+//! Keys of the Toeplitz hash, and the hash in portable code.
 
-/// Octets of a key.
+/// Length of a key. Unit: octets.
 const KEY_LEN: usize = 40;
 
-/// Octets of the longest input: addresses and ports of IPv6.
+/// Length of the longest input: addresses and ports of IPv6. Unit: octets.
 pub const INPUT_MAX: usize = KEY_LEN - 4;
 
-/// A key.
+/// A key of the Toeplitz hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToeplitzKey([u8; KEY_LEN]);
 
@@ -18,8 +18,8 @@ impl ToeplitzKey {
         0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
     ]);
 
-    /// A key by which both directions of a flow have the same hash: it repeats after 16 bits, and
-    /// addresses and ports change places by multiples of 16 bits.
+    /// A key with which both directions of a flow have the same hash: it repeats after 16 bits, and
+    /// the two directions only exchange addresses and ports, by multiples of 16 bits.
     pub const SYMMETRIC: Self = {
         let mut octets = [0x6d; KEY_LEN];
         let mut at = 1;
@@ -30,7 +30,7 @@ impl ToeplitzKey {
         Self(octets)
     };
 
-    /// A key of these octets.
+    /// Creates a key of these octets.
     #[must_use]
     pub const fn new(octets: [u8; KEY_LEN]) -> Self {
         Self(octets)
@@ -42,7 +42,7 @@ impl ToeplitzKey {
         &self.0
     }
 
-    /// 32 bits of the key, after zeros of which there is no end.
+    /// Returns the 32 bits of the key from `first_bit` on; bits after the end of the key are zero.
     fn window(&self, first_bit: usize) -> u32 {
         let octet = |at: usize| u64::from(self.0.get(at).copied().unwrap_or(0));
         let at = first_bit / 8;
@@ -52,8 +52,8 @@ impl ToeplitzKey {
     }
 }
 
-/// The hash of the first [`INPUT_MAX`] octets of `input`, which is in network byte order. Bit by
-/// bit.
+/// Computes, bit by bit, the hash of the first [`INPUT_MAX`] octets of `input`, which is in network
+/// byte order.
 #[must_use]
 pub fn hash_by_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let bits = 8 * input.len().min(INPUT_MAX);
@@ -61,7 +61,7 @@ pub fn hash_by_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     (0..bits).filter(is_set).fold(0, |hash, bit| hash ^ key.window(bit))
 }
 
-/// As [`hash_by_bits`], with a step for each set bit.
+/// Computes the same as [`hash_by_bits`], with one step for each set bit.
 #[must_use]
 pub fn hash_by_set_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let mut hash = 0;

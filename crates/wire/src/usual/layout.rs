@@ -1,4 +1,4 @@
-//! The layout of usual frames: their headers, and the offsets of fields without a tag.
+//! The layout of usual frames: headers, and offsets of fields in a frame without a VLAN tag.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -10,7 +10,7 @@ use crate::ipv6::Ipv6Header;
 use crate::protocol;
 use crate::udp::UdpHeader;
 
-/// "More fragments" and the offset of a fragment in an IPv4 header.
+/// Mask of the flag "more fragments" and the fragment offset in an IPv4 header.
 pub(super) const FRAGMENT: u16 = 0x3fff;
 
 pub(super) const IPV4: u16 = EtherType::IPV4.0;
@@ -18,20 +18,20 @@ pub(super) const IPV6: u16 = EtherType::IPV6.0;
 pub(super) const UDP: u8 = protocol::UDP;
 pub(super) const T_PDU: u8 = GtpuMessageType::G_PDU.0;
 
-/// PDU types of containers, in their octet.
+/// PDU types of containers, as the values of their octet.
 pub(super) const DOWNLINK: u8 = 0;
 pub(super) const UPLINK: u8 = 1 << 4;
 
 /// First octet of an IPv4 header without options.
 pub(super) const VERSION_IHL: u8 = 0x45;
 
-/// The flags of a sequence number and an N-PDU number.
+/// The GTP-U flags that announce a sequence number and an N-PDU number.
 pub(super) const NUMBERS: u8 = FLAG_S | FLAG_PN;
 
-/// Octets of an Ethernet header without a tag.
+/// Length of an Ethernet header without a tag. Unit: octets.
 pub(super) const ETHERNET_LEN: usize = EthernetHeader::LEN;
 
-/// Frames that carry IPv4.
+/// The headers of a frame that carries IPv4.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct FrameIpv4 {
@@ -39,7 +39,7 @@ pub(super) struct FrameIpv4 {
     pub(super) ip: Ipv4Header,
 }
 
-/// Frames that carry a G-PDU without extension headers.
+/// The headers of a frame that carries a G-PDU without extension headers.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct FrameGPdu {
@@ -49,7 +49,7 @@ pub(super) struct FrameGPdu {
     pub(super) gtpu: GtpuHeader,
 }
 
-/// Frames that carry a G-PDU with numbers and without extension headers.
+/// The headers of a frame that carries a G-PDU with optional fields and without extension headers.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct FrameNumbered {
@@ -57,20 +57,20 @@ pub(super) struct FrameNumbered {
     pub(super) optional: GtpuOptional,
 }
 
-/// A PDU Session Container of four octets, two of them content, that ends the chain.
+/// A PDU Session Container of four octets that ends the chain of extension headers.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Container {
-    /// Unit: four octets.
+    /// Length of the container in units of four octets.
     pub(super) len: u8,
     /// PDU type in the high half.
     pub(super) pdu_type: u8,
-    /// QFI in six bits; above them flags of the PDU type.
+    /// QFI in the low six bits; above them flags that depend on the PDU type.
     pub(super) qfi: u8,
     pub(super) next_extension: u8,
 }
 
-/// Frames that carry a G-PDU with one container.
+/// The headers of a frame that carries a G-PDU with one container.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct FrameExtended {
@@ -79,29 +79,29 @@ pub(super) struct FrameExtended {
     pub(super) container: Container,
 }
 
-/// Octets of the headers before the inner packet.
+/// Length of the headers before the inner packet. Unit: octets.
 pub(super) const G_PDU_LEN: usize = size_of::<FrameGPdu>();
 
-/// Octets of the headers before the inner packet, with GTP-U's optional fields.
+/// Length of the headers before the inner packet, with GTP-U's optional fields. Unit: octets.
 pub(super) const NUMBERED_LEN: usize = size_of::<FrameNumbered>();
 
-/// Octets of the headers before the inner packet, with one extension header.
+/// Length of the headers before the inner packet, with one extension header. Unit: octets.
 pub(super) const EXTENDED_LEN: usize = size_of::<FrameExtended>();
 
-/// A length of headers, as a length field.
+/// Converts a length of headers to the type of a length field.
 #[allow(clippy::cast_possible_truncation, reason = "below 100")]
 pub(super) const fn header_len(len: usize) -> u16 {
     len as u16
 }
 
-/// Octets of the headers from IPv4 on, which GTP-U's length does not count.
+/// Length of the headers from IPv4 on, which GTP-U's length field does not include.
 pub(super) const IP_HEADERS_LEN: u16 = header_len(G_PDU_LEN - ETHERNET_LEN);
 
-/// Octets of an IPv4 header, which UDP's length does not count.
+/// Length of an IPv4 header, which UDP's length field does not include.
 pub(super) const IPV4_LEN: u16 = header_len(Ipv4Header::LEN);
 pub(super) const IPV6_LEN: u16 = header_len(Ipv6Header::LEN);
 
-/// Octets of the optional fields of GTP-U with one container.
+/// Length of the optional fields of GTP-U together with one container.
 pub(super) const CONTAINER_LEN: u16 = header_len(EXTENDED_LEN - G_PDU_LEN);
 
 /// Offsets of fields in a frame.
@@ -131,7 +131,7 @@ pub(super) mod at {
     pub(in super::super) const QFI: usize = offset_of!(FrameExtended, container.qfi);
     pub(in super::super) const LAST_EXTENSION: usize =
         offset_of!(FrameExtended, container.next_extension);
-    /// In an IPv4 header.
+    /// Offsets in an IPv4 header, not in a frame.
     pub(in super::super) const TTL: usize = offset_of!(Ipv4Header, ttl);
     pub(in super::super) const HEADER_CHECKSUM: usize = offset_of!(Ipv4Header, checksum);
 }

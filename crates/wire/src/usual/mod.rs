@@ -1,15 +1,15 @@
-//! The usual packet, recognized by its fixed layout.
+//! Usual packets: the fast path recognizes them by their fixed layout.
 //!
-//! Ethernet with the tag of the link or none, and IPv4 without options that is no fragment. A G-PDU
-//! continues with UDP, GTP-U with or without a sequence number and with at most one short PDU
-//! Session Container, and IP: IPv4 without options, or IPv6 whose next header is the upper layer.
-//! The ECN field of its outer header is neither CE nor ECT(1). One comparison with a pattern of the
-//! link checks all constant fields. For any other packet the functions return `None`, and only the
-//! walk of [`crate::parse`] classifies it. G-PDUs over IPv6 have patterns and functions of their
-//! own (`over_v6`).
+//! A usual packet is Ethernet, with the VLAN tag of the link or none, and IPv4 without options that
+//! is no fragment. A G-PDU continues with UDP, GTP-U with or without a sequence number and with at
+//! most one short PDU Session Container, and inner IP: IPv4 without options, or IPv6 whose next
+//! header is the upper layer. The ECN field of its outer header is neither CE nor ECT(1). One
+//! comparison with a pattern of the link checks all constant fields. For any other packet the
+//! functions return `None`, and [`crate::parse`] has to classify it. G-PDUs over IPv6 have patterns
+//! and functions of their own (`over_v6`).
 //!
-//! `TAG_LEN` is the length of the link's tag: 4 octets or none. The octets after the tag are read
-//! as if there was none.
+//! The parameter `TAG_LEN` is the length of the link's VLAN tag: 4 octets or none. The octets after
+//! the tag are read as if there were no tag.
 //!
 //! PERF (wire/usual): all functions are inlined, because a call would pass the fields through
 //! memory. Spec: RFC 791; RFC 8200; IEEE 802.1Q §9.6; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.

@@ -1,4 +1,4 @@
-//! The outer headers of packets that leave in a tunnel.
+//! Writes the outer headers of packets that leave in a tunnel.
 
 use core::net::Ipv4Addr;
 
@@ -17,7 +17,7 @@ use crate::gtpu_ext::ExtensionType;
 use crate::ipv4::{Ipv4Fields, Ipv4Header};
 use crate::udp::UdpHeader;
 
-/// The checksum of a header of at most 2^16 words, whose sum is `sum`.
+/// Returns the checksum of a header with at most 2^16 words, whose sum is `sum`.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
 const fn fold_checksum(sum: u32) -> u16 {
@@ -25,14 +25,14 @@ const fn fold_checksum(sum: u32) -> u16 {
     !((sum + (sum >> 16)) as u16)
 }
 
-/// The usual outer headers that leave through one interface: untagged Ethernet, IPv4, UDP without a
-/// checksum, GTP-U with at most one PDU Session Container.
+/// Writes the usual outer headers of packets that leave through one interface: untagged Ethernet,
+/// IPv4, UDP without a checksum, GTP-U with at most one PDU Session Container.
 ///
-/// PERF (wire/usual): constant octets are written at once.
+/// PERF (wire/usual): all constant octets are copied at once.
 #[derive(Debug, Clone, Copy)]
 pub struct UsualOuter {
     headers: [u8; EXTENDED_LEN],
-    /// Sum of the constant words of the IPv4 header; too few to overflow.
+    /// Sum of the constant words of the IPv4 header; they are too few to overflow.
     sum: u32,
 }
 
@@ -41,23 +41,23 @@ pub struct UsualOuter {
 pub struct UsualTunnel<A = Ipv4Addr> {
     /// Address of the tunnel's far end.
     pub dst: A,
-    /// Type of service octet.
+    /// Type of service octet of the outer header.
     pub tos: u8,
     /// TEID of the far end.
     pub teid: Teid,
-    /// QoS flow and reflective QoS indication of the container. One in uplink has no indication.
+    /// QoS flow and reflective QoS indication (downlink only) of the container, if it has one.
     pub marking: Option<(Qfi, bool)>,
 }
 
 impl UsualTunnel<Ipv4Addr> {
-    /// Octets of all headers, Ethernet included.
+    /// Returns the length of all headers, Ethernet included. Unit: octets.
     #[inline]
     #[must_use]
     pub const fn headers_len(&self) -> usize {
         if self.marking.is_some() { EXTENDED_LEN } else { G_PDU_LEN }
     }
 
-    /// Length of the outer IP packet around one of `inner_len` octets; `None` above 65,535.
+    /// Returns the length of the IP packet around `inner_len` octets; `None` above 65,535.
     #[inline]
     #[must_use]
     pub fn ip_len(&self, inner_len: u16) -> Option<u16> {
@@ -67,7 +67,7 @@ impl UsualTunnel<Ipv4Addr> {
 }
 
 impl UsualOuter {
-    /// Headers from our address.
+    /// Prepares headers with our address `src`.
     #[must_use]
     pub fn new(src: Ipv4Addr) -> Self {
         // [`UsualOuter::emit`] writes the addresses of the link.
@@ -92,14 +92,14 @@ impl UsualOuter {
             optional: GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER),
             container: Container { len: 1, pdu_type: DOWNLINK, qfi: 0, next_extension: 0 },
         };
-        // The checksum is the complement of the sum.
+        // The sum is the complement of the checksum.
         Self { headers: zerocopy::transmute!(headers), sum: u32::from(!ip.checksum()) }
     }
 
-    /// Writes the headers of a packet of `inner_len` octets at the front of `out`, the same octets
-    /// as [`crate::emit_gtpu_ipv4`], and returns the octets after them. `link`: the Ethernet
-    /// header. `direction`: that of the container. `None`, and nothing written, if `out` is too
-    /// short or a length field would overflow.
+    /// Writes the headers of a packet of `inner_len` octets at the front of `out`: the same octets
+    /// as [`crate::emit_gtpu_ipv4`], but with the Ethernet header `link` and a container of
+    /// `direction`. Returns the octets after the headers. `None`, with nothing written, if `out` is
+    /// too short or a length field would overflow.
     #[inline(always)]
     #[must_use]
     pub fn emit<'o>(

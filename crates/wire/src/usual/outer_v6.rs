@@ -1,4 +1,4 @@
-//! The outer headers of packets that leave in a tunnel over IPv6.
+//! Writes the outer headers of packets that leave in a tunnel over IPv6.
 
 use core::net::Ipv6Addr;
 
@@ -14,38 +14,37 @@ use crate::PduSessionContainer;
 use crate::encapsulate::{OuterIpv6, UdpChecksum, emit_gtpu_ipv6};
 use crate::gtpu::UDP_PORT;
 
-/// Octets of all headers without a container, and with one.
+/// Lengths of all headers, without a container and with one. Unit: octets.
 const PLAIN_LEN: usize = G_PDU_LEN + SHIFT;
 const CONTAINED_LEN: usize = EXTENDED_LEN + SHIFT;
 
-/// Where the payload length is in a frame.
+/// Offset of the payload length in a frame.
 const PAYLOAD_LEN: usize = at::IP + 4;
 
-/// Where the UDP checksum is in a frame.
+/// Offset of the UDP checksum in a frame.
 const CHECKSUM: usize = UPPER + 6;
 
-/// The usual outer headers that leave through one interface: untagged Ethernet, IPv6, UDP with a
-/// checksum, GTP-U with at most one PDU Session Container.
+/// Writes the usual outer headers of packets that leave through one interface: untagged Ethernet,
+/// IPv6, UDP with a checksum, GTP-U with at most one PDU Session Container.
 ///
-/// PERF (wire/usual): constant octets are written, and added to the checksum, at once.
+/// PERF (wire/usual): all constant octets are copied, and added to the checksum, at once.
 #[derive(Debug, Clone, Copy)]
 pub struct UsualOuterV6 {
     plain: [u8; PLAIN_LEN],
     contained: [u8; CONTAINED_LEN],
-    /// Sums of what the UDP checksum covers of the constant octets: without a container, and with
-    /// one.
+    /// Sums of the constant octets that the UDP checksum covers: without a container, and with one.
     sums: [u64; 2],
 }
 
 impl UsualTunnel<Ipv6Addr> {
-    /// Octets of all headers, Ethernet included.
+    /// Returns the length of all headers, Ethernet included. Unit: octets.
     #[inline]
     #[must_use]
     pub const fn headers_len(&self) -> usize {
         if self.marking.is_some() { CONTAINED_LEN } else { PLAIN_LEN }
     }
 
-    /// Length of the outer IP packet around one of `inner_len` octets; `None` above 65,535.
+    /// Returns the length of the IP packet around `inner_len` octets; `None` above 65,535.
     #[inline]
     #[must_use]
     pub fn ip_len(&self, inner_len: u16) -> Option<u16> {
@@ -55,7 +54,7 @@ impl UsualTunnel<Ipv6Addr> {
 }
 
 impl UsualOuterV6 {
-    /// Headers from our address.
+    /// Prepares headers with our address `src`.
     #[must_use]
     pub fn new(src: Ipv6Addr) -> Self {
         let (mut plain, mut contained) = ([0; PLAIN_LEN], [0; CONTAINED_LEN]);
@@ -71,10 +70,10 @@ impl UsualOuterV6 {
     }
 
     /// Writes the headers of a usual packet of `inner_len` octets, which is IPv6 if `is_v6`, at the
-    /// front of `out`, and decrements its hops: the same octets as [`emit_gtpu_ipv6`] with a
-    /// checksum writes. `out`: headers and packet. `link`: the Ethernet header. `direction`: that
-    /// of the container. `None`, and nothing written, if `out` is too short or the outer packet
-    /// would have more than 65,535 octets.
+    /// front of `out`, where the packet follows them, and decrements the hop limit of the packet.
+    /// The octets are the same as those of [`emit_gtpu_ipv6`] with a checksum, but with the
+    /// Ethernet header `link` and a container of `direction`. `None`, with nothing written, if
+    /// `out` is too short or the outer packet would have more than 65,535 octets.
     #[inline(always)]
     #[must_use]
     pub fn emit(
@@ -145,20 +144,20 @@ fn write_constants(
     native_sum(&headers[SRC..]) + u64::from(u16::from(UDP).to_be())
 }
 
-/// The sum of a packet with one hop less than it has. `packet` may be longer than its `len` octets.
+/// Returns the sum of a packet with its hops decremented. `packet` may be longer than `len` octets.
 ///
-/// PERF (wire/usual): read before it is written, because a load that spans an octet just written
-/// waits for it.
+/// PERF (wire/usual): reads the packet before the hop limit is written, because a load that spans
+/// an octet just written would have to wait for it.
 #[inline(always)]
 fn sum_of_inner(packet: &[u8], len: u16, is_v6: bool) -> Option<u64> {
-    // The checksum of an IPv4 header keeps the sum of its words. A hop limit is the second octet of
-    // a word.
+    // In IPv4, the header checksum keeps the sum of the header's words constant. In IPv6, the hop
+    // limit is the second octet of a word.
     const ONE_HOP_LESS: u16 = u16::MAX - u16::from_ne_bytes([0, 1]);
     let change = if is_v6 { ONE_HOP_LESS } else { 0 };
     Some(native_sum(packet.get(..usize::from(len))?) + u64::from(change))
 }
 
-/// Writes the variable fields into a copy of the headers. `sum`: that of everything else that the
+/// Writes the variable fields into a copy of the headers. `sum` includes all other octets that the
 /// UDP checksum covers.
 #[inline(always)]
 fn write_variables<const LEN: usize>(
@@ -170,7 +169,7 @@ fn write_variables<const LEN: usize>(
 ) {
     let dst = tunnel.dst.octets();
     let gtpu_len = udp_len - (IP_HEADERS_LEN - IPV4_LEN);
-    // UDP's length is in its header and in the pseudo header.
+    // The UDP length counts twice: in the UDP header and in the pseudo header.
     let sum = sum
         + native_sum(&dst)
         + u64::from(tunnel.teid.0.to_be())
@@ -187,8 +186,8 @@ fn write_variables<const LEN: usize>(
     out[at::TEID + SHIFT..][..4].copy_from_slice(&tunnel.teid.0.to_be_bytes());
 }
 
-/// The UDP checksum, in native order, of words whose sum is `sum` in native order; below 2^49 and
-/// not zero.
+/// Returns the UDP checksum, in native byte order, of words whose sum in native order is `sum`,
+/// which is below 2^49 and not zero.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "each step folds below the next width")]
 const fn fold_native(sum: u64) -> u16 {

@@ -1,4 +1,4 @@
-//! Usual G-PDUs over IPv6: the outer header has no extension headers.
+//! Usual G-PDUs over IPv6, whose outer header has no extension headers.
 //!
 //! The octets after the IP header have the layout of G-PDUs over IPv4, [`SHIFT`] octets later.
 
@@ -19,20 +19,20 @@ use crate::ipv6::Ipv6Header;
 use crate::protocol;
 use crate::vlan::VlanTag;
 
-/// Octets that an IPv6 header is longer than an IPv4 header without options.
+/// How much longer an IPv6 header is than an IPv4 header without options. Unit: octets.
 pub(super) const SHIFT: usize = (IPV6_LEN - IPV4_LEN) as usize;
 
-/// Octets of UDP and GTP-U headers, which GTP-U's length does not count.
+/// Length of UDP and GTP-U headers, which GTP-U's length field does not include. Unit: octets.
 const UDP_GTPU_LEN: u16 = 16;
 
-/// Where the inner packet of a G-PDU over IPv6 begins in a frame, at least; over IPv4 it begins
-/// earlier, also behind a tag. Unit: octets.
+/// Least offset of the inner packet of a G-PDU over IPv6 in a frame. Over IPv4 the inner packet
+/// always begins earlier, even after a tag. Unit: octets.
 #[allow(clippy::cast_possible_truncation, reason = "below 100")]
 pub const INNER_OFFSET_OVER_IPV6_MIN: u8 = (G_PDU_LEN + SHIFT) as u8;
 
 const _: () = assert!(G_PDU_LEN + SHIFT > EXTENDED_LEN + VlanTag::LEN);
 
-/// The IPv6 fragment header.
+/// Next-header value of the IPv6 fragment header.
 const FRAGMENT_HEADER: u8 = 44;
 
 const NEXT_HEADER: usize = ETHERNET_LEN + offset_of!(Ipv6Header, next_header);
@@ -40,7 +40,7 @@ pub(super) const SRC: usize = ETHERNET_LEN + offset_of!(Ipv6Header, src);
 pub(super) const DST: usize = ETHERNET_LEN + offset_of!(Ipv6Header, dst);
 pub(super) const UPPER: usize = ETHERNET_LEN + Ipv6Header::LEN;
 
-/// Words of a pattern: all of a container behind a tag. The shortest G-PDU is longer.
+/// Words of a pattern, which covers a container after a tag. The shortest G-PDU is longer.
 const WORDS: usize = 11;
 
 const _: () = assert!(EXTENDED_LEN + SHIFT + VlanTag::LEN <= WORDS * 8);
@@ -49,14 +49,14 @@ const _: () = assert!(G_PDU_LEN + SHIFT + 20 >= WORDS * 8);
 /// The constant fields of usual G-PDUs over IPv6 on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduV6Pattern {
-    /// Without an extension header of GTP-U.
+    /// The pattern without an extension header of GTP-U.
     plain: OctetPattern<WORDS>,
-    /// With a PDU Session Container.
+    /// The pattern with a PDU Session Container.
     extended: OctetPattern<WORDS>,
 }
 
 impl GPduV6Pattern {
-    /// The pattern of frames to `mac` in `vlan` that carry G-PDUs to `addr`.
+    /// Returns the pattern of frames to `mac` in `vlan` that carry G-PDUs to `addr`.
     #[must_use]
     pub fn new(mac: MacAddr, vlan: VlanId, addr: Ipv6Addr) -> Self {
         let outer = |flags: u8| {
@@ -74,8 +74,8 @@ impl GPduV6Pattern {
     }
 }
 
-/// Reads a frame that carries a G-PDU over IPv6. Verifies its UDP checksum unless it is zero, which
-/// tunnels may send.
+/// Recognizes a frame that carries a G-PDU over IPv6. Verifies its UDP checksum, unless the
+/// checksum is zero, as tunnels may send it.
 ///
 /// Spec: RFC 6935 §5; RFC 8200 §8.1.
 #[inline(always)]
@@ -97,13 +97,13 @@ pub fn usual_g_pdu_over_v6<const TAG_LEN: usize>(
     }
 }
 
-/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. Over
-/// IPv4 the inner packet would begin `OFFSET` octets behind that.
+/// Parses the rest of a frame that fits a pattern. `frame` begins where it would without its tag,
+/// so offsets are those of an untagged frame. Over IPv4, the inner packet would begin at `OFFSET`.
 #[inline(always)]
 fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option<UsualGPdu> {
     let (ip, _) = Ipv6Header::ref_from_prefix(frame.get(ETHERNET_LEN..)?).ok()?;
     let shifted = frame.get(SHIFT..)?;
-    // Its link and IP header are not there.
+    // `outer` overlays the IPv6 header: only its UDP and GTP-U headers are valid.
     let (outer, _) = FrameGPdu::ref_from_prefix(shifted).ok()?;
     let payload_len = ip.payload_len();
     let end = usize::from(payload_len) + UPPER;
@@ -126,8 +126,8 @@ fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option
     fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
 }
 
-/// True if a UDP datagram of `len` octets has the checksum that it names. `octets`: the addresses
-/// of its IPv6 header, and the datagram.
+/// True if the checksum of a UDP datagram of `len` octets is correct. `octets`: the addresses of
+/// its IPv6 header, and the datagram.
 #[inline(always)]
 fn is_checksum_valid(octets: &[u8], len: u16) -> bool {
     let sum = native_sum(octets) + u64::from(len.to_be()) + u64::from(u16::from(UDP).to_be());
@@ -135,11 +135,11 @@ fn is_checksum_valid(octets: &[u8], len: u16) -> bool {
     sum.is_multiple_of(0xffff)
 }
 
-/// A sum of octets that is congruent, modulo 2^16 - 1, to that of their words of 16 bits in native
-/// order. At most 2^18 octets, so it cannot overflow.
+/// Returns a sum of octets that is congruent, modulo 2^16 - 1, to the sum of their 16-bit words in
+/// native order. For at most 2^18 octets, so that it cannot overflow.
 ///
-/// PERF (wire/usual): modulo 2^16 - 1 words of 32 bits can be added whole, and vectors of them at
-/// once. Without a loop for the last 31 octets.
+/// PERF (wire/usual): modulo 2^16 - 1 the words can be added as 32-bit words, and these as vectors.
+/// The last 31 octets are added without a loop.
 #[inline(always)]
 pub(super) fn native_sum(octets: &[u8]) -> u64 {
     let (chunks, mut rest) = octets.as_chunks::<32>();
@@ -179,8 +179,8 @@ const fn sum_of_halves(word: &[u8; 8]) -> u64 {
     (word >> 32) + (word & u32::MAX as u64)
 }
 
-/// The key of a frame that is not usual and that carries IPv6 to `tunnels` or to a group; `None`
-/// for others. `frame` is as for [`super::ordering_key`].
+/// Returns the key of a frame that is not usual and that carries IPv6 to `tunnels`, our address, or
+/// to a multicast group; else `None`. `frame` begins as for [`super::ordering_key`].
 #[must_use]
 #[cold]
 pub fn ordering_key_over_v6(frame: &[u8], tunnels: Ipv6Addr) -> Option<OrderingKey> {

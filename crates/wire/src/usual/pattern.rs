@@ -1,4 +1,4 @@
-//! Patterns of a link: the constant fields of usual frames, compared at once.
+//! Patterns of a link: all constant fields of usual frames are compared at once.
 
 use core::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use crate::gtpu::{FLAG_E, UDP_PORT, VERSION_1};
 use crate::gtpu_ext::ExtensionType;
 use crate::vlan::VlanTag;
 
-/// The first octets of a usual frame, with a mask of the constant ones.
+/// The constant bits at the front of a usual frame: their values, and the mask that selects them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OctetPattern<const WORDS: usize> {
     value: [u64; WORDS],
@@ -19,7 +19,7 @@ pub(super) struct OctetPattern<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> OctetPattern<WORDS> {
-    /// A pattern of parts that begin at the given offsets: value and mask of each octet.
+    /// Creates a pattern of parts: the offset of each, and value and mask of each of its octets.
     fn new(parts: &[(usize, &[u8], &[u8])]) -> Self {
         let mut pattern = Self { value: [0; WORDS], mask: [0; WORDS] };
         for (offset, value, mask) in parts {
@@ -34,7 +34,7 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
         pattern
     }
 
-    /// True if the first words of `frame` fit.
+    /// True if the first `COMPARED` words of `frame` fit the pattern.
     ///
     /// PERF (wire/usual): no branch between the words, so that they are compared as vectors.
     #[inline]
@@ -49,19 +49,19 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
     }
 }
 
-/// Every bit of an octet counts.
+/// Mask of octets that have to match entirely.
 const ALL: [u8; 6] = [0xff; 6];
 
-/// A part of a frame: its offset in a frame without a tag, the value of its octets, and a mask of
-/// the bits that count.
+/// A constant part of a frame: its offset in a frame without a tag, the value of its octets, and
+/// the mask of the bits that have to match.
 pub(super) type Part = (usize, Vec<u8>, Vec<u8>);
 
-/// A part of which all bits count.
+/// Returns a part that has to match entirely.
 pub(super) fn exact(at: usize, value: &[u8]) -> Part {
     (at, value.to_vec(), vec![0xff; value.len()])
 }
 
-/// The pattern of frames to `mac` in `vlan` with these parts behind the addresses.
+/// Returns the pattern of frames to `mac` in `vlan`, with `parts` after the MAC addresses.
 pub(super) fn pattern<const WORDS: usize>(
     mac: MacAddr,
     vlan: VlanId,
@@ -79,10 +79,10 @@ pub(super) fn pattern<const WORDS: usize>(
     OctetPattern::new(&all)
 }
 
-/// The bits of a VLAN in a tag. Priority and drop eligibility are ignored.
+/// Mask of the VLAN identifier in a tag. Priority and drop eligibility are ignored.
 const VID: [u8; 2] = [0x0f, 0xff];
 
-/// The VLAN of a frame. A frame that is too short for a tag has none.
+/// Returns the VLAN of a frame; `UNTAGGED` if the frame is too short for a tag.
 #[inline]
 #[must_use]
 pub fn vlan_of(frame: &[u8]) -> VlanId {
@@ -94,8 +94,8 @@ pub fn vlan_of(frame: &[u8]) -> VlanId {
     }
 }
 
-/// Octets of the tag that [`vlan_of`] reads: 0 or [`VlanTag::LEN`]. A priority tag is included,
-/// though its frame is untagged.
+/// Returns the length of the tag that [`vlan_of`] reads: 0 or [`VlanTag::LEN`]. A priority tag
+/// counts, although its frame is untagged.
 #[inline]
 #[must_use]
 pub fn tag_len(frame: &[u8]) -> usize {
@@ -105,21 +105,21 @@ pub fn tag_len(frame: &[u8]) -> usize {
     }
 }
 
-/// The bit of ECN that CE and ECT(1) have: their mark has to be written into the inner packet, or
-/// stops it. Spec: RFC 6040 §4.2.
+/// The ECN bit that is set in CE and ECT(1), which usual packets do not have: these marks have to
+/// be copied into the inner packet, or the packet is dropped. Spec: RFC 6040 §4.2.
 pub(super) const MARKS_INNER: u8 = 0x01;
 
 /// The constant fields of usual G-PDUs on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduPattern {
-    /// Without an extension header.
+    /// The pattern without an extension header.
     pub(super) plain: OctetPattern<8>,
-    /// With a PDU Session Container.
+    /// The pattern with a PDU Session Container.
     pub(super) extended: OctetPattern<8>,
 }
 
 impl GPduPattern {
-    /// The pattern of frames to `mac` in `vlan` that carry G-PDUs to `addr`.
+    /// Returns the pattern of frames to `mac` in `vlan` that carry G-PDUs to `addr`.
     #[must_use]
     pub fn new(mac: MacAddr, vlan: VlanId, addr: Ipv4Addr) -> Self {
         let outer = |flags: u8| {
@@ -137,8 +137,8 @@ impl GPduPattern {
         Self { plain: pattern(mac, vlan, &outer(0)), extended: pattern(mac, vlan, &extended) }
     }
 
-    /// One container of four octets, the only extension header, `shift` octets behind its place
-    /// over IPv4. Its PDU type is 0 or 1, and it announces no PPI, for which it would be too short.
+    /// Returns the parts of one container of four octets, the only extension header, `shift` octets
+    /// after its offset over IPv4. Its PDU type is 0 or 1, and it has no PPI, which would not fit.
     pub(super) fn container(shift: usize) -> Vec<Part> {
         vec![
             exact(at::NEXT_EXTENSION + shift, &[ExtensionType::PDU_SESSION_CONTAINER.0, 1]),
@@ -156,11 +156,11 @@ pub struct IpPattern {
     pub(super) v6: OctetPattern<IP_WORDS>,
 }
 
-/// Words of a frame with a tag up to the first octet of IP. Without a tag there is one less.
+/// Number of words of a tagged frame up to the first octet of IP; an untagged frame has one less.
 pub(super) const IP_WORDS: usize = 3;
 
 impl IpPattern {
-    /// The pattern of frames to `mac` in `vlan`.
+    /// Returns the patterns of frames to `mac` in `vlan`.
     #[must_use]
     pub fn new(mac: MacAddr, vlan: VlanId) -> Self {
         let of = |ether_type: u16, first: u8, mask: u8| {

@@ -1,4 +1,4 @@
-//! Recognition of usual frames, and the fields of the others that a glance finds.
+//! Recognizes usual frames, and finds the session key of other frames from few octets.
 
 use core::mem::offset_of;
 use core::net::Ipv4Addr;
@@ -17,23 +17,23 @@ use crate::ipv6::Ipv6Header;
 use crate::protocol;
 use crate::udp::UdpHeader;
 
-/// An IP packet whose hop limit lets it be forwarded.
+/// The fields of a usual IP packet. Its hop limit is high enough to forward it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualIp {
-    /// The family.
+    /// True for IPv6, false for IPv4.
     pub is_v6: bool,
     /// Source: an IPv4 address, or the upper half of an IPv6 address.
     pub src: u64,
-    /// Destination, likewise.
+    /// Destination, in the same form as the source.
     pub dst: u64,
-    /// Length of the packet, within the frame. Unit: octets.
+    /// Length of the packet, which the frame contains entirely. Unit: octets.
     pub total_len: u16,
 }
 
-/// A G-PDU in an Ethernet frame.
+/// The fields of a usual G-PDU in an Ethernet frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualGPdu {
-    /// Our TEID.
+    /// The TEID of our tunnel endpoint.
     pub teid: Teid,
     /// QoS flow, if there is a container.
     pub qfi: Option<Qfi>,
@@ -43,26 +43,26 @@ pub struct UsualGPdu {
     pub inner: UsualIp,
 }
 
-/// The session key of a frame that is not usual, as far as a glance shows it: keeps packets of one
-/// session in order.
+/// The session key of a frame that is not usual, read from few octets without parsing the frame. It
+/// serves to keep packets of one session in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderingKey {
-    /// No packet of a session.
+    /// The frame has no packet of a session.
     Nothing,
-    /// If it is a G-PDU, it has this TEID.
+    /// If the frame has a G-PDU, its TEID is this.
     Tunneled(Teid),
-    /// If it is a plain user packet, it goes to this address.
+    /// If the frame has a plain user packet, its destination is this address.
     PlainV4(Ipv4Addr),
-    /// If it is a plain user packet, it goes to an address with this upper half.
+    /// If the frame has a plain user packet, its destination has this upper half.
     PlainV6(u64),
-    /// Only the walk of [`crate::parse`] can find the key.
+    /// Only [`crate::parse`] can find the key.
     Unknown,
 }
 
-/// The key of a frame that is not usual, without its tag: `frame` begins where the untagged one
-/// would. G-PDUs go to `tunnels`; without it there are none.
+/// Returns the key of a frame that is not usual. `frame` begins where it would without its tag, so
+/// offsets are those of an untagged frame. G-PDUs are sent to our address `tunnels`, if any.
 ///
-/// Cost: reads few octets, at fixed offsets and behind the options of IPv4.
+/// Cost: reads few octets, at fixed offsets and after the IPv4 options.
 #[must_use]
 #[cold]
 pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
@@ -86,12 +86,12 @@ pub fn ordering_key(frame: &[u8], tunnels: Option<Ipv4Addr>) -> OrderingKey {
             }
         }
         IPV6 => OrderingKey::Unknown,
-        // No packet of a session has a second tag.
+        // No packet of a session has a second VLAN tag.
         _ => OrderingKey::Nothing,
     }
 }
 
-/// Guesses whether a frame carries IPv6, in a G-PDU or, without `tunnels`, plainly. `frame` is as
+/// Guesses whether a frame carries IPv6: in a G-PDU if `tunnels`, else directly. `frame` begins as
 /// for [`ordering_key`].
 ///
 /// PERF (wire/usual): does not branch on the packet.
@@ -106,7 +106,7 @@ pub fn guess_is_v6(frame: &[u8], tunnels: bool) -> bool {
         | (u16::from_be_bytes([headers[at::ETHER_TYPE], headers[at::ETHER_TYPE + 1]]) == IPV6)
 }
 
-/// Reads a frame that carries IP. Without `verify` the port has verified an IPv4 checksum.
+/// Recognizes a frame that carries IP. `verify`: the port has not verified the IPv4 checksum.
 #[inline(always)]
 #[must_use]
 pub fn usual_ip<const TAG_LEN: usize>(
@@ -128,7 +128,7 @@ pub fn usual_ip<const TAG_LEN: usize>(
     }
 }
 
-/// Reads a frame that carries a G-PDU. Without `verify` the port has verified the outer header
+/// Recognizes a frame that carries a G-PDU. `verify`: the port has not verified the outer header
 /// checksum.
 #[inline(always)]
 #[must_use]
@@ -150,8 +150,8 @@ pub fn usual_g_pdu<const TAG_LEN: usize>(
     }
 }
 
-/// Reads the rest of a frame that fits a pattern, from where it would begin without its tag. The
-/// inner packet begins `OFFSET` octets behind that.
+/// Parses the rest of a frame that fits a pattern. `frame` begins where it would without its tag,
+/// so offsets are those of an untagged frame. The inner packet is at `OFFSET`.
 #[inline(always)]
 fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(
     frame: &[u8],
@@ -177,7 +177,7 @@ fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(
     fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
 }
 
-/// The packet in a G-PDU.
+/// Returns the fields of the packet in a G-PDU.
 #[inline(always)]
 pub(super) fn usual_inner(inner: &[u8]) -> Option<UsualIp> {
     match *inner.first()? {
@@ -187,7 +187,7 @@ pub(super) fn usual_inner(inner: &[u8]) -> Option<UsualIp> {
     }
 }
 
-/// An IPv4 packet whose first octet fits. Accepts fragments.
+/// Returns the fields of an IPv4 packet whose first octet fits the pattern. Accepts fragments.
 #[inline(always)]
 fn usual_ipv4(packet: &[u8], verify: bool) -> Option<UsualIp> {
     let (ip, _) = Ipv4Header::ref_from_prefix(packet).ok()?;
@@ -202,7 +202,7 @@ fn usual_ipv4(packet: &[u8], verify: bool) -> Option<UsualIp> {
     Some(UsualIp { is_v6: false, src, dst, total_len })
 }
 
-/// An IPv6 packet whose version fits and whose next header is the upper layer.
+/// Returns the fields of an IPv6 packet whose version fits, if its next header is the upper layer.
 #[inline(always)]
 fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
     let (ip, _) = Ipv6Header::ref_from_prefix(packet).ok()?;

@@ -1,4 +1,4 @@
-//! Link header and hop limit of packets that are forwarded.
+//! Rewrites the link header and the hop limit of forwarded packets.
 
 use core::hint::select_unpredictable;
 use core::mem::offset_of;
@@ -11,23 +11,23 @@ use crate::ethernet::EthernetHeader;
 use crate::ipv6::Ipv6Header;
 use crate::vlan::VlanTag;
 
-/// The Ethernet header of frames to a neighbor.
+/// The Ethernet header of frames to a neighbor, stored as the words that are copied into a frame.
 ///
-/// PERF (adit-bench datapath --burst 1): the words that are copied into a frame. A header written
-/// field by field could not be read by words before these stores reached the cache.
+/// PERF (adit-bench datapath --burst 1): if the header were written field by field, a read of a
+/// whole word would have to wait until these stores reach the cache.
 #[derive(Debug, Clone, Copy)]
 pub struct UsualLinkHeader {
-    /// The first eight octets without a tag, the first one lowest.
+    /// The first eight octets of an untagged header, in little-endian order.
     front: u64,
-    /// The last eight octets without a tag: source and EtherType.
+    /// The last eight octets of an untagged header: source and EtherType.
     back: u64,
 }
 
 impl UsualLinkHeader {
-    /// Zeros, until a neighbor is known.
+    /// All zeros, for a neighbor that is not known yet.
     pub const NONE: Self = Self { front: 0, back: 0 };
 
-    /// The header of IPv4 or IPv6 packets.
+    /// Creates the header of frames with IPv6 packets if `is_v6`, else IPv4 packets.
     ///
     /// PERF (adit-bench datapath --mixed): no branch on the family, which is unpredictable in mixed
     /// bursts.
@@ -48,9 +48,9 @@ impl UsualLinkHeader {
         frame[at::SRC_MAC..][..8].copy_from_slice(&self.back.to_le_bytes());
     }
 
-    /// Writes the addresses and a tag at the front of `frame`. The EtherType of the packet, which
-    /// follows them, is that of the header without a tag, which begins behind the room for a tag.
-    /// `None`, and nothing written, if `frame` is shorter than that.
+    /// Writes the addresses and a tag at the front of `frame`. The EtherType after the tag is not
+    /// written: it is the one that [`UsualLinkHeader::write`] wrote into the header without a tag,
+    /// [`VlanTag::LEN`] octets later. `None`, with nothing written, if `frame` is too short.
     #[inline]
     #[must_use]
     pub fn write_tag(&self, frame: &mut [u8], vlan: VlanId) -> Option<()> {
@@ -62,8 +62,8 @@ impl UsualLinkHeader {
     }
 }
 
-/// Decrements the TTL or hop limit of a usual packet, which is 2 or more. No change below 20
-/// octets.
+/// Decrements the TTL or hop limit of a usual packet, which is 2 or more. Changes nothing if there
+/// are fewer than 20 octets.
 ///
 /// PERF (adit-bench datapath --mixed): no branch on the family, which is unpredictable in mixed
 /// bursts. Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
@@ -73,7 +73,7 @@ pub fn decrement_usual_hops(packet: &mut [u8], is_v6: bool) {
     let hops = &mut header[if is_v6 { offset_of!(Ipv6Header, hop_limit) } else { at::TTL }];
     *hops = hops.wrapping_sub(1);
     // Modulo 2^16 - 1 the order of octets does not matter. The first octet of a word decreases by
-    // one, so the checksum increases by the same, and never becomes 0xffff.
+    // one, so the checksum increases by one; it never becomes 0xffff.
     let sum = u16::from_le_bytes([header[at::HEADER_CHECKSUM], header[at::HEADER_CHECKSUM + 1]]);
     let older = sum.wrapping_add(1).wrapping_add(u16::from(sum >= 0xfffe));
     let sum = select_unpredictable(is_v6, sum, older);

@@ -1,4 +1,4 @@
-//! Fields of a packet that was recognized.
+//! Reads fields of a usual packet.
 
 use core::mem::offset_of;
 use core::net::{IpAddr, Ipv4Addr};
@@ -11,16 +11,16 @@ use crate::ipv6::Ipv6Header;
 use crate::protocol;
 use crate::tcp::TcpHeader;
 
-/// The fields of a usual packet that SDF filters compare. An IPv4 address takes the first word.
+/// The fields of a usual packet that SDF filters compare. An IPv4 address is in the first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsualTuple {
-    /// Source, in words.
+    /// Source address in words of 32 bits, in host order.
     pub src: [u32; 4],
-    /// Destination, in words.
+    /// Destination address in words of 32 bits, in host order.
     pub dst: [u32; 4],
-    /// Source port, zero without ports.
+    /// Source port; zero if the protocol has no ports.
     pub src_port: u16,
-    /// Destination port, zero without ports.
+    /// Destination port; zero if the protocol has no ports.
     pub dst_port: u16,
     /// Upper-layer protocol.
     pub protocol: u8,
@@ -28,8 +28,8 @@ pub struct UsualTuple {
     pub tos: u8,
 }
 
-/// Reads addresses, protocol and ports of a usual packet whose family is known. `None` for
-/// fragments: only the first one has ports.
+/// Reads addresses, protocol and ports of a usual packet, whose family is known. `None` for
+/// fragments, because only the first one has ports.
 #[inline(always)]
 #[must_use]
 pub fn usual_tuple(packet: &[u8], is_v6: bool) -> Option<UsualTuple> {
@@ -67,16 +67,15 @@ pub struct UsualFiveTuple {
     pub src: u32,
     /// First 32 bits of the destination.
     pub dst: u32,
-    /// Source port in the upper half, destination port in the lower one; any octets if the protocol
+    /// Source port in the upper half, destination port in the lower half; arbitrary if the protocol
     /// has no ports.
     pub ports: u32,
     /// Upper-layer protocol.
     pub protocol: u8,
 }
 
-/// Reads the five-tuple of a usual packet of `len` octets whose family is known and that begins at
-/// `offset` of a frame. `None` for fragments, and for packets of less than four octets behind the
-/// IP header.
+/// Reads the five-tuple of a usual packet of `len` octets at `offset` of a frame, whose family is
+/// known. `None` for fragments, and if fewer than four octets follow the IP header.
 #[inline(always)]
 #[must_use]
 pub fn usual_five_tuple(frame: &[u8], offset: u8, len: u16, is_v6: bool) -> Option<UsualFiveTuple> {
@@ -104,8 +103,8 @@ pub fn usual_five_tuple(frame: &[u8], offset: u8, len: u16, is_v6: bool) -> Opti
     Some(UsualFiveTuple { src, dst, ports, protocol: ip.protocol() })
 }
 
-/// The destination of a usual packet whose family is known and that begins at `offset` of a frame,
-/// as in [`UsualIp::dst`].
+/// Returns the destination of a usual packet at `offset` of a frame, whose family is known, in the
+/// form of [`UsualIp::dst`](super::UsualIp::dst).
 #[inline(always)]
 #[must_use]
 pub fn usual_dst_key(frame: &[u8], offset: u8, is_v6: bool) -> Option<u64> {
@@ -117,8 +116,8 @@ pub fn usual_dst_key(frame: &[u8], offset: u8, is_v6: bool) -> Option<u64> {
     Some(Ipv4Header::ref_from_prefix(packet).ok()?.0.dst().to_bits().into())
 }
 
-/// The type of service or traffic class octet of a usual packet whose family is known and that
-/// begins at `offset` of a frame.
+/// Returns the type of service or traffic class octet of a usual packet at `offset` of a frame,
+/// whose family is known.
 #[inline]
 #[must_use]
 pub fn usual_tos(frame: &[u8], offset: u8, is_v6: bool) -> Option<u8> {
@@ -127,8 +126,8 @@ pub fn usual_tos(frame: &[u8], offset: u8, is_v6: bool) -> Option<u8> {
     Some(tos)
 }
 
-/// True if a usual packet whose family is known and that begins at `offset` of a frame is a SYN of
-/// TCP. A later fragment may look like one.
+/// True if a usual packet at `offset` of a frame, whose family is known, is a SYN of TCP. Also true
+/// for a later fragment whose payload looks like a SYN.
 #[inline]
 #[must_use]
 pub fn is_usual_syn(frame: &[u8], offset: u8, is_v6: bool) -> bool {
@@ -142,7 +141,7 @@ pub fn is_usual_syn(frame: &[u8], offset: u8, is_v6: bool) -> bool {
         && packet.get(ip_len + FLAGS).is_some_and(|flags| flags & TcpHeader::SYN != 0)
 }
 
-/// The destination of a usual packet whose family is known.
+/// Returns the destination of a usual packet, whose family is known.
 #[inline]
 #[must_use]
 pub fn usual_dst(packet: &[u8], is_v6: bool) -> Option<IpAddr> {

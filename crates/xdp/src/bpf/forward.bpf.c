@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Forwards the usual packet in the hook of a network driver, by the entries that crates/xdp/src/entry.rs writes. Every
-// other packet goes to the worker, unchanged. What is usual, and what becomes of it, is what adit_wire::usual and the
-// fast path of adit_datapath say; the differential test of crates/tests compares both.
+// Forwards usual packets in the hook of a network driver, by the entries that crates/xdp/src/entry.rs writes. Every
+// other packet goes to the worker, unchanged. adit_wire::usual defines usual packets, and the fast path of adit_datapath
+// how they are forwarded; the differential test of crates/tests compares both.
 //
-// Needs helpers for programs of any license only. Layouts: crates/xdp/src/layout.rs.
+// Uses only helpers that programs of any license may use. Layouts: crates/xdp/src/layout.rs.
 
 #include <linux/bpf.h>
 
@@ -23,7 +23,7 @@ static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 char program_license[] SEC("license") = "Apache-2.0";
 
-// Interfaces at most, and the row of the counters that has the packets left to workers.
+// Maximum number of interfaces, and the row of the counters for packets that are left to workers.
 #define INTERFACES 32
 #define PASSED INTERFACES
 #define ROWS (INTERFACES + 1)
@@ -48,11 +48,11 @@ struct entry {
     __u32 marking;
     // Not zero while workers may still have earlier packets: see must_wait.
     __u32 hold;
-    // Octets that may be forwarded before the worker has to see a packet, and above them the number of the entry. Of an
-    // entry without limits: the complement of the octets forwarded, plus a constant.
+    // Octets that may be forwarded before the worker must see a packet, and above them the number of the entry. If the
+    // entry has no limits: the complement of the octets forwarded, plus a constant.
     __u64 budget;
     __u64 pkts;
-    // By the coarse monotonic clock.
+    // Time of the last packet, by the coarse monotonic clock.
     __u64 last;
 };
 
@@ -70,12 +70,13 @@ struct entry {
 #define BUDGET_BITS 44
 #define BUDGET_MASK ((1ull << BUDGET_BITS) - 1)
 
-// A hold: without time while workers have to see the packets, then the moments of its first and its last packet.
+// A hold keeps packets from overtaking those that workers still have. It is HOLD_LEFT until a packet could be forwarded,
+// and then has the times of the first and of the last such packet.
 #define HOLD_LEFT 1u
 #define HOLD_RUNS (1u << 31)
 #define HOLD_BITS 15
 #define HOLD_MASK ((1u << HOLD_BITS) - 1)
-// Moments have units of 16.4 microseconds: 0.5 ms without a packet, 2 ms at most.
+// The unit of these times is 16.4 microseconds. A hold ends after 0.5 ms without a packet, or after 2 ms.
 #define HOLD_SHIFT 14
 #define HOLD_QUIET 30
 #define HOLD_LONGEST 122
@@ -83,11 +84,11 @@ struct entry {
 struct interface {
     __u8 mac[6];
     __u16 mtu;
-    // Our IPv4 address for tunnels, zero for none.
+    // Our IPv4 address for tunnels; zero if there is none.
     __u32 v4;
-    // Slot of tx_ports, plus one; zero if packets that leave through it need a worker.
+    // Index in tx_ports, plus one; zero if packets that leave through the interface need a worker.
     __u16 port;
-    // SYNs that leave through it need a worker.
+    // Not zero if SYNs that leave through the interface need a worker.
     __u16 keeps_syns;
 };
 
@@ -95,16 +96,16 @@ struct pool {
     __u32 domain;
     __u32 first;
     __u32 len;
-    // Of its first address among the addresses of all pools.
+    // Index of the pool's first address among the addresses of all pools.
     __u32 offset;
 };
 
-// Of the port that the program is attached to. Interfaces as bits.
+// The port that the program is attached to. n3 and n6 have the bit of an interface.
 struct port {
     __u8 mac[6];
     // Not zero if kernels on this host send through the device: see has_open_checksum.
     __u8 is_virtual;
-    // SYNs that arrive on its N6 need a worker.
+    // Not zero if SYNs that arrive on the port's N6 need a worker.
     __u8 keeps_syns;
     __u32 n3;
     __u32 n3_v4;
@@ -118,12 +119,12 @@ struct port {
     __u64 own_v6[OWN_V6];
 };
 
-// The same for all ports.
+// Settings that are the same for all ports.
 struct settings {
     __u32 teid_mask;
     __u32 pools;
     struct pool pool[POOLS];
-    // The gateways of most IPv6 destinations have the numbers in the map of networks.
+    // The map of networks has the gateway numbers of most IPv6 destinations.
 };
 
 struct ue_key {
@@ -215,7 +216,7 @@ INLINE int is_forwardable_v4(__u32 addr)
     return first != 0 && first != 127 && addr >> 16 != 0xa9fe && addr >> 28 != 0xe && addr != 0xffffffff;
 }
 
-// The upper half of an address decides, but for those of which it is zero: these take the worker.
+// Uses only the upper half of an IPv6 address. Addresses whose upper half is zero take the worker.
 INLINE int is_forwardable_v6(__u64 upper)
 {
     return upper != 0 && upper >> 54 != 0x3fa && upper >> 56 != 0xff;
@@ -226,7 +227,7 @@ INLINE int is_forwardable(__u64 addr, __u32 is_v6)
     return is_v6 ? is_forwardable_v6(addr) : is_forwardable_v4(addr);
 }
 
-// Reads a packet that may be forwarded; its octets from `ip` to `end` at most. Returns 0 if it takes the worker.
+// Reads a packet that may be forwarded, which lies between `ip` and `end`. Returns 0 if the packet takes the worker.
 INLINE int read_packet(void *ip, void *data_end, __u32 room, struct packet *packet)
 {
     if (ip + IPV4_LEN > data_end)
@@ -280,7 +281,7 @@ INLINE int has_open_checksum(const void *ip, const void *data_end, const struct 
     return protocol == 6 && upper + 18 <= data_end && U16(upper + 16) == folded(sum);
 }
 
-// Whether a packet is a SYN of TCP. A later fragment may look like one.
+// True if a packet is a TCP SYN, or a later fragment that looks like one.
 INLINE int is_syn(void *ip, void *data_end, __u32 is_v6)
 {
     void *flags = ip + (is_v6 ? IPV6_LEN : IPV4_LEN) + 13;
@@ -302,7 +303,7 @@ INLINE void decrement_hops(void *ip, __u32 is_v6)
     U16(ip + 10) = sum;
 }
 
-// The type of service of the outer header of a packet: fixed or, where the two bits of ECN say so, copied.
+// Returns the type of service of a packet's outer header: a fixed value or, if its two ECN bits say so, the packet's own.
 INLINE __u32 outer_tos(__u32 tos, const void *ip, __u32 is_v6)
 {
     if (!(tos & 3))
@@ -311,14 +312,14 @@ INLINE __u32 outer_tos(__u32 tos, const void *ip, __u32 is_v6)
     return (tos & 0xfc) | (inner & ((tos & 1 ? 0x03 : 0) | (tos & 2 ? 0xfc : 0)));
 }
 
-// The interface, and the address of the neighbor, that a next hop names. 0 if it takes the worker.
+// Reads the interface and the neighbor's address of a next hop. Returns 0 if the packet takes the worker.
 INLINE struct interface *find_hop(__u32 index, __u64 *hop, __u32 *id)
 {
     __u64 *word = map_lookup(&next_hops, &index);
     if (!word)
         return 0;
     *hop = *word;
-    // Bit 63: it is resolved.
+    // Bit 63: the next hop is resolved.
     if (!(*hop >> 63))
         return 0;
     *id = *hop >> 48 & (INTERFACES - 1);
@@ -336,9 +337,9 @@ INLINE void write_ethernet(void *eth, __u64 hop, const struct interface *of, __u
     U16(eth + 12) = __builtin_bswap16(type);
 }
 
-// Whether a packet would overtake earlier ones that a worker may still have. Packets follow them to the worker until none
-// came for a while, or for so long that a busy flow does not stay there. The first one that could leave starts the time.
-// Processors that race lose at most one another's moments.
+// True if a packet would overtake earlier packets that a worker may still have. Then the packet goes to the worker, too,
+// until no packet has come for HOLD_QUIET, or for at most HOLD_LONGEST, so that a busy flow does not stay with the worker.
+// The first packet that could be forwarded starts the time. A race of processors loses at most the time of one packet.
 INLINE int must_wait(struct entry *entry)
 {
     __u32 hold = *(volatile __u32 *)&entry->hold;
@@ -386,7 +387,7 @@ INLINE void give_back(struct entry *entry, __u32 len)
     __sync_fetch_and_add(&entry->budget, (__u64)len);
 }
 
-// Counts a packet that leaves.
+// Counts a forwarded packet.
 INLINE void count(struct entry *entry, __u32 arrival, __u32 rx_len, __u32 departure, __u32 tx_len, int is_uplink)
 {
     __sync_fetch_and_add(&entry->pkts, 1);
@@ -408,8 +409,8 @@ INLINE void count(struct entry *entry, __u32 arrival, __u32 rx_len, __u32 depart
     }
 }
 
-// Zero, for the address of a load that must not pass the one that read the value: processors whose loads may pass each
-// other keep the order of loads of which the later one's address depends on the earlier one's value.
+// Returns zero, to be added to the address of a load that must stay behind the load of `value`: processors that reorder
+// loads keep the order of two loads if the address of the later one depends on the value of the earlier one.
 INLINE __u64 none_of(__u64 value)
 {
 #ifdef LOADS_PASS_LOADS
@@ -422,7 +423,7 @@ INLINE __u64 none_of(__u64 value)
 #endif
 }
 
-// A copy of the fields of an entry that do not change while it is active. 0 if it is written meanwhile.
+// Copies the fields of an entry that do not change while it is active. Returns 0 if the entry is written meanwhile.
 INLINE int read_entry(struct entry *entry, struct entry *copy)
 {
     copy->head = *(volatile __u64 *)&entry->head;
@@ -446,7 +447,7 @@ INLINE struct entry *entry_of(__u32 session, __u32 direction)
     return map_lookup(&entries, &key);
 }
 
-// The session of a TEID by its low bits, plus one.
+// Returns the session of a TEID, which is found by the low bits of the TEID, plus one.
 INLINE __u32 session_of_teid(const struct settings *all, __u32 teid)
 {
     __u32 at = teid & all->teid_mask;
@@ -455,7 +456,7 @@ INLINE __u32 session_of_teid(const struct settings *all, __u32 teid)
     return chunk ? chunk[at & (CHUNK - 1)] : 0;
 }
 
-// The session of a UE, plus one.
+// Returns the session of a UE, plus one.
 INLINE __u32 session_of_ue(const struct settings *all, __u32 domain, __u64 addr, __u32 is_v6)
 {
     if (!is_v6) {
@@ -502,7 +503,7 @@ INLINE int uplink(struct xdp_md *ctx, const struct port *port, const struct sett
     void *ip = data + ETH_LEN;
     void *udp = ip + IPV4_LEN;
     void *gtpu = udp + 8;
-    // With the longest headers, and those of the user's packet.
+    // The longest headers of a tunnel, and those of the user's packet.
     if (data + 58 + IPV4_LEN > data_end)
         return pass(ctx);
     __u32 ip_len = BE16(ip + 2);
@@ -574,7 +575,7 @@ INLINE int uplink(struct xdp_md *ctx, const struct port *port, const struct sett
         return pass(ctx);
     __u32 tx_len = ETH_LEN + packet.len;
     __u32 cut = offset - ETH_LEN;
-    // What follows the packet is padding.
+    // The octets that follow the packet are padding.
     __u32 padding = frame_len - cut - tx_len;
     if (padding && adjust_tail(ctx, -(int)padding)) {
         give_back(entry, packet.len);

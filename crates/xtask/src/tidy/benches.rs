@@ -1,17 +1,17 @@
-//! Benches: the programs that measure, and the PERF notes that name one.
+//! Checks that the benches which PERF notes name exist.
 //!
 //! Code that is written for speed has a note such as `PERF (rules/matcher): reason`.
-//! `rules/matcher` is `crates/rules/benches/matcher.rs`; `adit-bench datapath --mixed` and
-//! `adit-lab saturate` are commands.
+//! `rules/matcher` names `crates/rules/benches/matcher.rs`; `adit-bench datapath --mixed` and
+//! `adit-lab saturate` name commands.
 
 use super::regions::{Region, regions};
 use super::source::SourceFile;
 
-/// Commands that measure, and the types that parse them.
+/// The commands that measure, and the enums of their subcommands.
 const COMMANDS: &[(&str, &str)] =
     &[("adit-bench ", "BenchCommand"), ("adit-lab ", "MeasureCommand")];
 
-/// Adds a finding for each PERF note without a bench, or with one that does not exist.
+/// Adds a finding for each PERF note that names no bench, or one that does not exist.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     for file in files {
         let comments = regions(&file.text).into_iter().filter(|part| part.1 == Region::Comment);
@@ -29,14 +29,14 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// The text after the word PERF, if the comment begins with it. In other places the word is no
-/// note.
+/// Returns the text after the word PERF, if the comment begins with it. Elsewhere in a comment the
+/// word is no note.
 fn perf_note(comment: &str) -> Option<&str> {
     let text = comment.trim_start_matches(['/', '*', '!', ' ']);
     text.strip_prefix("PERF").filter(|note| !note.starts_with(char::is_alphanumeric))
 }
 
-/// True if the bench exists. Options of a command are not checked.
+/// True if the bench exists. Does not check the options of a command.
 pub(super) fn exists(bench: &str, files: &[SourceFile]) -> bool {
     for (program, parser) in COMMANDS {
         if let Some(command) = bench.strip_prefix(program) {
@@ -49,7 +49,7 @@ pub(super) fn exists(bench: &str, files: &[SourceFile]) -> bool {
     files.iter().any(|file| file.path == path)
 }
 
-/// The variants of an enum in lower case: the subcommands that it parses.
+/// Returns the variants of an enum in lower case, which are the names of its subcommands.
 fn variants(files: &[SourceFile], parser: &str) -> Vec<String> {
     let items = files.iter().flat_map(|file| &file.syntax.items);
     let found = items.filter_map(|item| match item {

@@ -1,11 +1,11 @@
-//! Lines of comments end at column 100, except rows of tables, figures and words that cannot break.
+//! Comments end at column 100, except rows of tables, figures, and words that cannot break.
 
 use super::source::SourceFile;
 
-/// Longest line that holds nothing but a comment. Unit: characters, with its indentation.
+/// Maximum length of a line that has only a comment, with its indentation. Unit: characters.
 const COLUMNS_MAX: usize = 100;
 
-/// Adds a finding for each line of a comment that is too long.
+/// Adds a finding for each comment line that is too long.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     for file in files {
         for line in long_lines(&file.text) {
@@ -14,7 +14,7 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// The numbers of the lines that are too long.
+/// Returns the numbers of the lines that are too long, counted from 1.
 fn long_lines(text: &str) -> Vec<usize> {
     let mut is_figure = false;
     let mut found = Vec::new();

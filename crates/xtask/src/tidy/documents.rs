@@ -1,4 +1,4 @@
-//! Documents in Markdown: code blocks end, links lead to files that exist, and anchors are
+//! Checks Markdown documents: code blocks end, links lead to files that exist, and anchors match
 //! headings.
 
 use std::collections::{BTreeMap, HashSet};
@@ -11,13 +11,13 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, T
 
 use super::source::with_extension;
 
-/// The documents by their paths from the root.
+/// The documents by their paths from the root of the repository.
 pub(crate) type Documents = BTreeMap<String, Document>;
 
-/// Reads all documents below `root`. Adds a finding for each code block without an end.
+/// Reads all documents below `root`. Adds a finding for each code block that does not end.
 ///
 /// # Errors
-/// When a document cannot be read.
+/// A document cannot be read.
 pub(crate) fn read(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<Documents> {
     let mut documents = Documents::new();
     for path in with_extension(root, "md")? {
@@ -29,21 +29,21 @@ pub(crate) fn read(root: &Path, findings: &mut Vec<String>) -> anyhow::Result<Do
     Ok(documents)
 }
 
-/// The anchors and links of a document.
+/// The headings and links of a document.
 #[derive(Default)]
 pub(crate) struct Document {
-    /// Its first heading.
+    /// Text of the first heading.
     pub title: String,
-    /// Lines and texts of its headings of level 2.
+    /// Lines and texts of the headings of level 2.
     pub parts: Vec<(usize, String)>,
-    /// Anchors of its headings.
+    /// Anchors of all headings.
     anchors: HashSet<String>,
-    /// The links in it: line and destination.
+    /// Lines and destinations of all links.
     links: Vec<(usize, String)>,
 }
 
 impl Document {
-    /// Reads the document at `path`. Adds a finding for each code block without an end.
+    /// Parses the document at `path`. Adds a finding for each code block that does not end.
     pub(crate) fn new(path: &str, text: &str, findings: &mut Vec<String>) -> Self {
         let line_at = |offset: usize| 1 + text.bytes().take(offset).filter(|&o| o == b'\n').count();
         let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES;
@@ -73,7 +73,7 @@ impl Document {
         document
     }
 
-    /// Adds a heading with the anchor that GitHub gives to it.
+    /// Adds a heading, with the anchor that GitHub generates for it.
     fn add_heading(&mut self, level: HeadingLevel, line: usize, heading: &str) {
         if self.title.is_empty() {
             heading.clone_into(&mut self.title);
@@ -93,7 +93,7 @@ impl Document {
         }
     }
 
-    /// Its links to files and headings. `path` is its own.
+    /// Returns the links of this document, which is at `path`, to files and headings.
     pub(crate) fn file_links(&self, path: &str) -> impl Iterator<Item = FileLink<'_>> {
         self.links.iter().filter(|(_, link)| is_to_a_file(link)).map(move |(line, link)| {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -102,7 +102,7 @@ impl Document {
     }
 }
 
-/// True for a link to a file or a heading, false for an address of the net.
+/// True for a link to a file or a heading; false for a web address.
 pub(crate) fn is_to_a_file(link: &str) -> bool {
     !link.contains("://") && !link.starts_with("mailto:")
 }
@@ -110,16 +110,16 @@ pub(crate) fn is_to_a_file(link: &str) -> bool {
 /// A link to a file or a heading.
 pub(crate) struct FileLink<'a> {
     pub line: usize,
-    /// As it is written.
+    /// The link as it is written.
     pub link: &'a str,
-    /// The path of the file from the root. `None` outside the root.
+    /// Path of the file from the root of the repository; `None` if the file is outside.
     pub target: Option<String>,
-    /// Empty without one.
+    /// The anchor; empty if there is none.
     pub anchor: &'a str,
 }
 
-/// Checks a fenced code block that begins in `line`. A fence with a language never ends a block, so
-/// one within a block shows that the end of the block before is missing.
+/// Checks the fenced code block that begins in `line`. A fence with a language never ends a block,
+/// so such a fence inside a block shows that the end of the block is missing before it.
 fn check_fences(path: &str, line: usize, block: &str, findings: &mut Vec<String>) {
     let mut lines = block.lines().map(|line| line.trim_start_matches([' ', '\t', '>']));
     let opening = lines.next().unwrap_or_default();
@@ -143,8 +143,8 @@ fn check_fences(path: &str, line: usize, block: &str, findings: &mut Vec<String>
     }
 }
 
-/// Adds a finding for each link between `documents` to a missing file or heading. `exists`: whether
-/// the root has a file or folder.
+/// Adds a finding for each link between `documents` to a missing file or heading. `exists` returns
+/// whether the repository has a file or folder.
 pub(super) fn check(
     documents: &Documents,
     exists: impl Fn(&str) -> bool,
@@ -157,7 +157,7 @@ pub(super) fn check(
                 findings.push(format!("{path}:{line}: there is no file {file}"));
                 continue;
             };
-            // Anchors of other files are lines.
+            // The anchors of files that are no documents are line numbers.
             let Some(target) = documents.get(&target) else { continue };
             if !anchor.is_empty() && !target.anchors.contains(anchor) {
                 findings.push(format!("{path}:{line}: there is no heading for {link}"));
@@ -166,7 +166,8 @@ pub(super) fn check(
     }
 }
 
-/// The path from the root of what the document at `path` calls `file`. `None` outside the root.
+/// Resolves `file`, as the document at `path` names it, to a path from the root of the repository.
+/// `None` if it is outside.
 pub(crate) fn resolved(path: &str, file: &str) -> Option<String> {
     if file.is_empty() {
         return Some(path.to_owned());
@@ -190,7 +191,7 @@ pub(crate) fn resolved(path: &str, file: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The findings in documents, which are all files that there are.
+    /// Returns the findings in documents that are the only files of a repository.
     fn found(texts: &[(&str, &str)]) -> Vec<String> {
         let mut findings = Vec::new();
         let read = |(path, text): &(&str, &str)| {

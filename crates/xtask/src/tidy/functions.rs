@@ -1,15 +1,14 @@
-//! The length of functions, and parameters that are tuples.
+//! Checks the length of functions, and that no parameter is a tuple.
 
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
 use super::source::{SourceFile, is_for_tests};
 
-/// Longest function, from its signature to its closing brace. Unit: lines.
+/// Maximum length of a function, from its signature to its closing brace. Unit: lines.
 const LINES_MAX: usize = 70;
 
-/// Adds a finding for each function that is too long, and for each parameter outside tests that is
-/// a tuple.
+/// Adds a finding for each function that is too long, and for each tuple parameter outside tests.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     for file in files {
         let mut functions = Functions { for_tests: file.is_program(), ..Functions::default() };
@@ -26,14 +25,14 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// Findings in a file.
+/// The findings in a file.
 #[derive(Default)]
 struct Functions {
-    /// The visitor is in code of tests.
+    /// True while the visitor is in test code.
     for_tests: bool,
-    /// Name, line and length.
+    /// Name, line and length of each function that is too long.
     long: Vec<(String, usize, usize)>,
-    /// Lines of tuple parameters.
+    /// Lines of the tuple parameters.
     tuples: Vec<usize>,
 }
 
@@ -62,7 +61,7 @@ impl Functions {
     }
 }
 
-/// True for a tuple with parts, and for a reference to one.
+/// True for a tuple, other than `()`, and for a reference to one.
 fn is_tuple(ty: &syn::Type) -> bool {
     match ty {
         syn::Type::Tuple(tuple) => !tuple.elems.is_empty(),

@@ -1,8 +1,8 @@
-//! Modules of one parent import one way: two that import from each other are one module in two
-//! files.
+//! Checks that modules with the same parent do not import from each other: two such modules would
+//! really be one module in two files.
 //!
-//! A module counts with all modules below it, so the rule is the same at each level of a crate. It
-//! does not apply to a module and its parent: a parent may use its parts, and they may use its
+//! A module includes all modules below it, so the rule is the same at each level of a crate. It
+//! does not apply to a module and its parent: a parent may use its children, and they may use its
 //! types.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::modules::Crate;
 use super::source::SourceFile;
 
-/// Adds a finding for each loop of imports.
+/// Adds a finding for each cycle of imports.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     let is_root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
     for root in files.iter().filter(|file| is_root(&file.path)) {
@@ -31,8 +31,8 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
 
 type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// The imports among the children of each module. An import of a module counts for all modules that
-/// contain it.
+/// Returns the imports among the children of each module. An import counts for all modules that
+/// contain the importing or the imported one.
 fn levels<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeMap<&'a str, Imports<'a>> {
     let mut levels: BTreeMap<&str, Imports<'a>> = BTreeMap::new();
     for (from, all) in imports {
@@ -47,8 +47,8 @@ fn levels<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeMap<&'a st
     levels
 }
 
-/// The closest common parent of two modules, and its two children that contain them. `None` if one
-/// contains the other.
+/// Returns the closest common parent of two modules, and its two children that contain them. `None`
+/// if one of the modules contains the other.
 fn siblings<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str, &'a str)> {
     if one == "crate" || other == "crate" {
         return None;
@@ -64,7 +64,7 @@ fn siblings<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str, &'a s
     None
 }
 
-/// The sets of modules that reach each other.
+/// Returns the sets of modules that reach each other by imports.
 fn loops<'a>(imports: &Imports<'a>) -> Vec<BTreeSet<&'a str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|from| (*from, reached(imports, from))).collect();
@@ -78,7 +78,7 @@ fn loops<'a>(imports: &Imports<'a>) -> Vec<BTreeSet<&'a str>> {
     found
 }
 
-/// The modules that imports lead to from `from`, in one step or more.
+/// Returns the modules that `from` reaches by imports, in one step or more.
 fn reached<'a>(imports: &Imports<'a>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&str> = imports.get(from).into_iter().flatten().copied().collect();
@@ -90,7 +90,7 @@ fn reached<'a>(imports: &Imports<'a>, from: &str) -> BTreeSet<&'a str> {
     found
 }
 
-/// The shortest way from a module of a loop back to it.
+/// Returns the shortest path of imports from a module of a cycle back to it.
 fn shortest<'a>(imports: &Imports<'a>, members: &BTreeSet<&'a str>) -> Vec<&'a str> {
     let back = |start: &'a str| {
         let mut ways: Vec<Vec<&'a str>> = vec![vec![start]];

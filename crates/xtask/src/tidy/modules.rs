@@ -1,7 +1,7 @@
-//! The modules of one crate and their imports.
+//! Reads the modules of one crate and their imports.
 //!
-//! A re-exported name (`pub use`) counts as imported from the module that defines it. Paths among
-//! the tokens of a macro count; those of its expansion do not.
+//! A re-exported name (`pub use`) counts as imported from the module that defines it. Paths in the
+//! arguments of a macro count; those in its expansion do not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,23 +10,23 @@ use syn::visit::Visit;
 
 use super::source::{SourceFile, is_for_tests};
 
-/// Longest chain of re-exports that is followed.
+/// Maximum length of a chain of re-exports that is followed.
 const DEPTH_MAX: usize = 16;
 
-/// Position of a module in [`Crate::modules`].
+/// Index of a module in [`Crate::modules`].
 type ModuleIndex = usize;
 
-/// A crate's modules.
+/// The modules of a crate.
 pub(super) struct Crate<'a> {
     modules: Vec<Module<'a>>,
 }
 
-/// A module: a file, or a block within one.
+/// A module, which is a file or a block within a file.
 struct Module<'a> {
-    /// Its path within the crate, `crate` for the root.
+    /// Path within the crate; `crate` for the root.
     name: String,
     parent: Option<ModuleIndex>,
-    /// The module whose file contains it.
+    /// The module whose file contains this one.
     file: ModuleIndex,
     children: HashMap<String, ModuleIndex>,
     defined: BTreeSet<String>,
@@ -37,12 +37,12 @@ struct Module<'a> {
 /// One name that a `use` imports.
 struct UseLeaf {
     path: Vec<String>,
-    /// The name here; `None` for a glob.
+    /// The name in this module; `None` for a glob import.
     alias: Option<String>,
     is_public: bool,
 }
 
-/// The target of a path.
+/// The module or item that a path leads to.
 #[derive(Clone, Copy)]
 enum PathTarget {
     Module(ModuleIndex),
@@ -50,7 +50,7 @@ enum PathTarget {
 }
 
 impl<'a> Crate<'a> {
-    /// The crate whose root is the file at `root`, and whose other files are among `files`.
+    /// Reads the crate whose root is the file at `root`; its other files must be among `files`.
     pub(super) fn new(root: &str, files: &'a [SourceFile]) -> Option<Self> {
         let by_path: HashMap<&str, &SourceFile> =
             files.iter().map(|file| (file.path.as_str(), file)).collect();
@@ -80,7 +80,7 @@ impl<'a> Crate<'a> {
         index
     }
 
-    /// Reads the items of a module whose children's files lie in `folder`.
+    /// Reads the items of a module; the files of its children are in `folder`.
     fn fill(
         &mut self,
         index: ModuleIndex,
@@ -136,7 +136,8 @@ impl<'a> Crate<'a> {
         self.fill(child, &file.syntax.items, &below, files);
     }
 
-    /// For each module that is a file, its path and those of the modules that it imports from.
+    /// Returns the path of each module that is a file, with the paths of the modules that it
+    /// imports from.
     pub(super) fn imports(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (index, module) in self.modules.iter().enumerate() {
@@ -150,7 +151,7 @@ impl<'a> Crate<'a> {
         imports
     }
 
-    /// The modules that define the names that a module uses.
+    /// Returns the modules that define the names that a module uses.
     fn targets(&self, index: ModuleIndex) -> Vec<ModuleIndex> {
         let module = &self.modules[index];
         let mut mentions = Mentions::default();
@@ -158,7 +159,7 @@ impl<'a> Crate<'a> {
         let mut paths = mentions.paths;
         for leaf in &module.uses {
             let is_named = leaf.alias.as_ref().is_some_and(|alias| mentions.first.contains(alias));
-            // A re-export is an import of the modules that use it.
+            // A re-export counts as an import of the modules that use the name.
             if !leaf.is_public || is_named {
                 paths.push(leaf.path.clone());
             }
@@ -171,7 +172,7 @@ impl<'a> Crate<'a> {
         items.collect()
     }
 
-    /// The module or item to which a path within a module leads; `None` if it is in another crate.
+    /// Resolves a path in module `from` to a module or item; `None` if that is in another crate.
     fn resolve(&self, from: ModuleIndex, path: &[String], depth: usize) -> Option<PathTarget> {
         let (first, mut rest) = path.split_first()?;
         let mut at = match first.as_str() {
@@ -191,7 +192,7 @@ impl<'a> Crate<'a> {
                 name => match self.lookup(at, name, depth) {
                     Some(PathTarget::Module(module)) => module,
                     Some(item) => return Some(item),
-                    // Defined by a macro.
+                    // The item is not found, so a macro defines it.
                     None => return Some(PathTarget::ItemOf(at)),
                 },
             };
@@ -199,7 +200,7 @@ impl<'a> Crate<'a> {
         Some(PathTarget::Module(at))
     }
 
-    /// The module or item that a name means within a module.
+    /// Resolves a name in a module to a module or item.
     fn lookup(&self, at: ModuleIndex, name: &str, depth: usize) -> Option<PathTarget> {
         let module = &self.modules[at];
         if module.defined.contains(name) {
@@ -211,7 +212,8 @@ impl<'a> Crate<'a> {
         let depth = depth.checked_sub(1)?;
         let named = module.uses.iter().find(|leaf| leaf.alias.as_deref() == Some(name));
         if let Some(leaf) = named {
-            // `use x::x` of another crate leads nowhere; so does a path that begins with itself.
+            // `use x::x` imports from another crate. Resolving `x` through the import itself would
+            // not end.
             return (leaf.path.first().map(String::as_str) != Some(name))
                 .then(|| self.resolve(at, &leaf.path, depth))
                 .flatten();
@@ -225,12 +227,12 @@ impl<'a> Crate<'a> {
     }
 }
 
-/// The folder of a crate's root file.
+/// Returns the folder of a crate's root file.
 fn folder_of(root: &str) -> &str {
     root.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// The names that a `use` imports, with their whole paths.
+/// Adds the names that a `use` imports, with their full paths.
 fn flatten(tree: &syn::UseTree, at: &mut Vec<String>, is_public: bool, leaves: &mut Vec<UseLeaf>) {
     let mut add = |last: &syn::Ident, alias: Option<&syn::Ident>| {
         let mut path = at.clone();
@@ -255,7 +257,7 @@ fn flatten(tree: &syn::UseTree, at: &mut Vec<String>, is_public: bool, leaves: &
     }
 }
 
-/// The name that an item defines.
+/// Returns the name that an item defines.
 fn name_of(item: &syn::Item) -> Option<String> {
     let name = match item {
         syn::Item::Const(item) => &item.ident,
@@ -272,12 +274,12 @@ fn name_of(item: &syn::Item) -> Option<String> {
     Some(name.to_string())
 }
 
-/// The names in the code of a module.
+/// The names that the code of a module uses.
 #[derive(Default)]
 struct Mentions {
-    /// First identifiers of paths.
+    /// The first identifiers of all paths.
     first: BTreeSet<String>,
-    /// Paths of two identifiers and more.
+    /// The paths of at least two identifiers.
     paths: Vec<Vec<String>>,
 }
 
@@ -289,7 +291,7 @@ impl Mentions {
         }
     }
 
-    /// Paths among the tokens of a macro.
+    /// Adds the paths in the tokens of a macro.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;

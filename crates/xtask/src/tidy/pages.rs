@@ -1,23 +1,23 @@
-//! Pages of the site of documents: those that `docs/index.md` links to, and those that a linked
-//! README.md of a folder links to in its folder.
+//! Determines the pages of the site: the documents that `docs/index.md` links to, and those that a
+//! linked README.md links to in its own folder.
 
 use super::documents::{Documents, FileLink};
 
-/// The index: its links are the table of contents, its headings of level 2 the parts of that.
+/// The index. Its links are the table of contents; its headings of level 2 divide that into parts.
 const INDEX: &str = "docs/index.md";
 
 /// A page of the site.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// From the root, in sources and site.
+    /// Path from the root, of both the repository and the site.
     pub path: String,
-    /// The heading of the index above its link; empty before the first one.
+    /// The heading above its link in the index; empty before the first heading.
     pub part: String,
-    /// True if the README.md of its folder links to it.
+    /// True if the page is in the site through the README.md of its folder.
     pub is_nested: bool,
 }
 
-/// The pages in their order.
+/// Returns the pages in the order of the table of contents.
 pub(crate) fn pages(documents: &Documents) -> Vec<Page> {
     let mut pages: Vec<Page> = Vec::new();
     let mut add = |path: &str, part: &str, is_nested: bool| {
@@ -45,8 +45,9 @@ pub(crate) fn pages(documents: &Documents) -> Vec<Page> {
     pages
 }
 
-/// Adds a finding for each document of `docs` that is no page, and for each link that a page cannot
-/// keep: to a document that is none, or to a folder. `is_folder`: whether the root has a folder.
+/// Adds a finding for each document in `docs` that is not a page, and for each link of a page that
+/// breaks on the site: to a document that is not a page, or to a folder. `is_folder` returns
+/// whether the repository has a folder.
 pub(super) fn check(
     documents: &Documents,
     is_folder: impl Fn(&str) -> bool,
@@ -82,7 +83,8 @@ pub(crate) mod tests {
         texts.iter().map(read).collect()
     }
 
-    /// An index with two parts, a folder with a README.md, and a page that nothing leads to.
+    /// Returns an index with two parts, a folder with a README.md, and a page that no link leads
+    /// to.
     pub(crate) fn index_of_two_parts() -> Documents {
         let index = "# Index\n[a](../README.md) [x](https://x.example/y.md)\n\n## One\n- [b](b.md#b)\n\n\
             ## Two\n| [c](c/README.md) | [again](b.md) |\n|---|---|";

@@ -1,7 +1,8 @@
-//! Each promise of SPECIFICATION.md names tests or benches that hold it, and these exist.
+//! Checks that each promise of SPECIFICATION.md names tests or benches that verify it, and that
+//! these exist.
 //!
-//! A line of a table is a promise; its last column names tests as `path#function`, and benches in
-//! backticks as PERF notes do.
+//! A row of a table is a promise. Its last column names tests as `path#function`, and benches in
+//! backticks, as PERF notes do.
 
 use std::fs;
 
@@ -12,11 +13,11 @@ use syn::visit::Visit;
 use super::benches;
 use super::source::SourceFile;
 
-/// Adds a finding for each promise that nothing holds, and for each test or bench that does not
-/// exist.
+/// Adds a finding for each promise that no test or bench verifies, and for each of these that does
+/// not exist.
 ///
 /// # Errors
-/// When the document cannot be read.
+/// The document cannot be read.
 pub(super) fn check(
     metadata: &Metadata,
     files: &[SourceFile],
@@ -64,7 +65,7 @@ fn exists(holder: &str, files: &[SourceFile]) -> bool {
     tests.names.iter().any(|name| name == function)
 }
 
-/// Names of the functions that a test harness runs.
+/// The names of the functions that a test harness runs.
 #[derive(Default)]
 struct TestFunctions {
     names: Vec<String>,
@@ -78,7 +79,7 @@ impl<'ast> Visit<'ast> for TestFunctions {
     }
 
     fn visit_macro(&mut self, macro_call: &'ast syn::Macro) {
-        // `proptest!` has functions of its own.
+        // The visitor does not see the functions inside `proptest!`.
         if macro_call.path.is_ident("proptest") {
             let text = macro_call.tokens.to_string();
             let names = text.split("fn ").skip(1).filter_map(|rest| rest.split([' ', '(']).next());

@@ -1,6 +1,6 @@
-//! Divides a Rust file into code, comments and texts.
+//! Divides a Rust file into code, comments and string literals.
 
-/// The kind of a part of a file.
+/// The kind of a region of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Region {
     /// Code.
@@ -11,8 +11,8 @@ pub(super) enum Region {
     Text,
 }
 
-/// The parts of a file with the lines in which they begin, counted from one. No part has a line
-/// end.
+/// Returns the regions of a file, each with the line that it begins in, counted from 1. A region
+/// that spans several lines is divided at their ends.
 pub(super) fn regions(text: &str) -> Vec<(usize, Region, &str)> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -31,7 +31,7 @@ pub(super) fn regions(text: &str) -> Vec<(usize, Region, &str)> {
     parts
 }
 
-/// The region at the front of `text` and its length.
+/// Returns the kind and the length of the region at the front of `text`.
 fn next(text: &str) -> (Region, usize) {
     if text.starts_with("//") {
         return (Region::Comment, text.find('\n').unwrap_or(text.len()));
@@ -51,14 +51,14 @@ fn next(text: &str) -> (Region, usize) {
     (Region::Code, code_len(text))
 }
 
-/// The number of `#` of a raw string at the front.
+/// Returns the number of `#` of a raw string at the front of `text`; `None` if there is none.
 fn raw_string(text: &str) -> Option<usize> {
     let behind = text.strip_prefix('r')?;
     let hashes = behind.len() - behind.trim_start_matches('#').len();
     behind[hashes..].starts_with('"').then_some(hashes)
 }
 
-/// The length of a string literal with its quotes.
+/// Returns the length of a string literal, with its quotes.
 fn string_len(text: &str) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -72,7 +72,8 @@ fn string_len(text: &str) -> usize {
     text.len()
 }
 
-/// Octets up to the next comment or text. A quote in a character literal begins no text.
+/// Returns the length up to the next comment or string. A quote in a character literal begins no
+/// string.
 fn code_len(text: &str) -> usize {
     let octets = text.as_bytes();
     let is_of_name = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_';

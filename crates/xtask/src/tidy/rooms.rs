@@ -1,5 +1,5 @@
-//! The table of rooms: what a room may import, and what its code may do. `docs/internals/rooms.md`
-//! has the same table, and ARCHITECTURE.md names each room.
+//! The table of rooms, which are the crates: which rooms each may import, and what its code may do.
+//! `docs/internals/rooms.md` has the same table, and ARCHITECTURE.md names each room.
 
 use std::fs;
 
@@ -18,23 +18,23 @@ struct Room {
 /// A permission that only some rooms have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RoomPermission {
-    /// Hold `unsafe` blocks.
+    /// The room may contain `unsafe` blocks.
     Unsafe,
-    /// Read a clock.
+    /// The room may read a clock.
     Clock,
-    /// Describe values that outlive the process by serde.
+    /// The room may use serde, to describe values that outlive the process.
     Values,
 }
 
 use RoomPermission::{Clock, Unsafe, Values};
 
 impl Room {
-    /// The name in documents.
+    /// Returns the name of the room in documents.
     fn name(&self) -> &'static str {
         short_name(self.package)
     }
 
-    /// The end of the room's row in `docs/internals/rooms.md`: imports and permissions.
+    /// Returns the end of the room's row in `docs/internals/rooms.md`: imports and permissions.
     fn row_end(&self) -> String {
         let imports = match self.imports {
             ANY => vec!["any"],
@@ -53,12 +53,12 @@ impl Room {
     }
 }
 
-/// The name of a package in documents.
+/// Returns the name of a package in documents.
 fn short_name(package: &'static str) -> &'static str {
     package.strip_prefix("adit-").unwrap_or(package)
 }
 
-/// The text of a cell.
+/// Returns the text of a table cell; a dash if it is empty.
 fn or_dash(text: &str) -> &str {
     if text.is_empty() { "–" } else { text }
 }
@@ -215,10 +215,10 @@ const ROOMS: &[Room] = &[
     Room { package: "xtask", imports: &["adit-pfcp", "adit-n4"], may: &[Clock] },
 ];
 
-/// Every room of the house.
+/// In `imports`: the room may import every other room.
 const ANY: &[&str] = &["*"];
 
-/// Files that may hold `unsafe` in rooms that may not.
+/// Files that may contain `unsafe` in rooms without that permission.
 const UNSAFE_FILES: &[&str] = &[
     "crates/bench/src/c_floor.rs",
     "crates/lab-engine/src/memif/shared.rs",
@@ -230,13 +230,13 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/wire/src/rss/gfni.rs",
 ];
 
-/// Rooms that only other rooms' tests may import.
+/// Rooms that may only be imported by tests.
 const TEST_ROOMS: &[&str] = &["adit-testkit"];
 
-/// Names of files and folders that say nothing about their contents.
+/// Forbidden names of files and folders: they do not describe the contents.
 const FORBIDDEN_NAMES: &[&str] = &["utils", "common", "helpers", "misc", "manager", "core"];
 
-/// Crates that only the binaries may import: configuration, terminals and runtimes.
+/// External crates that only rooms of floor 5 may import: configuration, terminals and runtimes.
 const FLOOR_FIVE_CRATES: &[&str] =
     &["serde", "serde_json", "toml", "clap", "tokio", "tracing-subscriber", "anyhow"];
 
@@ -254,10 +254,10 @@ const FLOOR_FIVE: &[&str] = &[
     "xtask",
 ];
 
-/// Rooms with code of the workers: no lock, no lazy initialization, no thread-local.
+/// Rooms whose code workers run: no lock, no lazy initialization, no thread-local.
 const LOCK_FREE: &[&str] =
     &["adit-types", "adit-wire", "adit-rules", "adit-pktio", "adit-tables", "adit-datapath"];
-/// Files in which the control side of publication may take a lock.
+/// Files of such rooms in which the control side may take a lock.
 const LOCK_FILES: &[&str] = &[
     "crates/rules/src/flows/software_card.rs",
     "crates/rules/src/flows/usage.rs",
@@ -269,15 +269,15 @@ const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "_rdtsc"];
 const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "#[ignore"];
 const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "thread_local!"];
 
-/// The table of rooms for readers.
+/// The document with the table of rooms.
 const TABLE: &str = "docs/internals/rooms.md";
-/// The page that names each room.
+/// The document that names each room.
 const PAGE: &str = "ARCHITECTURE.md";
 
-/// Longest source file.
+/// Maximum length of a source file. Unit: lines.
 const LINES_MAX: usize = 800;
 
-/// Adds a finding for each import, and for each file, that the table forbids.
+/// Adds a finding for each import and each file that breaks the table.
 pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Vec<String>) {
     for package in metadata.workspace_packages() {
         let Some(room) = ROOMS.iter().find(|room| room.package == package.name.as_str()) else {
@@ -295,7 +295,8 @@ pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Ve
     check_documents(&read(TABLE).unwrap_or_default(), &read(PAGE).unwrap_or_default(), findings);
 }
 
-/// Adds a finding for each room that a document lacks, has besides, or describes in another way.
+/// Adds a finding for each room that a document lacks, or describes differently, and for each name
+/// in it that is no room.
 fn check_documents(table: &str, page: &str, findings: &mut Vec<String>) {
     for (path, text) in [(TABLE, table), (PAGE, page)] {
         let named: Vec<&str> = text.lines().filter_map(room_of_row).collect();
@@ -316,7 +317,7 @@ fn check_documents(table: &str, page: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// The room of a row that begins with a floor and a room.
+/// Returns the room of a table row whose first cells are a floor and a room.
 fn room_of_row(row: &str) -> Option<&str> {
     let mut cells = row.strip_prefix("| ")?.split(" | ");
     let floor = cells.next()?;
@@ -324,7 +325,7 @@ fn room_of_row(row: &str) -> Option<&str> {
     cells.next()?.strip_prefix('`')?.strip_suffix('`').filter(|_| is_floor)
 }
 
-/// The number of rooms.
+/// Returns the number of rooms.
 pub(super) fn count() -> usize {
     ROOMS.len()
 }
@@ -360,8 +361,8 @@ fn check_imports(room: &Room, imports: &[RoomImport<'_>], findings: &mut Vec<Str
     }
 }
 
-/// Lints such as `unreachable_pub` and `allow_attributes_without_reason` reach rooms that inherit
-/// them.
+/// Checks that the room inherits the lints of the workspace, such as `unreachable_pub` and
+/// `allow_attributes_without_reason`.
 fn check_manifest(room: &Room, manifest: &str, findings: &mut Vec<String>) {
     if !manifest.contains("[lints]\nworkspace = true") {
         findings.push(format!("{}: does not inherit the lints of the workspace", room.package));
@@ -384,7 +385,7 @@ fn check_file(room: &Room, file: &SourceFile, findings: &mut Vec<String>) {
     check_code(room, file, in_tests, findings);
 }
 
-/// Checks code only: comments and texts may name what code may not have.
+/// Checks only code: comments and strings may name what code must not use.
 fn check_code(room: &Room, file: &SourceFile, in_tests: bool, findings: &mut Vec<String>) {
     let shown = file.path.as_str();
     let unsafe_here = room.may.contains(&Unsafe) || UNSAFE_FILES.contains(&shown);

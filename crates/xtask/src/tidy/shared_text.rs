@@ -1,4 +1,5 @@
-//! The oracle is written from the standard: no long run of its code may also occur in the product.
+//! Checks that the oracle is written from the standard: no long run of its tokens occurs in the
+//! product.
 
 use std::collections::HashMap;
 
@@ -6,13 +7,14 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::source::{SourceFile, is_for_tests};
 
-/// Shortest run of equal tokens that counts as shared text. Idioms are shorter.
+/// Minimum length of a run of equal tokens that counts as shared text. Idioms are shorter. Unit:
+/// tokens.
 const RUN_MIN: usize = 32;
 
-/// Where the oracle is.
+/// Folder of the oracle.
 const ORACLE: &str = "crates/tests/src/oracle/";
 
-/// The rooms that the oracle judges.
+/// The rooms that the oracle tests.
 const PRODUCT: &[&str] = &[
     "adit-wire",
     "adit-pfcp",
@@ -23,13 +25,13 @@ const PRODUCT: &[&str] = &[
     "adit-datapath",
 ];
 
-/// A token as text, with its line.
+/// The text of a token, and its line.
 type Token = (String, usize);
 
-/// Adds a finding for each run of the oracle's code that is the product's as well.
+/// Adds a finding for each run of tokens that the oracle shares with the product.
 ///
 /// # Errors
-/// When a file has no valid tokens.
+/// A file cannot be divided into tokens.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) -> anyhow::Result<()> {
     let is_product =
         |file: &&SourceFile| PRODUCT.contains(&file.package.as_str()) && !file.is_program();
@@ -74,12 +76,12 @@ fn hash(run: &[Token]) -> u64 {
     hasher.finish()
 }
 
-/// The length of the common prefix. Unit: tokens.
+/// Returns the length of the common prefix. Unit: tokens.
 fn common(ours: &[Token], theirs: &[Token]) -> usize {
     ours.iter().zip(theirs).take_while(|(one, other)| one.0 == other.0).count()
 }
 
-/// The tokens of a file outside tests, imports, attributes and documentation.
+/// Returns the tokens of a file, except tests, imports, attributes and documentation.
 fn tokens(file: &SourceFile) -> anyhow::Result<Vec<Token>> {
     let mut tests = Vec::new();
     for item in &file.syntax.items {
@@ -104,7 +106,7 @@ fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
         let line = token.span().start().line;
         match token {
             TokenTree::Punct(mark) if mark.as_char() == '#' => {
-                // An attribute: its mark, perhaps `!`, and its group.
+                // Skips an attribute: `#`, an optional `!`, and its group.
                 rest.next_if(|next| next.to_string() == "!");
                 rest.next_if(|next| matches!(next, TokenTree::Group(_)));
             }

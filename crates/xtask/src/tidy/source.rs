@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use cargo_metadata::Metadata;
 
-/// One Rust file.
+/// A Rust source file.
 pub(super) struct SourceFile {
     pub package: String,
-    /// Its path from the root of the workspace.
+    /// Path from the root of the workspace.
     pub path: String,
     pub text: String,
-    /// Its syntax tree.
+    /// The syntax tree of the file.
     pub syntax: syn::File,
 }
 
@@ -20,7 +20,7 @@ impl SourceFile {
     /// Parses a file.
     ///
     /// # Errors
-    /// When the text is not Rust.
+    /// The text is not Rust.
     pub(super) fn new(package: &str, path: &str, text: &str) -> anyhow::Result<Self> {
         Ok(Self {
             package: package.to_owned(),
@@ -30,17 +30,17 @@ impl SourceFile {
         })
     }
 
-    /// True for tests, benches and examples: programs of their own.
+    /// True for files of tests, benches and examples, which are programs of their own.
     pub(super) fn is_program(&self) -> bool {
         let folders = ["/tests/", "/benches/", "/examples/"];
         !self.path.contains("/src/") && folders.iter().any(|folder| self.path.contains(folder))
     }
 }
 
-/// Reads all files of the workspace's packages.
+/// Reads all source files of the workspace's packages.
 ///
 /// # Errors
-/// When a file cannot be read or parsed.
+/// A file cannot be read or parsed.
 pub(super) fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
     let root = metadata.workspace_root.as_std_path();
     let mut files = Vec::new();
@@ -55,11 +55,11 @@ pub(super) fn read(metadata: &Metadata) -> anyhow::Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// All files below `folder` whose names end in `.extension`, without build outputs and reports, in
-/// order.
+/// Returns the sorted paths of all files below `folder` whose names end in `.extension`. Skips
+/// build outputs and reports.
 ///
 /// # Errors
-/// When a folder cannot be read.
+/// A folder cannot be read.
 pub(super) fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -80,7 +80,7 @@ pub(super) fn with_extension(folder: &Path, extension: &str) -> anyhow::Result<V
     Ok(found)
 }
 
-/// True when an attribute compiles its item for tests only: `#[test]`, or a `cfg` that requires
+/// True if an attribute compiles its item for tests only: `#[test]`, or a `cfg` that requires
 /// `test`.
 pub(super) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {

@@ -1,5 +1,5 @@
-//! One name, one type: a type of a room's `src` has a name that no other type of the workspace has.
-//! Test programs share names among themselves, but not with a room.
+//! Checks that no two types share a name: a type in the `src` of a room has a name that no other
+//! type of the workspace has. Test programs may share names with each other, but not with a room.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use syn::visit::Visit;
 
 use super::source::SourceFile;
 
-/// The place of a type.
+/// The place where a type is defined.
 struct TypeDefinition {
     place: String,
     in_program: bool,
 }
 
-/// Adds a finding for each name of two types.
+/// Adds a finding for each name that two types have.
 pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     let mut by_name: BTreeMap<String, Vec<TypeDefinition>> = BTreeMap::new();
     for file in files {
@@ -37,7 +37,7 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// Names of types with their lines. Associated types are not types of their own.
+/// The names of types, with their lines. Skips associated types, which are not types of their own.
 #[derive(Default)]
 struct TypeNames {
     found: Vec<(String, usize)>,

@@ -1,4 +1,4 @@
-//! Spelling, and turns of phrase and words that are not plain, in code, comments and documents.
+//! Checks spelling, and forbids unclear phrases and words, in code, comments and documents.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use cargo_metadata::Metadata;
 use super::regions::{Region, regions};
 use super::source::{SourceFile, with_extension};
 
-/// British spellings, in lower case, as parts of words and of names in code.
+/// British spellings in lower case, as they occur in words and in names in code.
 const BRITISH: &[&str] = &[
     "neighbour",
     "behaviour",
@@ -66,8 +66,8 @@ const BRITISH: &[&str] = &[
     "spelt",
 ];
 
-/// Names that programs of operators read and that therefore stay: counters, and a topic of
-/// `adit show` with its key in JSON. Comments put them in backticks.
+/// Names that operators' programs read, and that therefore stay: counters, and a topic of `adit
+/// show` with its key in JSON. Comments put them in backticks.
 const KEPT: &[&str] = &[
     "neighbours",
     "Neighbours",
@@ -83,7 +83,7 @@ const KEPT: &[&str] = &[
     "neighbour_wanted_refused",
 ];
 
-/// Turns that a reader has to translate, each with a replacement.
+/// Unclear phrases, each with advice on replacing it.
 const TURNS: &[(&str, &str)] = &[
     ("as far as that goes", "name the limit"),
     ("as far as it goes", "name the limit"),
@@ -100,24 +100,24 @@ const TURNS: &[(&str, &str)] = &[
     ("ells how", "returns, reports or says"),
 ];
 
-/// Words of everyday life in place of the field's, by their first form, each with better ones.
+/// Everyday words to avoid, in all their forms, each with better words.
 const EVERYDAY: &[(&[&str], &str)] = &[
     (&["tell", "tells", "told", "telling"], "returns, reports, notifies or distinguishes"),
     (&["whoever"], "say who acts"),
     (&["as of"], "see, since or by"),
 ];
 
-/// First words of sentences whose subject is missing. Comments name it: "The state that a worker
-/// shares."
+/// Words that may not begin a sentence, because the subject is then missing. Better: "The state
+/// that a worker shares."
 const HEADLESS: &[&str] = &["What", "Whose", "Of"];
 
-/// Files that are checked in addition to Rust: extensions of text.
+/// Extensions of other files that are checked, in addition to Rust.
 const EXTENSIONS: &[&str] = &["md", "toml", "sh", "py"];
 
-/// Adds a finding for each word and turn in sources and documents.
+/// Adds a finding for each such word and phrase in sources and documents.
 ///
 /// # Errors
-/// When a document cannot be read.
+/// A document cannot be read.
 pub(super) fn check(
     metadata: &Metadata,
     files: &[SourceFile],
@@ -144,7 +144,7 @@ fn names_what_it_looks_for(path: &str) -> bool {
     path.ends_with("xtask/src/tidy/words.rs")
 }
 
-/// Checks spelling everywhere, and turns in comments and texts.
+/// Checks spelling in all of a file, and phrases in comments and strings.
 fn check_rust(path: &str, text: &str, findings: &mut Vec<String>) {
     for (line, region, part) in regions(text) {
         let place = format!("{path}:{line}");
@@ -174,11 +174,11 @@ fn check_rust(path: &str, text: &str, findings: &mut Vec<String>) {
 /// One line of a comment.
 struct CommentLine<'t> {
     line: usize,
-    /// Without the markers.
+    /// The text without comment markers.
     text: &'t str,
-    /// A sentence begins with the line.
+    /// True if a sentence begins with this line.
     begins: bool,
-    /// The line before, if it belongs to the same sentence.
+    /// The previous line, if it belongs to the same sentence; otherwise empty.
     before: &'t str,
 }
 
@@ -206,13 +206,13 @@ fn comment_lines(text: &str) -> Vec<CommentLine<'_>> {
     lines
 }
 
-/// True if no sentence of a comment goes on after this line.
+/// True if no sentence of a comment continues after this line.
 fn is_end(text: &str) -> bool {
     let text = text.trim();
     text.is_empty() || text.starts_with('#') || text.ends_with('.')
 }
 
-/// The words of a text in lower case, without code in backticks.
+/// Returns the words of a text in lower case, without code in backticks.
 fn words(text: &str) -> Vec<String> {
     let prose: Vec<&str> = text.split('`').step_by(2).collect();
     let prose = prose.join(" ` ").to_lowercase();
@@ -220,7 +220,7 @@ fn words(text: &str) -> Vec<String> {
     prose.split(|c| !is_of_word(c)).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// The everyday words of `text`, which may begin with the second half of one in `before`.
+/// Returns the everyday words in `text`, including one that begins at the end of `before`.
 fn everyday(before: &str, text: &str) -> Vec<(&'static str, &'static str)> {
     let own = words(text);
     let pairs = words(before).into_iter().next_back().into_iter().chain(own.iter().cloned());
@@ -238,7 +238,7 @@ fn everyday(before: &str, text: &str) -> Vec<(&'static str, &'static str)> {
     found
 }
 
-/// The first words of sentences of a comment's line that have no subject.
+/// Returns the first words of those sentences in a comment line that lack a subject.
 fn headless(text: &str, begins: bool) -> Vec<&str> {
     let sentences = text.split(". ").skip(usize::from(!begins));
     let first = sentences.filter_map(|sentence| {
@@ -248,7 +248,7 @@ fn headless(text: &str, begins: bool) -> Vec<&str> {
     first.filter(|word| HEADLESS.contains(word)).collect()
 }
 
-/// Checks the words of a document outside blocks of code.
+/// Checks the words of a document, except in code blocks.
 fn check_everyday(path: &str, text: &str, findings: &mut Vec<String>) {
     let (mut is_code, mut before) = (false, "");
     for (line, text) in (1..).zip(text.lines()) {

@@ -1,4 +1,4 @@
-//! `adit capture`: writes packets with what became of them as pcapng.
+//! `adit capture`: writes packets and their outcomes as pcapng.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -16,10 +16,10 @@ use crate::request::http_client::HttpRequest;
 use crate::tap::JSON_LINES;
 use crate::tap::packet::{TraceLine, TracedPacket};
 
-/// The error of an output.
+/// Context of an error when the capture is written.
 const UNWRITTEN: &str = "cannot write the capture";
 
-/// Writes packets until there are enough, the time is over or the user interrupts.
+/// Writes packets until the requested number is reached, the time is over or the user interrupts.
 ///
 /// # Errors
 /// No adit answers, it refuses, or its answer is cut short; the file exists or cannot be written.
@@ -51,14 +51,14 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> anyhow::Result<()> {
     }
 }
 
-/// The file that is written, and those before it.
+/// The file that is being written, and the files before it.
 struct CaptureFiles<'a> {
     arguments: &'a CaptureArguments,
     ports: Vec<String>,
     writer: CaptureWriter<Box<dyn Write>>,
-    /// Numbers of files, the present one last.
+    /// Numbers in the names of the kept files, the present file last.
     numbers: VecDeque<u32>,
-    /// Octets of previous files.
+    /// Octets written to the files before the present one.
     former_bytes: u64,
     packets: u64,
 }
@@ -81,7 +81,6 @@ impl<'a> CaptureFiles<'a> {
         }
     }
 
-    /// Octets of all files together.
     const fn bytes(&self) -> u64 {
         self.former_bytes + self.writer.bytes()
     }
@@ -93,7 +92,7 @@ impl<'a> CaptureFiles<'a> {
         }
         self.packets += 1;
         self.writer.packet(packet).context(UNWRITTEN)?;
-        // For a reader that watches.
+        // For a reader that follows the file.
         self.writer.flush().context(UNWRITTEN)
     }
 
@@ -129,7 +128,7 @@ impl<'a> CaptureFiles<'a> {
     }
 }
 
-/// The file to begin with.
+/// Returns the path of the first file.
 fn first(arguments: &CaptureArguments) -> PathBuf {
     numbered(&arguments.write, arguments.rotate.map(|_| 1))
 }
@@ -153,7 +152,7 @@ fn create(path: &Path) -> anyhow::Result<File> {
     })
 }
 
-/// The path with a number before its suffix.
+/// Returns the path with `number` before its suffix.
 fn numbered(path: &Path, number: Option<u32>) -> PathBuf {
     let Some(number) = number else { return path.to_owned() };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -5,26 +5,26 @@ use std::io::{self, Write};
 use super::pcapng::{CapturedFrame, FrameDirection, PcapngWriter};
 use crate::tap::packet::{TracedFrame, TracedOutcome, TracedPacket};
 
-/// The interface for packets that waited in adit, whose arrival is unknown.
+/// Interface of packets that waited in adit: the port that received them is no longer known.
 const WAITED: &str = "waited in adit";
 
-/// A file of the capture.
+/// Writes a file of the capture.
 #[derive(Debug)]
 pub(crate) struct CaptureWriter<W> {
     writer: PcapngWriter<W>,
     /// Names of the ports, and [`WAITED`].
     interfaces: Vec<String>,
-    /// Only frames on this interface of adit.
+    /// If set, only frames on this interface of adit are written.
     only: Option<String>,
     frames: u64,
     last_unix_ns: u64,
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Begins a file with an interface for each port. `only`: frames on one interface of adit.
+    /// Begins a file with an interface for each port. `only`: the one interface of adit to write.
     ///
     /// # Errors
-    /// Those of the output.
+    /// `out` cannot be written.
     pub(crate) fn new(out: W, ports: &[String], only: Option<&str>) -> io::Result<Self> {
         let mut interfaces = ports.to_vec();
         interfaces.push(WAITED.to_owned());
@@ -32,12 +32,10 @@ impl<W: Write> CaptureWriter<W> {
         Ok(Self { writer, interfaces, only: only.map(str::to_owned), frames: 0, last_unix_ns: 0 })
     }
 
-    /// Where it is written.
     pub(crate) const fn output(&self) -> &W {
         self.writer.output()
     }
 
-    /// Octets written so far.
     pub(crate) const fn bytes(&self) -> u64 {
         self.writer.bytes()
     }
@@ -45,12 +43,12 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes the frames of a packet.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output cannot be written.
     pub(crate) fn packet(&mut self, packet: &TracedPacket) -> io::Result<()> {
         self.last_unix_ns = packet.time_unix_ns;
         let verdict = comment(&packet.outcome);
         let TracedPacket { port, interface, len, octets, sent, .. } = packet;
-        // For a packet that waited, there may be only the frame that leaves.
+        // A packet that waited may have no received frame here, only frames that leave.
         if octets.is_some() || sent.is_empty() {
             let (port, interface) = (port.clone().unwrap_or_default(), interface.clone());
             let (interface, octets) = (interface.unwrap_or_default(), octets.clone());
@@ -87,24 +85,24 @@ impl<W: Write> CaptureWriter<W> {
         })
     }
 
-    /// Hands the octets written so far to the reader.
+    /// Flushes the octets written so far to the output.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output cannot be written.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
 
-    /// Ends the file. `lost`: packets that should be in it and are not.
+    /// Ends the file. `lost`: how many packets are missing from it.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output cannot be written.
     pub(crate) fn finish(&mut self, lost: u64) -> io::Result<()> {
         self.writer.finish(self.last_unix_ns, self.frames, lost)
     }
 }
 
-/// The outcome of a packet, in a line.
+/// Describes the outcome of a packet in a line.
 fn comment(TracedOutcome { kind, reason, text }: &TracedOutcome) -> String {
     match reason {
         Some(reason) => format!("{kind} {reason}: {text}"),
@@ -113,7 +111,7 @@ fn comment(TracedOutcome { kind, reason, text }: &TracedOutcome) -> String {
     }
 }
 
-/// The octets of hexadecimal digits.
+/// Parses hexadecimal digits into octets.
 fn hex_octets(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         hex.chars().filter_map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();

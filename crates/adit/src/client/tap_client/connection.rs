@@ -1,4 +1,4 @@
-//! The stream of an answer, line by line, until it ends or the user interrupts it.
+//! Reads the answer of a tap line by line, until it ends or the user interrupts it.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -13,14 +13,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::request::http_client::{self, HttpRequest};
 use crate::tap::packet::{TraceEnd, TraceHead, TraceLine};
 
-/// How often an interruption is noticed.
+/// Interval at which a wait for the next line checks for an interruption.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// A tap that runs.
+/// A running trace or capture.
 #[derive(Debug)]
 pub(super) struct TapConnection {
     lines: BufReader<UnixStream>,
-    /// The part of a line that has arrived.
+    /// The received part of the next line.
     line: Vec<u8>,
     is_interrupted: Arc<AtomicBool>,
     pub head: TraceHead,
@@ -30,7 +30,7 @@ impl TapConnection {
     /// Starts a tap at the adit that listens at `socket`.
     ///
     /// # Errors
-    /// Nothing listens there, or adit refuses.
+    /// No adit listens at `socket`, or it refuses.
     pub(super) fn open(socket: &Path, request: &HttpRequest) -> anyhow::Result<Self> {
         let is_interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -47,7 +47,7 @@ impl TapConnection {
         Ok(connection)
     }
 
-    /// The next line, for which it waits. If the user interrupts, it is the last.
+    /// Waits for the next line and returns it. After an interruption returns an end instead.
     ///
     /// # Errors
     /// The answer is cut short.
@@ -76,7 +76,7 @@ const fn is_only_late(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Why a tap ended, for the user.
+/// Describes why a tap ended, for the user.
 pub(super) fn words_of_end(why: &str) -> &str {
     match why {
         "packets" => "as many as were asked for",

@@ -1,8 +1,8 @@
 //! Writes pcapng: a section, an interface per port, packets with direction and comment, and
 //! statistics at the end.
 //!
-//! Spec: draft-ietf-opsawg-pcapng §4. Octets are little-endian, which the section's byte-order
-//! magic says.
+//! Spec: draft-ietf-opsawg-pcapng §4. Octets are little-endian, which readers see by the section's
+//! byte-order magic.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const LINK_ETHERNET: u16 = 1;
 
-/// Options of more than one block, and of each.
+/// Codes of options: those of any block, and those of single kinds of blocks.
 const END_OF_OPTIONS: u16 = 0;
 const COMMENT: u16 = 1;
 const SECTION_APPLICATION: u16 = 4;
@@ -24,10 +24,10 @@ const PACKET_FLAGS: u16 = 2;
 const STATISTICS_RECEIVED: u16 = 4;
 const STATISTICS_DROPPED: u16 = 5;
 
-/// Decimal digits of a second in time stamps: nanoseconds.
+/// Resolution of time stamps, as the negative power of ten of a second: nanoseconds.
 const RESOLUTION: u8 = 9;
 
-/// Whether a frame came or left.
+/// Whether a frame was received or sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameDirection {
     Inbound,
@@ -37,19 +37,19 @@ pub(super) enum FrameDirection {
 /// A frame to write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CapturedFrame<'f> {
-    /// Position of its interface.
+    /// Index of the frame's interface in the file.
     pub interface: u32,
-    /// Unit: nanoseconds since 1970-01-01 00:00 UTC.
+    /// Time of the frame. Unit: nanoseconds since 1970-01-01 00:00 UTC.
     pub time_unix_ns: u64,
     pub direction: FrameDirection,
-    /// Its length on the wire. Unit: octets.
+    /// Length of the frame on the wire. Unit: octets.
     pub len: u32,
     /// The captured octets.
     pub octets: &'f [u8],
     pub comment: &'f str,
 }
 
-/// A file that is written.
+/// Writes a pcapng file.
 #[derive(Debug)]
 pub(super) struct PcapngWriter<W> {
     out: W,
@@ -60,7 +60,7 @@ impl<W: Write> PcapngWriter<W> {
     /// Begins a file with an interface for each name.
     ///
     /// # Errors
-    /// Those of the output.
+    /// `out` cannot be written.
     pub(super) fn new(out: W, interfaces: &[String]) -> io::Result<Self> {
         let mut writer = Self { out, bytes: 0 };
         let mut body = Vec::new();
@@ -78,7 +78,7 @@ impl<W: Write> PcapngWriter<W> {
         for name in interfaces {
             let mut body = Vec::new();
             body.extend([LINK_ETHERNET, 0].map(u16::to_le_bytes).as_flattened());
-            // No limit that holds for all packets.
+            // Snap length zero: there is no limit.
             body.extend(0_u32.to_le_bytes());
             option(&mut body, INTERFACE_NAME, name.as_bytes());
             option(&mut body, INTERFACE_RESOLUTION, &[RESOLUTION]);
@@ -88,12 +88,10 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
-    /// Where it is written.
     pub(super) const fn output(&self) -> &W {
         &self.out
     }
 
-    /// Octets written so far.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -101,7 +99,7 @@ impl<W: Write> PcapngWriter<W> {
     /// Writes a frame.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output cannot be written.
     pub(super) fn frame(&mut self, frame: &CapturedFrame<'_>) -> io::Result<()> {
         let CapturedFrame { interface, time_unix_ns, direction, len, octets, comment } = *frame;
         let mut body = Vec::new();
@@ -122,11 +120,11 @@ impl<W: Write> PcapngWriter<W> {
         self.block(ENHANCED_PACKET, &body)
     }
 
-    /// Ends the file with statistics of the first interface: packets that were captured, and those
-    /// that were not.
+    /// Ends the file with statistics of the first interface: how many packets were captured, and
+    /// how many were lost.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output cannot be written.
     pub(super) fn finish(&mut self, time_unix_ns: u64, captured: u64, lost: u64) -> io::Result<()> {
         let mut body = Vec::new();
         body.extend(0_u32.to_le_bytes());
@@ -138,10 +136,10 @@ impl<W: Write> PcapngWriter<W> {
         self.out.flush()
     }
 
-    /// Hands the octets written so far to the reader.
+    /// Flushes the octets written so far to the output.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The output cannot be written.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -156,14 +154,14 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// The upper half comes first.
+/// Appends a time stamp, whose upper half comes first.
 fn time(body: &mut Vec<u8>, ns: u64) {
     body.extend((ns >> 32).to_le_bytes().iter().take(4));
     body.extend(ns.to_le_bytes().iter().take(4));
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // Octets that the length cannot count are cut.
+    // Cuts octets that the 16-bit length cannot count.
     let value = value.get(..usize::from(u16::MAX)).unwrap_or(value);
     let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
     body.extend([code, len].map(u16::to_le_bytes).as_flattened());

@@ -11,10 +11,11 @@ use crate::request::http_client::HttpRequest;
 use crate::tap::packet::{TraceEnd, TraceLine};
 use crate::tap::packet_words;
 
-/// Prints what happens to packets, until there are enough, the time is over or the user interrupts.
+/// Prints the outcome of packets until the requested number is reached, the time is over or the
+/// user interrupts.
 ///
 /// # Errors
-/// No adit answers, it refuses, or its answer is cut short; those of the output.
+/// No adit answers, it refuses, or its answer is cut short; or `out` cannot be written.
 pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let TraceArguments { wish, json, socket } = arguments;
     let request = HttpRequest::new("POST", "/v1/traces").with_body(json!(wish));

@@ -1,4 +1,4 @@
-//! The figures between two looks: rates, and the present state.
+//! The figures of adit top: rates between two readings of adit's documents, and the present state.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::look::{Look, SessionCounts};
 use crate::client::document_values::{DocumentPair, number, rate, rows};
 
-/// Sessions that are shown.
+/// Maximum of sessions that are shown.
 const SESSIONS_SHOWN: usize = 100;
 
 /// Packets and bits per second.
@@ -16,10 +16,10 @@ pub(super) struct FlowRate {
     pub bits_per_s: f64,
 }
 
-/// Everything that is shown. `adit top --once --json` prints it.
+/// All figures on the screen. `adit top --once --json` prints them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(super) struct TopFigures {
-    /// Time between the looks.
+    /// Time between the two readings.
     pub interval_s: f64,
     pub sessions: u64,
     pub associations: u64,
@@ -27,7 +27,7 @@ pub(super) struct TopFigures {
     pub modifications_per_s: f64,
     pub deletions_per_s: f64,
     pub refusals_per_s: f64,
-    /// As transmitted, from the Ethernet header on.
+    /// Packets transmitted uplink, counted from the Ethernet header on.
     pub uplink: FlowRate,
     pub downlink: FlowRate,
     pub dropped_pkts_per_s: f64,
@@ -36,11 +36,11 @@ pub(super) struct TopFigures {
     pub ports: Vec<PortSummary>,
     pub model: String,
     pub workers: Vec<WorkerSummary>,
-    /// Reasons with drops: by rate, then by number.
+    /// Reasons for which packets were dropped, sorted by rate.
     pub drops: Vec<DropRate>,
-    /// By rate of both directions.
+    /// Sorted by the rate of both directions together.
     pub top_sessions: Vec<SessionRate>,
-    /// Sessions beyond --sessions were not looked at.
+    /// True if there are more sessions than `--sessions`, and the rest was not read.
     pub sessions_cut: bool,
 }
 
@@ -82,16 +82,16 @@ pub(super) struct DropRate {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct SessionRate {
     pub up_seid: String,
-    /// Known for those that are shown.
+    /// Known only for sessions on the screen.
     pub ue: Vec<String>,
     pub dnn: String,
-    /// Octets of inner IP packets.
+    /// Counted in octets of inner IP packets.
     pub uplink: FlowRate,
     pub downlink: FlowRate,
 }
 
 impl TopFigures {
-    /// The figures of `now`, with rates since `before`.
+    /// Computes the figures of `now`, with rates since `before`.
     pub(super) fn between(before: &Look, now: &Look) -> Self {
         let interval_s = now.at.duration_since(before.at).as_secs_f64();
         let pair =
@@ -124,7 +124,7 @@ impl TopFigures {
 }
 
 impl FlowRate {
-    /// The rate of the counters whose names begin so.
+    /// Returns the rates of the counters `{prefix}_pkts` and `{prefix}_bytes`.
     fn of(pair: &DocumentPair<'_>, prefix: &str) -> Self {
         Self {
             pkts_per_s: pair.rate(&format!("{prefix}_pkts")),
@@ -180,8 +180,8 @@ fn drops(group: &DocumentPair<'_>) -> Vec<DropRate> {
     drops
 }
 
-/// The sessions with the most traffic. One that is new since the last look has all of its traffic
-/// since then.
+/// Returns the sessions with the most traffic. A session that is absent from `before` is new: all
+/// of its traffic counts.
 fn sessions(before: &Look, now: &Look, interval_s: f64) -> Vec<SessionRate> {
     let flow = |pkts: [u64; 2], bytes: [u64; 2]| FlowRate {
         pkts_per_s: rate(pkts[0], pkts[1], interval_s),
@@ -216,7 +216,7 @@ pub(super) mod tests {
     use serde_json::json;
     use std::time::{Duration, Instant};
 
-    /// Two looks one second apart.
+    /// Two readings, one second apart.
     pub(in crate::client::top) fn looks() -> [Look; 2] {
         let look = |at: Instant, grown: u64| Look {
             at,

@@ -1,4 +1,4 @@
-//! One look at a running adit: the documents that `adit top` needs.
+//! One reading of a running adit: the documents that adit top needs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) struct SessionCounts {
     pub downlink_bytes: u64,
 }
 
-/// The answers of adit at about one moment.
+/// Documents of adit, read at about one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Look {
     pub at: Instant,
@@ -33,15 +33,15 @@ pub(super) struct Look {
     pub associations: Value,
     /// By UP SEID.
     pub traffic: BTreeMap<String, SessionCounts>,
-    /// There may be more sessions than were looked at.
+    /// True if there may be more sessions than were read.
     pub is_cut: bool,
 }
 
 impl Look {
-    /// Looks at the adit that listens at `socket`, at so many sessions at most.
+    /// Reads the documents of the adit that listens at `socket`, with at most `sessions` sessions.
     ///
     /// # Errors
-    /// Nothing answers.
+    /// No adit answers.
     pub(super) fn take(socket: &Path, sessions: usize) -> anyhow::Result<Self> {
         let whole = |topic: Topic| {
             let request = HttpRequest::new("GET", topic.path());
@@ -69,10 +69,10 @@ impl Look {
     }
 }
 
-/// The session with this UP SEID; `None` if it ended.
+/// Returns the session with this UP SEID; `None` if it ended.
 ///
 /// # Errors
-/// Nothing answers.
+/// No adit answers.
 pub(super) fn session(socket: &Path, up_seid: &str) -> anyhow::Result<Option<Value>> {
     let target = format!("{}?seid={}", Topic::Sessions.path(), encoded(up_seid));
     let mut found = http_client::document(socket, &HttpRequest::new("GET", target))?;

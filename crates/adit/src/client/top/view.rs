@@ -8,11 +8,10 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, Tabs};
 
 use super::figures::{FlowRate, SessionRate, TopFigures};
 
-/// Packets dropped per second, or a busy share, from which on a figure stands out. Unit of the
-/// share: percent.
+/// Busy share from which on a thread is highlighted. Unit: percent.
 const BUSY_PERCENT: f64 = 90.0;
 
-/// The view in the middle.
+/// The view in the middle of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum TopTab {
     #[default]
@@ -38,13 +37,13 @@ impl TopTab {
         Self::ALL.iter().position(|tab| *tab == self).unwrap_or_default()
     }
 
-    /// The one after this.
+    /// Returns the next tab; after the last one the first.
     pub(super) fn next(self) -> Self {
         Self::ALL.get(self.position() + 1).copied().unwrap_or_default()
     }
 }
 
-/// By which rate sessions are sorted.
+/// The rate by which sessions are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum TopOrder {
     #[default]
@@ -54,7 +53,7 @@ pub(super) enum TopOrder {
 }
 
 impl TopOrder {
-    /// The one after this.
+    /// Returns the next order; after the last one the first.
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Both => Self::Uplink,
@@ -85,19 +84,18 @@ impl TopOrder {
 pub(super) struct TopScreen {
     pub tab: TopTab,
     pub order: TopOrder,
-    /// Rows above the first one shown.
+    /// How many rows are above the first one shown.
     pub scrolled: usize,
     pub is_paused: bool,
-    /// `None` until there were two looks.
+    /// `None` until there were two readings.
     pub figures: Option<TopFigures>,
-    /// Bits per second of both directions, the oldest first.
+    /// Rates of both directions together, the oldest first. Unit: bits per second.
     pub history: Vec<u64>,
-    /// Why there is no answer.
+    /// Why adit does not answer; `None` if it does.
     pub failure: Option<String>,
 }
 
 impl TopScreen {
-    /// Draws all of it.
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let areas = Layout::vertical([
             Constraint::Length(1),
@@ -281,19 +279,19 @@ impl TopScreen {
     }
 }
 
-/// A table whose columns share the width.
+/// Draws a table whose columns are equally wide.
 fn table<const N: usize>(frame: &mut Frame<'_>, area: Rect, header: [&str; N], rows: Vec<Row<'_>>) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let widths = [Constraint::Fill(1); N];
     frame.render_widget(Table::new(rows, widths).header(Row::new(header).style(bold)), area);
 }
 
-/// Bits per second with a prefix.
+/// Formats a rate in bits per second with a unit prefix.
 pub(super) fn bits(per_second: f64) -> String {
     scaled(per_second, "bit/s")
 }
 
-/// Packets per second with a prefix.
+/// Formats a rate in packets per second with a unit prefix.
 pub(super) fn pkts(per_second: f64) -> String {
     scaled(per_second, "pps")
 }
@@ -314,7 +312,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    /// The rows of a terminal that shows `screen`.
+    /// Returns the rows of a terminal that shows `screen`.
     fn shown(screen: &TopScreen) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(110, 30)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();

@@ -1,4 +1,4 @@
-//! The lists of the configuration: ports, interfaces, and what rules name.
+//! Compares lists of two configurations: ports, interfaces, and objects that rules name.
 
 use adit_kernel::KernelDevice;
 use adit_types::{InterfaceRole, VlanId};
@@ -21,7 +21,7 @@ impl ConfigComparison {
         }
     }
 
-    /// Interfaces are added after those that there are.
+    /// Compares the interfaces. A reload can only add interfaces, after the existing ones.
     pub(super) fn interfaces(&mut self, old: &Config, new: &Config, running: RunningParts) {
         let is_in = |of: &InterfaceSettings, list: &[InterfaceSettings]| {
             list.iter().any(|other| other.name == of.name)
@@ -108,7 +108,7 @@ impl ConfigComparison {
         self.keyed(ChangedList { key: "route", effect, old, new }, name, value);
     }
 
-    /// Pools grow and are added: no address that a UE has leaves the pools.
+    /// Compares the pools. A reload can only add or widen them, so that they keep UEs' addresses.
     pub(super) fn ue_pools(
         &mut self,
         config: &Config,
@@ -170,7 +170,7 @@ impl ConfigComparison {
         self.by_name(key, old, new, |of| &of.id);
     }
 
-    /// Tables of UEs are made with or without local switching.
+    /// Refuses to switch local switching of a domain: tables of UEs are made with or without it.
     pub(super) fn switched_domains(&mut self, old: &Config, new: &Config) {
         let known = domains(&old.interfaces);
         if !domains(&new.interfaces).starts_with(&known) {
@@ -188,8 +188,8 @@ impl ConfigComparison {
         }
     }
 
-    /// Tables of an array that rules of sessions refer to, by their names, which are their first
-    /// keys.
+    /// Compares tables of an array to which rules of sessions refer by name. The name is the first
+    /// key of each table.
     pub(super) fn by_name<T: Section>(
         &mut self,
         key: &str,
@@ -202,7 +202,7 @@ impl ConfigComparison {
         self.keyed(list, |of| format!("\"{}\"", name(of)), value);
     }
 
-    /// Entries of a list by their names. `value` puts the rest of one in words.
+    /// Compares the entries of a list by name. `value` describes an entry's other values.
     fn keyed<T: PartialEq>(
         &mut self,
         ChangedList { key, effect, old, new }: ChangedList<'_, T>,
@@ -235,7 +235,7 @@ impl ConfigComparison {
     }
 }
 
-/// A list before and after a reload, and what its change takes.
+/// A list before and after a reload, and the effect of its change.
 struct ChangedList<'a, T> {
     key: &'a str,
     effect: ChangeEffect,

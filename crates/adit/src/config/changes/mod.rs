@@ -1,7 +1,7 @@
 //! Compares two configurations: which changes a running adit can apply, and which it cannot.
 //!
-//! The tables of the sections have what a change of each key does; arrays of tables and the rates
-//! that sessions share are compared here.
+//! The declaration of a section states how a reload changes each key; this module compares arrays
+//! of tables, and the rates that sessions share.
 
 mod lists;
 mod qos;
@@ -15,14 +15,14 @@ use super::table::Section as _;
 /// State of the running adit that the comparison needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunningParts {
-    /// XDP programs or network cards forward packets in front of the workers.
+    /// True if XDP programs or network cards forward packets in front of the workers.
     pub has_offload: bool,
 }
 
-/// The changes from `old`, which runs, to `new`.
+/// Returns the changes from `old`, which runs, to `new`.
 ///
 /// # Errors
-/// All keys whose change a running adit cannot make.
+/// All keys that would change and that a running adit cannot change.
 pub(crate) fn compare(
     old: &Config,
     new: &Config,
@@ -34,7 +34,7 @@ pub(crate) fn compare(
         let why = format!("its device has another address, {}; restart adit", new.n4_listen.ip());
         found.refuse("n4.listen", why);
     }
-    // Keys of another model or kind come and go with it.
+    // Keys that depend on the model, the workers or the kind of store are not reported with it.
     let of_models = ["receivers", "spread", "rss_key", "eventdev", "poll"];
     found.forget_if("datapath.model", &of_models.map(|key| format!("datapath.{key}")));
     found.forget_if("datapath.workers", &["datapath.poll".to_owned()]);

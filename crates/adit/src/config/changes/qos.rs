@@ -1,4 +1,4 @@
-//! `[qos]`: rates that sessions share change in their places; which ones they share does not.
+//! Compares `[qos]`: a reload can change a shared rate, but not which sessions share it.
 
 use super::{ChangeEffect, ConfigComparison};
 use crate::config::comparison::ComparedKey;
@@ -19,7 +19,7 @@ impl ConfigComparison {
         }
     }
 
-    /// A rate that sessions share. Unit: Mb/s.
+    /// Compares a rate that sessions share; `None` is no limit. Unit: Mb/s.
     fn shared_rate(&mut self, key: &str, old: Option<u64>, new: Option<u64>) {
         match (old, new) {
             (Some(old), Some(new)) if old != new => {

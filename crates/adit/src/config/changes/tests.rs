@@ -6,7 +6,7 @@ fn parsed(text: &str) -> Config {
     Config::parse(text).unwrap_or_else(|problems| panic!("{problems:?}"))
 }
 
-/// The example with these words replaced, and text added.
+/// Parses the example with each pair's first text replaced by the second, and `added` at the end.
 fn changed(changes: &[(&str, &str)], added: &str) -> Config {
     let mut text = EXAMPLE.to_owned();
     for (old, new) in changes {
@@ -20,13 +20,13 @@ fn between(old: &Config, new: &Config) -> Result<Vec<ConfigChange>, Vec<KeyRefus
     compare(old, new, RunningParts::default())
 }
 
-/// The keys that change, with the action for each.
+/// Returns the keys that change from the example to `new`, with the effect of each change.
 fn changes(new: &Config) -> Vec<(String, ChangeEffect)> {
     let found = between(&parsed(EXAMPLE), new).unwrap_or_else(|refused| panic!("{refused:?}"));
     found.into_iter().map(|of| (of.key, of.effect)).collect()
 }
 
-/// The keys that are refused.
+/// Returns the keys whose change from the example to `new` is refused.
 fn refused(new: &Config) -> Vec<String> {
     let refused = between(&parsed(EXAMPLE), new).unwrap_err();
     assert!(refused.iter().all(|of| of.why.contains("restart")), "{refused:?}");

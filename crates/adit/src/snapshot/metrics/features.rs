@@ -19,7 +19,8 @@ use crate::snapshot::ControlView;
 const DIRECTIONS: [(Direction, &str); 2] =
     [(Direction::Uplink, "uplink"), (Direction::Downlink, "downlink")];
 
-/// Families without figures, for their names.
+/// Returns all metric families of this file with placeholder values, to list their names and
+/// meanings.
 pub(super) fn without_figures() -> Vec<MetricFamily> {
     let parts = [
         RateFigures::default().families(),
@@ -213,7 +214,7 @@ impl RouteFigures {
     }
 }
 
-/// The registration at an NRF. A standby has none, and needs none.
+/// Returns the metrics of the registration at an NRF; none on a standby, which does not register.
 pub(super) fn of_nrf(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let state = control.parts.nrf.as_ref().map(NrfAnnouncer::state);
     let state = state.filter(|state| state.phase != NrfPhase::Waiting);
@@ -244,7 +245,7 @@ fn nrf_families(state: &NrfState) -> Vec<MetricFamily> {
     ]
 }
 
-/// Pools of UE addresses.
+/// Returns the metrics of pools of UE addresses.
 pub(super) fn of_pools(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let pools = &control.parts.config.ue_pools;
     let usage = control.parts.node.store().ue_pool_usage();
@@ -259,7 +260,7 @@ pub(super) fn of_pools(control: &ControlView<'_>) -> Vec<MetricFamily> {
     pool_families(&figures.collect::<Vec<_>>())
 }
 
-/// One pool.
+/// Figures of one pool of UE addresses.
 #[derive(Debug)]
 struct PoolFigures {
     labels: MetricLabels,
@@ -288,7 +289,7 @@ fn pool_families(pools: &[PoolFigures]) -> Vec<MetricFamily> {
     ]
 }
 
-/// The store that keeps sessions.
+/// Returns the metrics of the store that keeps sessions.
 pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let parts = control.parts;
     let (is_active, is_paused) = (parts.role.is_active(), control.paused.is_some());
@@ -311,7 +312,7 @@ pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     families
 }
 
-/// Who answers for the addresses.
+/// Makes the metrics that show whether this adit answers for its addresses.
 fn lease_families(is_active: bool, is_paused: bool, discarded_pkts: u64) -> [MetricFamily; 3] {
     [
         gauge("adit_active", "1 if this adit forwards, 0 on a standby.", u64::from(is_active)),
@@ -442,7 +443,7 @@ fn twin_families(
     ]
 }
 
-/// Offloads that forward packets in front of the workers.
+/// Returns the metrics of offloads, which forward packets in front of the workers.
 pub(super) fn of_offload(control: &ControlView<'_>) -> Vec<MetricFamily> {
     control.parts.publisher.offload().map(offload_families).unwrap_or_default()
 }

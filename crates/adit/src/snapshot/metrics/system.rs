@@ -15,7 +15,8 @@ use crate::snapshot::ControlView;
 use crate::snapshot::ports::links_of;
 use crate::version::REVISION;
 
-/// Families without figures, for their names.
+/// Returns all metric families of this file with placeholder values, to list their names and
+/// meanings.
 pub(super) fn without_figures() -> Vec<MetricFamily> {
     let process = ProcessReading { started: Some(0.0), ..ProcessReading::default() };
     let mut families = port_families(&[]);
@@ -72,14 +73,14 @@ impl PortFigures {
     }
 }
 
-/// One port.
+/// A port with its counters and its link.
 struct MeasuredPort {
     name: String,
     figures: PortFigures,
     link: PortLink,
 }
 
-/// The ports and their links.
+/// Returns the metrics of the ports and their links.
 pub(super) fn of_ports(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let rows: Vec<MeasuredPort> = links_of(control)
         .map(|(port, link)| MeasuredPort {
@@ -147,7 +148,7 @@ fn port_counters(rows: &[MeasuredPort]) -> Vec<MetricFamily> {
     ]
 }
 
-/// The pool of packet buffers.
+/// Returns the metrics of the pool of packet buffers.
 pub(super) fn of_buffers(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let pool = control.parts.pool.as_ref();
     let families = |pool: &Mempool| buffer_families(pool.mbufs().into(), pool.available().into());
@@ -165,7 +166,8 @@ fn buffer_families(all: u64, free: u64) -> Vec<MetricFamily> {
     ]
 }
 
-/// The process and its build. Reads files of the kernel, so not on the control thread.
+/// Returns the metrics of the process and its build. Not for the control thread: reads files of the
+/// kernel.
 pub(super) fn of_process() -> Vec<MetricFamily> {
     let build = vec![vec![
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -253,7 +255,7 @@ impl ProcessReading {
     }
 }
 
-/// Unit: seconds since 1970-01-01.
+/// Parses the time at which the system started. Unit: seconds since 1970-01-01.
 fn boot_time(stat: &str) -> Option<f64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
     line.trim().parse().ok()

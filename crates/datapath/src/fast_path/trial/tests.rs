@@ -1,4 +1,4 @@
-//! A fault of the fast path shows in a trace.
+//! Tests that a trace shows a fault of the fast path.
 
 use core::cell::Cell;
 
@@ -13,17 +13,17 @@ use crate::fast_path::trial_packet::TrialPacket;
 mod fixture;
 
 thread_local! {
-    /// The octet of frames that the fast path writes wrong.
+    /// Position of the octet that the fast path writes wrong in every frame.
     static FAULT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Writes an octet wrong, if a test requests it.
+/// Writes an octet wrong if a test requests it.
 pub(super) fn plant_fault(copy: &mut TrialPacket<'_>) {
     let octet = FAULT.get().and_then(|at| copy.data_mut().get_mut(at));
     octet.into_iter().for_each(|octet| *octet ^= 1);
 }
 
-/// The difference that a trace of one packet shows.
+/// Returns the difference that a trace of one packet shows.
 fn difference(port: adit_types::PortId, frame: &[u8]) -> Option<FastPathDifference> {
     let mut scene = PipelineFixture::usual(rules());
     scene.commands.push(tap(TapFilter { key: TapKey::Any, drop: None, one_of: 1 })).unwrap();
@@ -43,7 +43,7 @@ fn difference(port: adit_types::PortId, frame: &[u8]) -> Option<FastPathDifferen
 fn wrong_octet_of_the_fast_path_is_found() {
     let (up, down) = (uplink().build(), downlink().build());
     assert_eq!((difference(N3, &up), difference(N6, &down)), (None, None));
-    // The TTL of the user's packet, and the QFI.
+    // The octets are the TTL of the user's packet, and the QFI.
     for (port, frame, octet) in [(N3, up, 14 + 8), (N6, down, 14 + 20 + 8 + 14)] {
         FAULT.set(Some(octet));
         let found = difference(port, &frame);

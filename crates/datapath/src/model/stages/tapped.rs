@@ -1,8 +1,8 @@
-//! Packets that taps select: they take the stages alone and in their place, so that their order is
-//! kept and the events of each are seen.
+//! Runs the stages on packets that taps select: one packet at a time, so that its state is visible
+//! between the stages, and in its place among the others, so that order is kept.
 //!
-//! The packets between them are taken as without a tap, in shorter bursts. Nothing of the outcome
-//! depends on it.
+//! The packets between selected ones are processed as without a tap, in shorter bursts. Taps do not
+//! change any packet's outcome.
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::{LeaveReason, TapOrigin, TapOutcome, TapPacket, TapSet};
@@ -19,7 +19,7 @@ use crate::selection::TapCandidate;
 use crate::tap::{TapPoint, TapRecord};
 use crate::worker_state::{BurstPath, WorkerState};
 
-/// Takes a burst through the fast path and the stages while taps are active.
+/// Forwards a burst by the fast path and the stages while taps are active.
 #[cold]
 pub(super) fn forward_tapped<Io: Departures>(
     ctx: &StepContext<'_>,
@@ -40,7 +40,7 @@ pub(super) fn forward_tapped<Io: Departures>(
     report_late_packets(ctx, &mut state.books);
 }
 
-/// Runs the stages: packets that a tap selects one at a time, all others as a burst.
+/// Runs the stages: on packets that a tap selects one by one, on all others as bursts.
 pub(super) fn take_stages_tapped<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -58,8 +58,8 @@ pub(super) fn take_stages_tapped<Io: Departures>(
     });
 }
 
-/// Divides a burst into packets that taps select at `points`, which take the stages alone, and the
-/// runs between them, which go to `forward`.
+/// Divides a burst: packets that taps select at `points` take the stages alone; the runs between
+/// them are passed to `forward`.
 fn in_runs<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -80,7 +80,7 @@ fn in_runs<Io: Departures>(
         if !run.is_empty() {
             forward(io, &mut run, state);
         }
-        // Those of the stages, too: it takes them here.
+        // Adds the taps that select before the stages: this packet does not come there again.
         let taps = match points {
             [TapPoint::Arrival] => {
                 let (points, handoff) = (&[TapPoint::Stages], &state.handoff);
@@ -96,7 +96,7 @@ fn in_runs<Io: Departures>(
     }
 }
 
-/// Takes one packet, which taps selected at `points`, through the stages, and reports its events.
+/// Runs the stages on one packet, which taps selected at `points`, and reports its record.
 fn take_alone<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -132,7 +132,7 @@ fn take_alone<Io: Departures>(
     let outcome = before.outcome(&state.queues, &state.books.tally);
     if let Some(tap) = &mut state.books.tap {
         match outcome {
-            // The slow path reports it whole.
+            // The slow path makes a whole record of the packet later.
             None => tap.discard(record),
             Some(outcome) => tap.commit(record, outcome),
         }
@@ -142,7 +142,7 @@ fn take_alone<Io: Departures>(
     }
 }
 
-/// Notes what the fast path would do with the packet in `buf`.
+/// Tries the fast path with the packet in `buf`, and notes the answer in `record`.
 #[cold]
 fn try_path<B: PacketBuf>(
     ctx: &StepContext<'_>,
@@ -158,13 +158,13 @@ fn try_path<B: PacketBuf>(
             FastPathTrial::leaves(LeaveReason::CommandPending)
         }
         [_] => try_fast_path(ctx, port, buf, room, state),
-        // Only packets that were joined may be selected at either point at once.
+        // Two points at once are only passed for reassembled packets.
         _ => FastPathTrial::leaves(LeaveReason::Joined),
     };
     record.path.note(answer, frame);
 }
 
-/// Takes packets that were joined from fragments through the stages.
+/// Runs the stages on packets that were reassembled from fragments.
 fn take_joined<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
@@ -180,7 +180,7 @@ fn take_joined<Io: Departures>(
     state.books.tally.set_recirculated(was_again);
 }
 
-/// Reports packets whose wait ended.
+/// Reports packets whose wait ended to the taps that selected them.
 pub(crate) fn report_late_packets(ctx: &StepContext<'_>, books: &mut Books) {
     while let Some(late) = books.tally.take_late_packet() {
         let Some(tap) = &mut books.tap else { return };

@@ -1,8 +1,7 @@
-//! Shared rates: the flows that wait for one take turns by deficit round robin.
+//! Shared rates: the flows that wait for one of them take turns by deficit round robin.
 //!
-//! The flows that wait for a rate form its ring. If the rate is in turn limited by another shared
-//! rate, the ring itself is a member of that rate's ring. Each member may send its quantum in a
-//! round.
+//! The flows that wait for a rate form its ring. If the rate is itself limited by another shared
+//! rate, the ring is a member of that rate's ring. Each member may send its quantum in a round.
 
 use adit_types::Nanos;
 
@@ -11,30 +10,30 @@ use crate::shaper::flow::{Eligibility, RingWait, TurnContext};
 use crate::shaper::flow_queue::RoundShare;
 use crate::shaper::server::FlowServer;
 
-/// Least quantum of a flow, so that rounds are few. Unit: octets.
+/// Minimum quantum of a flow, so that rounds are few. Unit: octets.
 const QUANTUM_MIN: u32 = 512;
 
-/// The ring of a shared rate. Its members are in the wheel's list of the rate's number: flows, and
-/// rings whose flows also wait for this rate.
+/// The ring of a shared rate. The wheel's extra list with the index of the rate has its members:
+/// flows, and rings whose flows also wait for this rate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RateRing {
     pub(super) state: RingState,
-    /// Sum of the quanta of its flows. `share.quantum` is this sum, at most `u32::MAX`. Unit:
-    /// octets.
+    /// Sum of the quanta of the ring's flows. `share.quantum` is this sum, limited to `u32::MAX`.
+    /// Unit: octets.
     pub(super) weight: u64,
-    /// Its share as a member of another ring.
+    /// The share of this ring as a member of another ring.
     pub(super) share: RoundShare,
 }
 
 /// The event that a ring waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RingState {
-    /// Nothing: it has no members.
+    /// The ring waits for nothing: it has no members.
     Idle,
-    /// Its rate to open: it is in the wheel, or served at present. Until it is served, it stays
-    /// there even if its last member has left.
+    /// The ring waits for its rate to open: it is in the wheel, or being served. It stays in the
+    /// wheel until it is served, even if its last member has left.
     Scheduled,
-    /// Its turn in the ring of another rate.
+    /// The ring waits for its turn in the ring of another rate.
     InRing,
 }
 
@@ -47,33 +46,33 @@ impl RateRing {
     }
 }
 
-/// How the turn of a member ended.
+/// How the turn of a member of a ring ended.
 pub(super) enum MemberResult {
-    /// It is no member any more.
+    /// The member left the ring.
     Removed,
-    /// It used its quantum.
+    /// The member used its quantum.
     QuantumUsed,
-    /// It keeps its turn: the service of the ring ends.
+    /// The member keeps its turn, but the service of the ring ends.
     Stopped(RingEnd),
 }
 
-/// How the turn of a flow ended.
+/// How the turn of a flow in a ring ended.
 enum FlowEnd {
-    /// It has no packets.
+    /// The flow has no more packets.
     Empty,
-    /// It has too little credit for its next packet: the next member has its turn.
+    /// The flow has too little credit for its next packet: it is the next member's turn.
     CreditUsed,
-    /// It waits for a time of its own and leaves the ring.
+    /// The flow leaves the ring and waits until this time for rates of its own.
     Leaves(Nanos),
-    /// The ring's turn also ends.
+    /// The turn of the ring ends, too.
     Ring(RingEnd),
 }
 
-/// Why no more packets of a ring leave.
+/// Why the service of a ring ended.
 pub(super) enum RingEnd {
-    /// It has no members.
+    /// The ring has no members.
     Empty,
-    /// A rate blocks its flows.
+    /// A rate blocks the ring's flows.
     Blocked(RateOpening),
     /// The next packet exceeds the ring's credit.
     CreditUsed,
@@ -88,19 +87,19 @@ pub(super) struct RateOpening {
     pub(super) at: Nanos,
 }
 
-/// The bounds of a ring's service.
+/// The limits of a ring's service.
 pub(super) struct ServiceBudget<'b> {
-    /// The rate that the wheel woke: that of the ring, or of the outer ring.
+    /// The rate that the wheel woke: that of the ring, or of the ring that contains it.
     outer_rate: u8,
-    /// Octets that the ring may still send.
+    /// How much the ring may still send. Unit: octets.
     credit: u32,
-    /// Packets that the release may still send.
+    /// How many packets the release may still take.
     pkts: &'b mut usize,
 }
 
 impl<P> Queues<P> {
-    /// Makes a flow the last member of a ring. Returns the state of the ring; `None` if there is
-    /// none.
+    /// Makes a flow the last member of the ring of `rate`. Returns the ring's state; `None` if
+    /// there is no such ring.
     pub(super) fn join_ring(&mut self, number: u32, rate: u8, quantum: u32) -> Option<RingState> {
         let ring = self.rings.get_mut(usize::from(rate))?;
         let flow = &mut self.flows[number as usize];
@@ -112,8 +111,8 @@ impl<P> Queues<P> {
         Some(state)
     }
 
-    /// Schedules a ring that has members and is in no list: into the wheel if its own rate blocks
-    /// its flows, into the ring of the other rate if that one does.
+    /// Schedules the ring of rate `own`, which has members and is in no list: into the wheel if its
+    /// own rate blocks its flows, else into the ring of the rate that does.
     pub(super) fn schedule_ring(&mut self, own: u8, RateOpening { rate, at }: RateOpening) {
         let number = self.number_of_ring(own);
         let other = usize::from(rate);
@@ -130,14 +129,14 @@ impl<P> Queues<P> {
         }
     }
 
-    /// The number of a ring in the wheel, where rings follow flows.
+    /// Returns the id of a ring in the wheel, where rings follow flows.
     #[allow(clippy::cast_possible_truncation, reason = "flows have numbers of 32 bits")]
     fn number_of_ring(&self, rate: u8) -> u32 {
         self.flows.len() as u32 + u32::from(rate)
     }
 
-    /// Takes at most `limit` packets of the flows that wait for a shared rate, when the wheel wakes
-    /// the rate, which may still be closed. Returns how many were taken, sent or dropped.
+    /// Serves the flows that wait for a shared rate when the wheel wakes the rate, which may still
+    /// be closed. Returns how many packets were taken, at most `limit`, to be sent or dropped.
     #[inline(never)]
     pub(super) fn serve_rate(
         &mut self,
@@ -157,7 +156,7 @@ impl<P> Queues<P> {
         limit - pkts
     }
 
-    /// Gives the members of a ring their turns, within a budget.
+    /// Serves the members of a ring in turn, within a budget.
     fn serve_ring(
         &mut self,
         rate: u8,
@@ -183,7 +182,8 @@ impl<P> Queues<P> {
         RingEnd::Empty
     }
 
-    /// Serves a ring that is the first member of the ring of `outer`'s rate.
+    /// Serves the ring `inner`, which is the first member of the ring that `outer` is the budget
+    /// of.
     fn serve_inner_ring(
         &mut self,
         inner: u8,
@@ -195,7 +195,7 @@ impl<P> Queues<P> {
         let credit = self.rings[at].share.credit;
         let mut budget =
             ServiceBudget { outer_rate: outer.outer_rate, credit, pkts: &mut *outer.pkts };
-        // A ring is never served within itself.
+        // A ring is never served within itself: that would not end.
         let end = match inner == outer.outer_rate {
             true => RingEnd::Empty,
             false => self.serve_ring(inner, &mut budget, server),
@@ -222,7 +222,7 @@ impl<P> Queues<P> {
         MemberResult::Removed
     }
 
-    /// Serves a flow, the first member of the ring of `rate`.
+    /// Serves a flow that is the first member of the ring of `rate`.
     fn serve_member(
         &mut self,
         number: u32,
@@ -274,7 +274,7 @@ impl<P> Queues<P> {
         self.end_member(number, end)
     }
 
-    /// Ends the turn of a flow in a ring.
+    /// Ends the turn of a flow in a ring, and removes the flow from the ring if it has to leave.
     fn end_member(&mut self, number: u32, end: FlowEnd) -> MemberResult {
         match end {
             FlowEnd::Ring(end) => return MemberResult::Stopped(end),

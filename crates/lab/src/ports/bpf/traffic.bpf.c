@@ -20,7 +20,7 @@ char program_license[] SEC("license") = "Apache-2.0";
 // A power of two. crates/lab/src/ports/programs.rs has these numbers and the layouts, too.
 #define FRAMES 4096
 #define FRAME_MAX 128
-// Packets that do not arrive for so long are lost.
+// Packets that have not arrived after this time count as lost.
 #define LOST_NS 50000000ull
 
 struct frame {
@@ -37,12 +37,12 @@ struct {
 // One thread sends.
 struct sender {
     __u64 made;
-    // Packets that had arrived when it was last read.
+    // Number of packets that had arrived when the counter was last read.
     __u64 arrived;
     __u64 lost;
-    // When the last of them arrived, while the sender waits.
+    // While the sender waits: when that number last grew.
     __u64 since;
-    // Packets on their way, at most; 0 for any number.
+    // Maximum number of packets in flight; 0 for no limit.
     __u32 in_flight;
     __u32 device;
 };
@@ -71,7 +71,7 @@ static inline __attribute__((always_inline)) int may_send(struct sender *from, c
         from->arrived = count;
         from->since = now;
     }
-    // Packets that are late were no loss.
+    // Late packets were counted as lost, but are not.
     if ((__s64)(from->made - count - from->lost) < 0 || now - from->since > LOST_NS)
         from->lost = from->made - count;
     return (__s64)(from->made - count - from->lost) < from->in_flight;
@@ -90,7 +90,7 @@ int lab_send(struct xdp_md *ctx)
     __u64 len = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
     if (!frame || len == 0 || len > FRAME_MAX)
         return XDP_ABORTED;
-    // The kernel uses buffers again, with all that the receivers of earlier frames have written into them.
+    // The kernel reuses buffers, which still have what the receivers of earlier frames wrote into them.
     if (store_bytes(ctx, 0, frame, len))
         return XDP_ABORTED;
     from->made += 1;

@@ -13,7 +13,7 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules};
 /// The first octets of all addresses in the configured pool.
 const POOL: [u8; 3] = [10, 45, 200];
 
-/// adit allocates the UE's address: traffic with that address passes, with another one it does not.
+/// Lets adit allocate the UE's address: traffic with that address passes, with another address not.
 pub(super) fn ue_pool(context: &ScenarioContext<'_>) -> Result<String> {
     let session =
         context.establish_with(&ScenarioRules { ue_from_pool: true, ..ScenarioRules::USUAL })?;
@@ -30,7 +30,7 @@ pub(super) fn ue_pool(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("adit allocated {addr}, which works; another address does not"))
 }
 
-/// A router behind the UE: its network can receive and send, another network cannot.
+/// Adds a network behind the UE: it can receive and send, and another network cannot.
 pub(super) fn framed_route(context: &ScenarioContext<'_>) -> Result<String> {
     const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 45, 210, 7);
     const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 45, 211, 7);

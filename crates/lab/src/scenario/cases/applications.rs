@@ -20,7 +20,8 @@ fn flow(text: &str) -> PfdContents<'_> {
     PfdContents { flow_description: Some(text.as_bytes()), ..PfdContents::default() }
 }
 
-/// Provisions the application with these flow descriptions; removes it if there are none.
+/// Provisions the application with these flow descriptions; removes the application if there are
+/// none.
 fn provide(context: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
     let contents: Vec<_> = texts.iter().map(|text| [flow(text)]).collect();
     let contexts: Vec<_> =
@@ -37,7 +38,7 @@ fn provide(context: &ScenarioContext<'_>, texts: &[&str]) -> Result<()> {
     context.network.smf.manage_pfds(&request, || context.stop.check())
 }
 
-/// The PFDs of an application decide which packets match, also after a change.
+/// Checks that the PFDs of an application decide which packets match, even after a change.
 pub(super) fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
     provide(context, &["permit out 17 from any 5001 to assigned"])?;
     let only = FlowPdr { application: Some(APPLICATION), ..ALL_UPLINK };
@@ -55,7 +56,7 @@ pub(super) fn pfd(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("packets that match the PFDs passed, also after each change".to_owned())
 }
 
-/// A predefined rule applies in the PDR that activates it, until it is deactivated.
+/// Checks that a predefined rule applies in the PDR that activates it, until it is deactivated.
 pub(super) fn predefined(context: &ScenarioContext<'_>) -> Result<String> {
     let special = PdrId(2);
     let named = FlowPdr { id: special, precedence: 50, predefined: Some(RULE), ..ALL_UPLINK };

@@ -21,8 +21,8 @@ fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>
     context.establish_with(&ScenarioRules { bars: &bars, ..ScenarioRules::USUAL })
 }
 
-/// For an idle UE adit buffers packets and reports the first. After paging, the buffered packets
-/// arrive first, in order.
+/// Makes the UE idle: adit buffers packets and reports the first one. After paging, the buffered
+/// packets arrive first and in order.
 pub(super) fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -44,7 +44,8 @@ pub(super) fn buffer(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("one report, then {DATAGRAMS} buffered and {DATAGRAMS} new packets, in order"))
 }
 
-/// DROBU discards buffered packets; later packets pass. Spec: TS 29.244 §8.2.31.
+/// Checks that DROBU discards buffered packets, and that later packets pass. Spec: TS 29.244
+/// §8.2.31.
 pub(super) fn discard(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context)?;
     let probe = ProbeSockets::open(context, PORT)?;

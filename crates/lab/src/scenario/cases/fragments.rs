@@ -23,22 +23,22 @@ use crate::scenario::sniffer::Ipv4Capture;
 use crate::topology::{ADIT_N3, DN};
 use adit_lab_process::netns::NetNamespace;
 
-/// MTU of adit's N3 and N6.
+/// MTU of adit's N3 and N6 links. Unit: octets.
 const MTU: u16 = 1500;
-/// Largest inner packet that fits N3 with outer IPv4, UDP and GTP-U headers and a PDU Session
-/// Container.
+/// Maximum length of an inner packet that fits N3 with outer IPv4, UDP and GTP-U headers and a PDU
+/// Session Container. Unit: octets.
 const FITS_N3: u16 = MTU - (20 + 8 + 16);
-/// Length of a packet that fits N6, but not N3 with outer headers. Unit: octets.
+/// Length of a packet that fits N6, but with outer headers not N3. Unit: octets.
 const FULL: u16 = 1500;
-/// Length of a packet that fits neither. Unit: octets.
+/// Length of a packet that fits neither N3 nor N6. Unit: octets.
 const BEYOND: u16 = 1700;
-/// Length of the IPv4 and UDP headers.
+/// Length of the IPv4 and UDP headers. Unit: octets.
 const HEADERS: u16 = 20 + 8;
 /// Timeout for one datagram.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Without DF, a packet above the MTU arrives in two fragments. With DF, the sender receives the
-/// MTU by ICMP. The gNB's kernel fragments the uplink GTP-U packets.
+/// Checks packets above the MTU: without DF they arrive in two fragments, with DF the sender
+/// receives the MTU by ICMP. The gNB's kernel fragments the uplink GTP-U packets.
 pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     context.network.topology.set_mtu(context.ue, BEYOND)?;
     let session = context.establish_with(&ScenarioRules::USUAL)?;
@@ -60,7 +60,7 @@ pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     ))
 }
 
-/// adit reassembles GTP-U packets that arrive in two fragments, over IPv6.
+/// Checks that adit reassembles GTP-U packets that arrive in two fragments, over IPv6.
 pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
         return Ok("skipped: the kernel has no IPv6".to_owned());
@@ -82,13 +82,13 @@ pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{DATAGRAMS} tunnel packets in two fragments each were reassembled"))
 }
 
-/// An IPv4 packet on the wire, which can be a fragment.
+/// An IPv4 packet on the wire, which may be a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     /// Fragment offset. Unit: octets.
     offset: u16,
     more_fragments: bool,
-    /// Total length.
+    /// Total length. Unit: octets.
     bytes: u16,
 }
 
@@ -106,9 +106,10 @@ impl Piece {
     }
 }
 
-/// Checks for two fragments, in order, that fit the MTU and cover a packet of `bytes` octets.
+/// Checks that there are two fragments, in order, which fit the MTU and cover a packet of `bytes`
+/// octets.
 fn check_divided(what: &str, pieces: &[Piece], bytes: u16, mtu: u16) -> Result<()> {
-    // The first is as long as the MTU and the unit of offsets, eight octets, allow.
+    // The first is as long as the MTU allows, rounded down to the unit of offsets, eight octets.
     let first = (mtu - 20) / 8 * 8;
     let wanted = [
         Piece { offset: 0, more_fragments: true, bytes: first + 20 },
@@ -118,7 +119,7 @@ fn check_divided(what: &str, pieces: &[Piece], bytes: u16, mtu: u16) -> Result<(
     Ok(())
 }
 
-/// A socket and a capture at each end.
+/// A socket and a capture at the UE and at the server.
 struct FragmentProbe<'a> {
     context: &'a ScenarioContext<'a>,
     ue: UdpSocket,
@@ -139,9 +140,9 @@ impl<'a> FragmentProbe<'a> {
         })
     }
 
-    /// Sets whether both ends send without DF.
+    /// Makes both ends send without DF, or with it.
     fn may_fragment(&self, may: bool) -> Result<()> {
-        // With PROBE, packets have DF whatever path MTU the kernel has learned.
+        // With PROBE, packets have DF even if the kernel has learned a smaller path MTU.
         let mode = if may { Ipv4PathMtuDiscovery::DONT } else { Ipv4PathMtuDiscovery::PROBE };
         for socket in [&self.ue, &self.dn] {
             set_ip_mtu_discover(socket, mode).context("set IP_MTU_DISCOVER")?;
@@ -149,14 +150,14 @@ impl<'a> FragmentProbe<'a> {
         Ok(())
     }
 
-    /// Sends a packet of `bytes` octets to the UE, which must arrive, and returns the inner packets
-    /// of its G-PDUs.
+    /// Sends a packet of `bytes` octets to the UE, where it must arrive. Returns the inner packets
+    /// of the G-PDUs that carried it.
     fn downlink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("downlink", &self.dn, &self.ue, bytes)?;
         let tunnel = teid(self.context.index(), Leg::First);
         self.ran_wire.seen(self.context, |packet| {
             let (outer, datagram) = Ipv4Header::parse(packet).ok()?;
-            // Skip fragments of GTP-U packets.
+            // Skips fragments of GTP-U packets.
             if outer.src() != ADIT_N3 || Piece::of(outer) != Piece::whole(outer.total_len()) {
                 return None;
             }
@@ -168,15 +169,15 @@ impl<'a> FragmentProbe<'a> {
         })
     }
 
-    /// Sends a packet of `bytes` octets from the UE, which must arrive, and returns its packets on
-    /// N6.
+    /// Sends a packet of `bytes` octets from the UE, which must arrive. Returns the packets on N6
+    /// that carried it.
     fn uplink(&self, bytes: u16) -> Result<Vec<Piece>> {
         carry("uplink", &self.ue, &self.dn, bytes)?;
         at_server(self.context, &self.dn_wire)
     }
 
-    /// Checks that packets with DF above the MTU do not pass and that their senders receive the MTU
-    /// by ICMP.
+    /// Checks that packets with DF above the MTU do not pass, and that their senders receive the
+    /// MTU by ICMP.
     fn refused(&self) -> Result<()> {
         let ue = self.context.ue.ipv4();
         send(&self.dn, &self.ue, FULL)?;
@@ -193,7 +194,7 @@ impl<'a> FragmentProbe<'a> {
     }
 }
 
-/// The packets of the scenario's UE at the server.
+/// Returns the packets of the scenario's UE that reach the server.
 fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Piece>> {
     let ue = context.ue.ipv4();
     wire.seen(context, |packet| {
@@ -202,14 +203,14 @@ fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Pi
     })
 }
 
-/// adit's count of fragments that it merged into another: one less than the fragments of each
-/// GTP-U packet.
+/// Returns adit's count of fragments merged into another fragment: for each GTP-U packet, one less
+/// than its fragments.
 fn reassembled(context: &ScenarioContext<'_>) -> Result<u64> {
     let document = context.network.adit.admin().show("counters", context.stop)?;
     Ok(AditCounters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
 }
 
-/// A socket in a namespace.
+/// Binds a socket in a namespace.
 pub(super) fn bind(namespace: &NetNamespace, addr: Ipv4Addr) -> Result<UdpSocket> {
     let addr: SocketAddr = (addr, PORT).into();
     let socket = namespace.enter(|| UdpSocket::bind(addr).with_context(|| format!("bind {addr}")));
@@ -220,7 +221,7 @@ pub(super) fn bind(namespace: &NetNamespace, addr: Ipv4Addr) -> Result<UdpSocket
 
 /// Sends a packet of `bytes` octets, and returns its payload.
 fn send(from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<Vec<u8>> {
-    // 251 is prime, so that a wrong offset is detected.
+    // The payload repeats after 251 octets, a prime, so that a wrong offset is detected.
     let payload: Vec<u8> = (0..=250).cycle().take(usize::from(bytes - HEADERS)).collect();
     from.send_to(&payload, to.local_addr()?).context("send")?;
     Ok(payload)
@@ -239,8 +240,8 @@ fn carry(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()>
     Ok(())
 }
 
-/// The MTU in an ICMP Fragmentation Needed about a packet between these addresses; `None` for any
-/// other packet.
+/// Returns the MTU in an ICMP Fragmentation Needed message about a packet between these addresses;
+/// `None` for any other packet.
 fn fragmentation_needed(packet: &[u8], src: Ipv4Addr, dst: Ipv4Addr) -> Option<u16> {
     const UNREACHABLE: u8 = 3;
     const FRAGMENTATION_NEEDED: u8 = 4;
@@ -249,7 +250,7 @@ fn fragmentation_needed(packet: &[u8], src: Ipv4Addr, dst: Ipv4Addr) -> Option<u
         return None;
     }
     let (icmp, _) = IcmpHeader::parse(message).ok()?;
-    // The addresses of the quoted header; the rest of the packet is not quoted.
+    // Compares only the addresses in the quoted header.
     let quoted = message.get(8 + 12..8 + 20)?;
     let ours = quoted == [src.octets(), dst.octets()].concat();
     let kind = (icmp.kind(), icmp.code()) == (UNREACHABLE, FRAGMENTATION_NEEDED);

@@ -16,15 +16,15 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules};
 use crate::topology::{ADIT_N3, DN, LabUe, PEER_UPF};
 
 const INTERNET: NetworkInstance<'static> = NetworkInstance(b"internet");
-/// `scenario::NETWORK` creates it.
+/// The instance of the second data network, which `BringUpOptions::corp` adds.
 const CORP: NetworkInstance<'static> = NetworkInstance(b"corp");
-/// The TEID of the UE there, at another gNB's address.
+/// TEID of the corp UE at the other gNB's address.
 const CORP_TEID: Teid = Teid(0xc0);
-/// The UE there. The UEs of the scenarios have smaller numbers and SEIDs.
+/// The UE in `corp`. The UEs of scenarios have smaller numbers and SEIDs.
 const CORP_UE: LabUe = LabUe(200);
 
-/// Two UEs have the same address in two network instances, and their servers have the same address,
-/// too.
+/// Gives two UEs in two network instances the same address, and their servers too, and checks that
+/// each UE reaches its own server.
 pub(super) fn network_instance(context: &ScenarioContext<'_>) -> Result<String> {
     let corp = context.network.topology.corp.as_ref().context("a second data network")?;
     let (ue, server) = (SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));

@@ -1,5 +1,5 @@
-//! Packets that kernels join or leave unfinished, because devices and their peers have offloads by
-//! default. Spec: RFC 791 §3.2; udp(7), UDP_SEGMENT.
+//! Packets that kernels join, or send with incomplete checksums, because devices and their peers
+//! have offloads by default. Spec: RFC 791 §3.2; udp(7), UDP_SEGMENT.
 
 use std::net::UdpSocket;
 
@@ -12,16 +12,16 @@ use super::fragments::bind;
 use crate::scenario::session::{ScenarioContext, ScenarioRules};
 use crate::topology::DN;
 
-/// The longest datagram, in as many fragments as its way needs.
+/// Payload of the longest datagram, which is sent in fragments. Unit: octets.
 const LONGEST: usize = 65_507;
-/// Octets that a tunnel with a PDU Session Container adds in front of a packet, and the headers of
-/// a datagram. Unit: octets.
+/// Octets that a tunnel with a PDU Session Container adds to a packet; and the headers of a
+/// datagram.
 const TUNNEL: usize = 20 + 8 + 16;
 const HEADERS: usize = 20 + 8;
 
-/// Sends three kinds of datagrams both ways: those that fill N3 and N6, several that the kernel
-/// passes on as one, and the longest one, in fragments. The devices have their default offloads of
-/// checksums and segments.
+/// Sends three kinds of datagrams in both directions: datagrams that fill N3 and N6, several that
+/// the kernel passes as one, and the longest one, in fragments. The devices have their default
+/// offloads of checksums and segmentation.
 pub(super) fn large_packets(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let topology = &context.network.topology;
@@ -31,12 +31,12 @@ pub(super) fn large_packets(context: &ScenarioContext<'_>) -> Result<String> {
     let ue = bind(&topology.ran, context.ue.ipv4())?;
     let dn = bind(&topology.dn, DN)?;
     for socket in [&ue, &dn] {
-        // Without DF: adit fragments what fills N6 and exceeds N3 by the tunnel's headers.
+        // Without DF, adit fragments packets that fill N6 and so exceed N3.
         set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DONT).context("set IP_MTU_DISCOVER")?;
     }
-    // Shorter than what fits, so that they arrive as they are.
+    // Short enough that segments arrive unfragmented.
     let segment = u16::try_from(fits - 256)?;
-    // All segments of one send: 64 segments and 64 kB at most.
+    // Payload of all segments of one send. The kernel accepts at most 64 segments and 64 kB.
     let at_once = usize::from(segment) * (LONGEST / usize::from(segment)).min(20) + 7;
     for (way, from, to) in [("uplink", &ue, &dn), ("downlink", &dn, &ue)] {
         for len in [fits - HEADERS, mtu - HEADERS, LONGEST] {
@@ -59,7 +59,7 @@ pub(super) fn large_packets(context: &ScenarioContext<'_>) -> Result<String> {
     ))
 }
 
-/// 251 is prime, so that a wrong offset is detected.
+/// Makes a payload that repeats after 251 octets, a prime, so that a wrong offset is detected.
 fn payload(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
 }

@@ -18,13 +18,13 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession, 
 use crate::scenario::sniffer::Ipv4Capture;
 use crate::topology::{ADIT_N3, LabUe, PEER_UPF};
 
-/// The other UE, which no scenario uses.
+/// The other UE, which no other scenario uses.
 const OTHER: LabUe = LabUe(240);
-/// A policy without local switching; `scenario::SECTIONS` configures it.
+/// Name of a policy without local switching; `scenario::SECTIONS` configures it.
 const OUTSIDE: ForwardingPolicy<'static> = ForwardingPolicy(b"outside");
 
-/// The UEs exchange packets without N6. With the policy all packets take N6, and the data network,
-/// which does not route, returns none.
+/// Sends packets between two UEs. Without a policy they do not pass N6. With the policy all of them
+/// take N6, and the data network, which does not route, returns none.
 pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
     let other = ScenarioContext { network: context.network, stop: context.stop, ue: OTHER };
     let gnb = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
@@ -65,13 +65,13 @@ pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{turned} packets between two UEs, none of them on N6; with the policy, all on N6"))
 }
 
-/// Establishes a session whose tunnel leads to the scenario's own gNB endpoint.
+/// Establishes a session whose tunnel leads to the scenario's GTP-U endpoint.
 fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>> {
     let tunnel = OuterHeaderCreation::gtpu_ipv4(teid(context.index(), Leg::First), PEER_UPF);
     context.establish_with(&ScenarioRules { to_access: Some(tunnel), ..ScenarioRules::USUAL })
 }
 
-/// Sends datagrams from one UE to the other. Returns the packets that arrive through tunnels.
+/// Sends datagrams from one UE to the other. Returns TEIDs and numbers of those that arrive.
 fn exchange(
     gnb: &Endpoint,
     session: &ScenarioSession<'_>,
@@ -87,7 +87,7 @@ fn is_all(arrived: &[(Teid, u32)], tunnel: Teid) -> bool {
     arrived.iter().copied().eq((0..DATAGRAMS).map(|number| (tunnel, number)))
 }
 
-/// Number of packets between the two UEs in the data network.
+/// Returns the number of packets between the two UEs that reach the data network.
 fn at_network(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> {
     let ues: [Ipv4Addr; 2] = [context.ue.ipv4(), OTHER.ipv4()];
     let seen = wire.seen(context, |packet| {

@@ -14,12 +14,12 @@ use crate::scenario::sniffer::ServerSniffer;
 use adit_lab_process::netns::NetNamespace;
 use adit_lab_process::stop::EnvironmentError;
 
-/// A policy with next hop `STATION` and DSCP 18; `scenario::SECTIONS` configures it.
+/// Name of a policy with next hop `STATION` and DSCP 18; `scenario::LINK_SECTIONS` configures it.
 const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");
 /// DSCP 18 as type of service.
 const MARKED: u8 = 18 << 2;
 
-/// With the policy, packets take another next hop and carry its DSCP; without it, neither.
+/// Checks that packets take another next hop and carry another DSCP only with the policy.
 pub(super) fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String> {
     let dn = &context.network.topology.dn;
     let station = match context.network.topology.add_station() {
@@ -43,7 +43,7 @@ pub(super) fn forwarding_policy(context: &ScenarioContext<'_>) -> Result<String>
         UpdateForwardingParameters { forwarding_policy, ..UpdateForwardingParameters::new() };
     session.forward(TO_CORE, without)?;
     let (pkts, tos) = by_station("without the policy")?;
-    // Broadcasts also reach the station.
+    // The station also receives broadcasts.
     ensure!(pkts < DATAGRAMS.into(), "{pkts} packets still took the policy's next hop");
     ensure!(all_are(&tos, 0), "without the policy: type of service {tos:?}");
     both("afterwards", &probe)?;
@@ -55,12 +55,12 @@ fn all_are(seen: &[u8], tos: u8) -> bool {
     seen.iter().copied().eq((0..DATAGRAMS).map(|_| tos))
 }
 
-/// Number of packets that a device of the namespace has received.
+/// Returns the number of packets that a device of the namespace has received.
 fn received(namespace: &NetNamespace, device: &str) -> Result<u64> {
     let table = namespace
         .enter(|| fs::read_to_string("/proc/thread-self/net/dev").context("read the devices"))?;
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device));
     let fields = line.and_then(|line| line.strip_prefix(':')).context("no such device")?;
-    // The first field counts octets, the second packets.
+    // The first field counts octets, the second counts packets.
     fields.split_whitespace().nth(1).and_then(|pkts| pkts.parse().ok()).context("no such count")
 }

@@ -16,8 +16,8 @@ const PKTS_MAX: u16 = 3;
 /// Time unit of the packet rate: hour.
 const HOUR: u8 = 2;
 
-/// Within an hour, uplink packets up to the maximum pass, and adit counts and drops the others;
-/// downlink is not limited. A higher maximum admits further packets in the same hour.
+/// Limits uplink packets per hour: packets up to the maximum pass, and adit counts and drops the
+/// others; downlink is not limited. A higher maximum admits more packets in the same hour.
 pub(super) fn packet_rate(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish(&[ALL_UPLINK], QFI)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -54,7 +54,7 @@ fn dropped(context: &ScenarioContext<'_>) -> Result<u64> {
     Ok(drops.get("packet_rate_exceeded").copied().unwrap_or(0))
 }
 
-/// The remaining packets of the scenario's UE, according to adit.
+/// Returns how many packets the scenario's UE may still send, as adit shows it.
 fn left(context: &ScenarioContext<'_>) -> Result<u64> {
     let document = context.network.adit.admin().show("qos", context.stop)?;
     let ue = context.ue.ipv4().to_string();

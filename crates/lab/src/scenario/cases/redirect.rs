@@ -19,17 +19,17 @@ use crate::topology::DN;
 use adit_lab_process::process::{Program, ProgramOutput};
 use adit_lab_process::stop::POLL;
 
-/// An address without a host.
+/// An address that no host has.
 const HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 80);
 const HTTP: u16 = 80;
 const OTHER_PORT: u16 = 8080;
 const PORTAL: &str = "http://portal.example/login";
-/// The page of the server.
+/// The page of the server in the data network.
 const PAGE: &str = "this is the other server";
-/// Timeout of the client.
+/// Timeout of the HTTP client.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_millis(700);
-/// Timeout of the server for a request.
+/// Timeout of the HTTP server for a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
 fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'_> {
@@ -37,9 +37,9 @@ fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'
     RedirectInformation { address_type, address, other_address: &[], port: None }
 }
 
-/// With a URL, a client receives it from port 80 of any host, and adit drops packets to other
-/// ports. With an address, the client's connection reaches another server. It works if a downlink
-/// rule gives the answers the address that the client used.
+/// Redirects uplink packets. To a URL: a client gets the URL from port 80 of any host, and adit
+/// drops packets to other ports. To an address: the client's connection reaches another server, and
+/// succeeds if a downlink rule restores the address that the client used as the source of replies.
 pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     let url = to(RedirectAddressType::Url, PORTAL);
     let session =
@@ -77,7 +77,8 @@ pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{HOST} answered 302 {PORTAL}, then with the page of {DN}"))
 }
 
-/// With a redirection to a URL, adit answers only HTTP, and drops and counts other packets.
+/// Checks that with a redirection to a URL adit answers only HTTP, and drops and counts other
+/// packets.
 fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
     let count = || -> Result<u64> {
         let document = context.network.adit.admin().show("counters", context.stop)?;
@@ -98,8 +99,8 @@ fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Requests a page from [`HOST`] as the scenario's UE. The output has the page, the status and the
-/// new location.
+/// Requests a page from [`HOST`] as the scenario's UE. Returns curl's output: the page, the status
+/// and the redirect URL.
 fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<ProgramOutput> {
     let mut command = context.network.topology.ran.command("curl");
     command
@@ -110,8 +111,8 @@ fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<Prog
     Program::start(context.network.dir(), "curl", command, limit + CLIENT_LIMIT)?.wait(context.stop)
 }
 
-/// Runs `work` with a server in the data network. Returns its result and the addresses of the
-/// clients.
+/// Runs `work` with an HTTP server in the data network. Returns its result, and the addresses of
+/// the clients.
 fn served<T>(
     context: &ScenarioContext<'_>,
     work: impl FnOnce() -> Result<T>,
@@ -133,7 +134,7 @@ fn served<T>(
 fn serve(listener: &TcpListener, ended: &AtomicBool) -> Result<Vec<Ipv4Addr>> {
     let mut clients = Vec::new();
     loop {
-        // Read before accept, so that clients from before the end are served.
+        // Reads the flag before it accepts, so that clients from before the end are served.
         let is_last = ended.load(Ordering::Acquire);
         match listener.accept() {
             Ok((stream, SocketAddr::V4(client))) => {

@@ -26,14 +26,14 @@ use crate::scenario::session::{
 use crate::scenario::sniffer::Sniffer;
 use crate::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB, GNB_V6, PEER_UPF};
 
-/// Timeout for a path report. A path fails one interval and two timeouts after its last answer,
+/// Timeout for a path report. A path fails one interval and two timeouts after its last answer, or
 /// later on a machine under load.
 const PATH_LIMIT: Duration = Duration::from_secs(15);
 /// Expedited Forwarding as type of service (RFC 3246), and its mask.
 const EXPEDITED: u8 = 46 << 2;
 const DSCP_MASK: u8 = 0xfc;
 
-/// SNDEM: an End Marker is the last message of the old tunnel; the new tunnel has none.
+/// Checks SNDEM: an End Marker is the last message of the old tunnel, and the new tunnel has none.
 /// Spec: TS 29.244 §5.2.3.1, TS 29.281 §7.3.2.
 pub(super) fn end_marker(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
@@ -62,7 +62,7 @@ fn switch_with_end_marker(session: &ScenarioSession<'_>, to: Teid) -> Result<()>
     session.forward(TO_ACCESS, parameters)
 }
 
-/// Transport Level Marking sets the DSCP of the outer header. Spec: TS 29.244 §5.4.5.
+/// Checks that Transport Level Marking sets the DSCP of the outer header. Spec: TS 29.244 §5.4.5.
 pub(super) fn dscp(context: &ScenarioContext<'_>) -> Result<String> {
     let marking = Some(TransportLevelMarking(u16::from_be_bytes([EXPEDITED, DSCP_MASK])));
     let session = context.establish_with(&ScenarioRules { marking, ..ScenarioRules::USUAL })?;
@@ -76,8 +76,8 @@ pub(super) fn dscp(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{marked} outer headers carry DSCP 46"))
 }
 
-/// N9 between two UPFs: uplink packets leave through a tunnel, downlink packets arrive through one.
-/// Spec: TS 23.501 §5.6.4.
+/// Checks N9 between two UPFs: uplink packets leave through a tunnel, downlink packets arrive
+/// through one. Spec: TS 23.501 §5.6.4.
 pub(super) fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     const BEYOND: Teid = Teid(0x0909_0909);
     const FROM_PEER: PdrId = PdrId(101);
@@ -111,8 +111,8 @@ pub(super) fn n9(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("uplink went to the other UPF, downlink came from it".to_owned())
 }
 
-/// DUPL: uplink packets reach the server, and a copy of each leaves through a tunnel.
-/// Spec: TS 29.244 §5.2.3.
+/// Checks DUPL: uplink packets reach the server, and a copy of each leaves through a tunnel. Spec:
+/// TS 29.244 §5.2.3.
 pub(super) fn duplicate(context: &ScenarioContext<'_>) -> Result<String> {
     const COPIES: Teid = Teid(0x0d0d_0d0d);
     let peer = Endpoint::open(context, PEER_UPF, ADIT_N3)?;
@@ -148,7 +148,7 @@ pub(super) fn session_over_ipv6<'a>(
     Ok((gnb, session))
 }
 
-/// Both directions pass through a tunnel over IPv6. Spec: TS 29.281 §4.4.1.
+/// Checks that both directions pass through a tunnel over IPv6. Spec: TS 29.281 §4.4.1.
 pub(super) fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     if !context.network.topology.ipv6 {
         return Ok("skipped: the kernel has no IPv6".to_owned());
@@ -167,7 +167,7 @@ pub(super) fn ipv6_n3(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("both directions passed through GTP-U over IPv6".to_owned())
 }
 
-/// The gNB has lost its TEID: adit reports it to the SMF. Spec: TS 29.244 §5.10.
+/// Makes the gNB forget its TEID: adit must report that to the SMF. Spec: TS 29.244 §5.10.
 pub(super) fn error_indication(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -190,7 +190,8 @@ pub(super) fn error_indication(context: &ScenarioContext<'_>) -> Result<String> 
     Ok("adit reported the gNB's tunnel to the SMF".to_owned())
 }
 
-/// adit answers a G-PDU with an unknown TEID with an Error Indication. Spec: TS 29.281 §7.3.1.
+/// Checks that adit answers a G-PDU of an unknown TEID with an Error Indication. Spec: TS 29.281
+/// §7.3.1.
 pub(super) fn unknown_teid(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -209,8 +210,8 @@ pub(super) fn unknown_teid(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{seen} Error Indications for {DATAGRAMS} packets"))
 }
 
-/// adit reports the failure of the path to a gNB that answers no echo, and its recovery.
-/// Spec: TS 29.244 §7.4.5.1.
+/// Checks that adit reports the failure of the path to a gNB that does not answer echo, and its
+/// recovery. Spec: TS 29.244 §7.4.5.1.
 pub(super) fn echo_path(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let gnb = &context.network.gnb;
@@ -227,7 +228,7 @@ pub(super) fn echo_path(context: &ScenarioContext<'_>) -> Result<String> {
     Ok("adit reported to the SMF that the path failed, and that it recovered".to_owned())
 }
 
-/// The state of the path to the gNB, as adit shows it.
+/// Returns the state of the path to the gNB, as adit shows it.
 fn path_state(context: &ScenarioContext<'_>) -> Result<String> {
     let shown = context.network.adit.admin().show("paths", context.stop)?;
     let paths = shown["paths"].as_array().context("adit's paths are not a list")?;
@@ -254,7 +255,7 @@ fn node_report(context: &ScenarioContext<'_>, kind: NodeReportType) -> Result<()
                 report.user_plane_path_failure_report.and_then(|r| r.remote_gtpu_peers.first());
             let recovered =
                 report.user_plane_path_recovery_report.and_then(|r| r.remote_gtpu_peers.first());
-            // Skip a peer of an earlier scenario, which can fail meanwhile.
+            // Skips the peer of an earlier scenario, whose path may fail meanwhile.
             failed.or(recovered).and_then(addr).filter(|peer| *peer == GNB).map(drop)
         },
     )

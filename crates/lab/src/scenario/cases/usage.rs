@@ -16,7 +16,7 @@ use crate::scenario::session::{ScenarioContext, ScenarioRules, ScenarioSession};
 use adit_lab_smf::inbox::ReportedUsage;
 
 const URR: UrrId = UrrId(1);
-/// Octets of one probe in one direction.
+/// Octets that one probe sends in one direction.
 const PROBE_BYTES: u64 = PACKET_BYTES * DATAGRAMS as u64;
 
 fn urr(triggers: ReportingTriggers) -> CreateUrr<'static> {
@@ -30,8 +30,8 @@ fn establish<'a>(
     context.establish_with(&ScenarioRules { urrs: &[urr], ..ScenarioRules::USUAL })
 }
 
-/// adit reports each time the volume reaches the threshold. Together with the final report, the
-/// reports contain exactly the octets sent.
+/// Checks that adit reports each time the volume reaches the threshold. Together with the final
+/// report, the reports must contain exactly the octets sent.
 pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     let total = Some(3 * PROBE_BYTES);
     let session = establish(
@@ -45,7 +45,7 @@ pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     let mut usages = Vec::new();
     for round in 1..=4u64 {
         both("traffic", &probe)?;
-        // Two probes per round: the volume reaches the threshold in rounds two and three.
+        // A round has two probes, so the volume reaches the threshold in rounds two and three.
         if matches!(round, 2 | 3) {
             usages.push(session.usage("report of VOLTH", UsageReportTrigger::VOLTH)?);
         }
@@ -65,7 +65,8 @@ pub(super) fn threshold(context: &ScenarioContext<'_>) -> Result<String> {
     Ok(format!("{reports} reports and the final one contain all {} octets", 2 * sent))
 }
 
-/// Traffic passes up to the quota, and adit reports it. A new quota passes traffic again.
+/// Checks that traffic passes up to the quota, that adit reports its end, and that a new quota lets
+/// traffic pass again.
 pub(super) fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     let quota = || VolumeQuota { total: Some(2 * PROBE_BYTES), ..VolumeQuota::default() };
     let session = establish(
@@ -89,7 +90,7 @@ pub(super) fn quota(context: &ScenarioContext<'_>) -> Result<String> {
     ))
 }
 
-/// adit reports the first packet.
+/// Checks that adit reports the first packet.
 pub(super) fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> {
     let session = establish(context, urr(ReportingTriggers::START))?;
     let probe = ProbeSockets::open(context, PORT)?;
@@ -100,7 +101,7 @@ pub(super) fn start_of_traffic(context: &ScenarioContext<'_>) -> Result<String> 
     Ok("adit reported the first packet".to_owned())
 }
 
-/// adit reports a session without traffic. Spec: TS 29.244 §5.11.3.
+/// Checks that adit reports a session without traffic. Spec: TS 29.244 §5.11.3.
 pub(super) fn inactivity(context: &ScenarioContext<'_>) -> Result<String> {
     let inactivity = Some(UserPlaneInactivityTimer(1));
     let session = context.establish_with(&ScenarioRules { inactivity, ..ScenarioRules::USUAL })?;

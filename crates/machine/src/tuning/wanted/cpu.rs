@@ -69,8 +69,8 @@ fn governor(
     }
 }
 
-/// A fixed frequency is the nominal one, in both limits. The limit that leaves room for the other
-/// is written first.
+/// Sets the limits for a fixed frequency: both are the nominal one. The kernel refuses a minimum
+/// above the maximum, so the order of writing depends on the present limits.
 fn limits(
     files: &dyn HostFiles,
     request: &TuningRequest,
@@ -103,7 +103,7 @@ fn limits(
     }
 }
 
-/// States other than polling, which is no idle state.
+/// Disables idle states, except polling, which saves no energy.
 pub(super) fn idle_states(
     files: &dyn HostFiles,
     request: &TuningRequest,
@@ -135,8 +135,10 @@ pub(super) fn idle_states(
     }
 }
 
+/// Adds the setting that takes siblings offline.
+///
 /// # Errors
-/// When siblings go offline that the request names.
+/// The request names siblings that would go offline.
 pub(super) fn siblings(
     files: &dyn HostFiles,
     request: &TuningRequest,

@@ -7,14 +7,14 @@ use crate::tuning::{
     HostFiles, SettingForm, SettingKind, SettingPlace, TuningRequest, TuningSetting,
 };
 
-/// Where version 2 of cgroups is mounted.
+/// Mount point of version 2 of cgroups.
 const CGROUPS: &str = "sys/fs/cgroup";
 
 pub(super) fn knobs(files: &dyn HostFiles, cpus: &RequestCpus, wanted: &mut WantedSettings) {
     let others = cpus.others.to_string();
     let knobs = [
         (SettingKind::NumaBalancing, "proc/sys/kernel/numa_balancing", SettingForm::Text, "0"),
-        // Large pages on request only: the session tables request them.
+        // Large pages only on request. The session tables request them.
         (
             SettingKind::TransparentHugePages,
             "sys/kernel/mm/transparent_hugepage/enabled",
@@ -63,7 +63,8 @@ pub(super) fn huge_pages(
     }
 }
 
-/// Interrupts leave the CPUs of real-time threads. Those that reach none of them stay.
+/// Moves interrupts away from the CPUs of real-time threads. Interrupts that cannot occur there
+/// stay.
 pub(super) fn interrupts(
     files: &dyn HostFiles,
     request: &TuningRequest,
@@ -98,7 +99,7 @@ pub(super) fn interrupts(
     }
 }
 
-/// A cgroup of its own with the CPUs, as an isolated partition.
+/// Creates a cgroup with the CPUs as an isolated partition.
 pub(super) fn partition(
     files: &dyn HostFiles,
     request: &TuningRequest,

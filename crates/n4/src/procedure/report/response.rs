@@ -1,4 +1,5 @@
-//! Responses to session reports, and the changes that they request. Spec: TS 29.244 §7.5.9.
+//! Processes responses to session reports, and the changes that they request. Spec: TS 29.244
+//! §7.5.9.
 
 use adit_pfcp::ie::PfcpSrRspFlags;
 use adit_pfcp::message::SessionReportResponse;
@@ -13,7 +14,7 @@ use crate::procedure::rule_decode;
 use crate::transaction::RequestPurpose;
 
 impl Node {
-    /// Takes the response to a report. Spec: TS 29.244 §7.5.9.
+    /// Processes the response to a report. Spec: TS 29.244 §7.5.9.
     pub(crate) fn handle_session_report_response(&mut self, response: &ReceivedMessage<'_>) {
         let Ok(message) = SessionReportResponse::decode_body(response.body) else {
             self.counters.scalars.discarded_malformed_response += 1;
@@ -58,7 +59,7 @@ impl Node {
         self.advance_drains(response.now);
     }
 
-    /// Logs that a report was refused, unless another one was less than a second before.
+    /// Logs that a report was refused, unless another refusal was logged less than a second before.
     pub(crate) fn note_refused_report(&mut self, response: &ReceivedMessage<'_>, cause: Cause) {
         if self.next_refused_report > response.now {
             return;
@@ -69,7 +70,7 @@ impl Node {
         self.events.push_back(NodeEvent::ReportRefused { from, message_type, cause });
     }
 
-    /// Discards buffered packets if a response that refuses says so: the UE cannot be paged.
+    /// Discards buffered packets if a refusing response requests that: the UE cannot be paged.
     /// Spec: TS 29.244 §8.2.32.
     fn apply_refusing_response(
         &mut self,
@@ -84,7 +85,7 @@ impl Node {
         }
     }
 
-    /// Applies the change that a response carries; false if the session store refuses it.
+    /// Applies the change that a response requests; false if the session store refuses it.
     fn apply_response(&mut self, up_seid: Seid, change: SessionChange) -> bool {
         if change.drop_buffered {
             drop(self.sessions.states.take_notified(up_seid, None));
@@ -94,8 +95,8 @@ impl Node {
         modified.is_ok()
     }
 
-    /// Applies an accepting response: changes the BAR, discards buffered packets, sets another
-    /// tunnel towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
+    /// Applies what an accepting response requests: changes a BAR, discards buffered packets, sets
+    /// another tunnel towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
     fn apply_accepting_response(
         &mut self,
         now: Nanos,
@@ -124,7 +125,7 @@ impl Node {
         }
     }
 
-    /// The CP function does not have the session: it goes. Spec: TS 29.244 §6.3.5.
+    /// Removes a session that the CP function does not have. Spec: TS 29.244 §6.3.5.
     fn remove_unknown_session(&mut self, up_seid: Seid) {
         if self.end_locally(up_seid).is_some() {
             self.counters.scalars.sessions_removed_unknown_to_peer += 1;

@@ -1,8 +1,8 @@
-//! Measurements that continue in the counters of a later process.
+//! Measurements that continue in the counters of another process.
 //!
-//! A reading is the sum of the previous process's counts and the present counters, so it never
-//! decreases. A limit is a value of the reading; workers compare the present counters only, so the
-//! previous part is subtracted from the limit.
+//! A reading is the sum of the counts of previous processes and the present counters, so it never
+//! decreases. A limit is a value of the reading, but workers compare only the present counters, so
+//! the previous counts are subtracted from the limit.
 
 use adit_rules::{UsageCounts, UsageLimits, UsageSource};
 use adit_types::UsageSlot;
@@ -10,15 +10,15 @@ use adit_types::UsageSlot;
 use super::Measurement;
 
 impl Measurement {
-    /// The URR's own counters, or the weighted ones of its credit pool, and the counts of previous
-    /// ones.
+    /// Returns the counters of the URR, or the weighted sum of a credit pool's members, plus the
+    /// counts of previous processes.
     pub(crate) fn counts(&self, source: &dyn UsageSource) -> UsageCounts {
         let present = self.present_counts(source);
         self.carried.as_deref().map_or(present, |carried| present.plus(*carried))
     }
 
-    /// Continues in other counters: the reading stays `kept`. The members of a credit pool have to
-    /// move first.
+    /// Continues in other counters, with the counts `kept` from the previous ones. For a credit
+    /// pool, call [`Measurement::move_members`] first.
     pub(crate) fn resume(
         &mut self,
         slot: UsageSlot,
@@ -32,14 +32,14 @@ impl Measurement {
         self.carried = (carried != UsageCounts::default()).then(|| Box::new(carried));
     }
 
-    /// Replaces the counters of a credit pool's members.
+    /// Replaces the counters of a credit pool's members: `to` returns the new slot.
     pub(crate) fn move_members(&mut self, to: impl Fn(UsageSlot) -> UsageSlot) {
         for (slot, _) in &mut self.members.of {
             *slot = to(*slot);
         }
     }
 
-    /// A new measurement or a part of one begins; its first packet is yet to come.
+    /// Begins a measurement or a part of it, whose first packet has not arrived yet.
     pub(super) fn begin_part(&mut self) {
         self.renewed = true;
         if let Some(carried) = &mut self.carried {
@@ -47,7 +47,7 @@ impl Measurement {
         }
     }
 
-    /// Limits of all counts, as such of the present counters.
+    /// Converts limits of the reading to limits of the present counters.
     pub(super) fn limits_of_present(&self, limits: UsageLimits) -> UsageLimits {
         let UsageLimits { total_bytes, ul_bytes, dl_bytes } = limits;
         let both = |carried: &UsageCounts| carried.ul_bytes.wrapping_add(carried.dl_bytes);
@@ -58,7 +58,7 @@ impl Measurement {
         }
     }
 
-    /// Limits of dropped packets and octets, as such of the present counters.
+    /// Converts limits of dropped packets and octets to limits of the present counters.
     pub(super) fn dropped_of_present(&self, pkts: u64, bytes: u64) -> (u64, u64) {
         (
             self.of_present(pkts, |carried| carried.dropped_dl_pkts),
