@@ -50,7 +50,7 @@ impl AdminQuestion {
     }
 
     /// Returns the maximum of rows per page: `usual`, or fewer if the client wants fewer.
-    pub(crate) fn rows_of_page(&self, usual: usize) -> usize {
+    pub(crate) fn page_rows_max(&self, usual: usize) -> usize {
         self.rows_max.unwrap_or(usual).clamp(1, usual)
     }
 }

@@ -71,45 +71,45 @@ fn derived(config: &Config) -> Value {
         let role = interface.role.name();
         let port = &config.ports[usize::from(interface.port.0)];
         let mss = match interface.tcp_mss.is_on() {
-            true => format!(", tcp_mss {}", config::told_tcp_mss(interface.tcp_mss)),
+            true => format!(", tcp_mss {}", config::tcp_mss_text(interface.tcp_mss)),
             false => String::new(),
         };
         format!("{} is {role} on {} ({}){mss}", interface.name, port.name, port.device)
     });
     let pool_mib =
         (u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384)) >> 20;
-    let queues: Vec<_> = config.ports.iter().map(|port| queues(config, port)).collect();
+    let queues: Vec<_> = config.ports.iter().map(|port| describe_queues(config, port)).collect();
     let shared = config.datapath.shared_cores().into_iter();
     let shared = shared.map(|(core, names)| format!("core {core}: {}", names.join(", ")));
     json!({
         "eal_arguments": eal,
         "mempool_mib": pool_mib,
         "model": config.datapath.model.name(),
-        "threads": threads(config).join("; "),
+        "threads": describe_threads(config).join("; "),
         "shared_cores": shared.collect::<Vec<_>>().join("; "),
         "frequency": core_frequencies::describe(&config.datapath),
-        "event_queues": event_queues(config),
-        "placement": placement(config),
+        "event_queues": describe_event_queues(config),
+        "placement": describe_placement(config),
         "queues": queues.join("; "),
-        "kernel_ports": kernel_ports(config).join("; "),
+        "kernel_ports": describe_kernel_ports(config).join("; "),
         "kernel_twins": kernel_twins(config).join("; "),
         "capabilities": capabilities::needed(config).join(" "),
-        "xdp": xdp(config),
-        "flow_offload": flow_offload(config),
+        "xdp": describe_xdp(config),
+        "flow_offload": describe_flow_offload(config),
         "main_core": config.datapath.main_core,
         "n4": config.n4_listen.to_string(),
         "sessions_max": config.sessions.sessions_max,
         "interfaces": interfaces.collect::<Vec<_>>().join("; "),
-        "store": store(config),
-        "standby": standby(config),
+        "store": describe_store(config),
+        "standby": describe_standby(config),
         "admin_socket": config.admin.socket,
-        "api": api(config),
+        "api": describe_api(config),
     })
 }
 
 /// Describes how the CPUs of the threads were chosen, and which placement rules they break on this
 /// machine.
-fn placement(config: &Config) -> String {
+fn describe_placement(config: &Config) -> String {
     let PlacementNotice { chosen, broken } = placement_notice(config);
     let broken = match broken.is_empty() {
         true => "keeps the rules that `adit host plan` prints".to_owned(),
@@ -122,7 +122,7 @@ fn placement(config: &Config) -> String {
 }
 
 /// Describes the store of sessions.
-fn store(config: &Config) -> String {
+fn describe_store(config: &Config) -> String {
     let StoreSettings { kind, usage_interval, keeps_at_stop, .. } = &config.store;
     let place = match kind {
         StoreKind::None => return "none: sessions end with the process".to_owned(),
@@ -151,7 +151,7 @@ fn store(config: &Config) -> String {
 }
 
 /// Describes the HTTP interface.
-fn api(config: &Config) -> String {
+fn describe_api(config: &Config) -> String {
     let Some(ApiSettings { listen, tls, tokens_file }) = &config.api else {
         return "none: add [api] for the HTTP interface and the dashboard".to_owned();
     };
@@ -166,7 +166,7 @@ fn api(config: &Config) -> String {
 
 /// Describes the pair of adits that share the records: which of this host's addresses the active
 /// one has, and how it behaves when isolated. Empty without `[standby]`.
-fn standby(config: &Config) -> String {
+fn describe_standby(config: &Config) -> String {
     let (Some(standby), StoreKind::Shared(shared)) = (&config.standby, &config.store.kind) else {
         return String::new();
     };
@@ -207,7 +207,7 @@ fn standby(config: &Config) -> String {
 }
 
 /// Describes each thread: its core, and what it does.
-fn threads(config: &Config) -> Vec<String> {
+fn describe_threads(config: &Config) -> Vec<String> {
     let main = format!("core {}: control (N4, sessions, publication)", config.datapath.main_core);
     let does = |role| match (role, &config.datapath.model) {
         (Role::Worker, ModelSettings::RunToCompletion) => "receives, processes and transmits",
@@ -242,7 +242,7 @@ fn threads(config: &Config) -> Vec<String> {
 }
 
 /// Describes the queues of an event scheduler, in the order in which packets pass them.
-fn event_queues(config: &Config) -> String {
+fn describe_event_queues(config: &Config) -> String {
     let ModelSettings::EventDriven(settings) = &config.datapath.model else {
         return String::new();
     };
@@ -270,7 +270,7 @@ const fn schedule_name(schedule: ScheduleType) -> &'static str {
 }
 
 /// Describes which ports run the XDP program.
-fn xdp(config: &Config) -> String {
+fn describe_xdp(config: &Config) -> String {
     let ports = || config.ports.iter().filter(|port| port.xdp != XdpMode::Off);
     let names: Vec<_> = ports().map(|port| port.name.as_str()).collect();
     let otherwise = match ports().any(|port| port.xdp == XdpMode::On) {
@@ -287,7 +287,7 @@ fn xdp(config: &Config) -> String {
 }
 
 /// Describes which sessions get flow rules in network cards.
-fn flow_offload(config: &Config) -> String {
+fn describe_flow_offload(config: &Config) -> String {
     let ports = config.ports.iter().filter(|port| port.flow_offload);
     let ports: Vec<_> = ports.map(|port| port.name.as_str()).collect();
     let config::FlowOffloadSettings { downlink, sessions_max, from_pps, .. } = config.flow_offload;
@@ -302,7 +302,7 @@ fn flow_offload(config: &Config) -> String {
 }
 
 /// Describes, for each kernel port, the network device that it requires or creates.
-fn kernel_ports(config: &Config) -> Vec<String> {
+fn describe_kernel_ports(config: &Config) -> Vec<String> {
     let ports = (0..).map(PortId).zip(&config.ports);
     let kernel = ports.filter_map(|(id, port)| Some((id, port, port.device.kernel()?)));
     let text = |(id, port, device): (PortId, &config::PortSettings, &KernelDevice)| {
@@ -356,7 +356,7 @@ fn kernel_twins(config: &Config) -> Vec<String> {
 }
 
 /// Describes the receive queues of a port.
-fn queues(config: &Config, port: &config::PortSettings) -> String {
+fn describe_queues(config: &Config, port: &config::PortSettings) -> String {
     let roles = config.datapath.roles();
     let receiving = roles.receiving();
     let who = roles.of(receiving.start).name();

@@ -19,7 +19,7 @@ use adit_kernel::idle::Doorbell;
 use adit_n4::PathMtuChange;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_shared_store::store_thread::StoreLink;
-use adit_store::{RecordNumber, StoreState};
+use adit_store::{GroupNumber, StoreState};
 use adit_tables::neighbor::NeighborCache;
 use adit_types::{Nanos, PortId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,20 +43,20 @@ use crate::tap::{TapContext, TapQuestion, TapRefusal};
 use crate::threads::liveness::LivenessReading;
 use crate::threads::load::ThreadLoad;
 
-use self::pause::UsedAddress;
+use self::pause::OwnAddressConflict;
 use self::silence::SilenceWatch;
 
 /// Maximum of datagrams handled in one iteration, so that workers' events and timers are served.
-const DATAGRAMS_PER_TURN: usize = 64;
+const DATAGRAMS_PER_ITERATION_MAX: usize = 64;
 
 /// Maximum of events taken from one worker in one iteration.
-const EVENTS_PER_TURN: usize = 256;
+const EVENTS_PER_ITERATION_MAX: usize = 256;
 
 /// Maximum of changes concluded in one iteration, which all workers have observed by then.
-const OBSERVED_PER_TURN: usize = 512;
+const CHANGES_PER_ITERATION_MAX: usize = 512;
 
 /// Maximum of datagrams sent in one iteration.
-const SENT_PER_TURN: usize = 512;
+const SENT_PER_ITERATION_MAX: usize = 512;
 
 /// Longest sleep of an active adit's control thread. It bounds the delay of workers' events and of
 /// queries of `adit show`, which do not wake the thread.
@@ -70,16 +70,16 @@ const YIELD_MAX: Nanos = Nanos::from_micros(200);
 const SLEEP_MIN: Nanos = Nanos::from_micros(20);
 
 /// Longest wait, when adit stops, for the store to take the last records.
-const KEEP_MAX: Nanos = Nanos::from_secs(5);
+const STORE_WAIT_MAX: Nanos = Nanos::from_secs(5);
 
 /// How long sessions are restored per iteration, exceeded by one batch at most.
-const RESTORED_PER_TURN: Nanos = Nanos::from_millis(2);
+const RESTORE_TIME_PER_ITERATION: Nanos = Nanos::from_millis(2);
 
 /// Longest sleep of a standby's control thread while no records arrive.
 const STANDBY_SLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 /// Longest wait for CP functions to release their associations when adit stops.
-const RELEASE_MAX: Nanos = Nanos::from_secs(1);
+const RELEASE_WAIT_MAX: Nanos = Nanos::from_secs(1);
 
 /// Why the control thread ends by itself.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ pub(crate) struct ControlThread {
     /// By worker: true if an operator has drained it, so that it owns no sessions.
     drained: Vec<bool>,
     /// A change of sessions' owners that is in progress.
-    owners: Option<workers::PendingOwners>,
+    owners: Option<workers::OwnerChangeAct>,
     /// Since when the thread waits in vain for workers to observe a change; `None` if it does not.
     unobserved_since: Option<Nanos>,
     silence: SilenceWatch,
@@ -165,7 +165,7 @@ impl ControlThread {
 
     /// Runs until `stop` is set, or until the thread ends by itself. Then it either keeps the
     /// sessions for the next process or the adit that takes over, or requests the peers to release
-    /// their associations and waits at most [`RELEASE_MAX`] for them.
+    /// their associations and waits at most [`RELEASE_WAIT_MAX`] for them.
     pub(crate) fn run(&mut self, questions: &Receiver<AdminQuery>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) && self.end.is_none() {
             self.turn(questions);
@@ -210,12 +210,12 @@ impl ControlThread {
         self.end.take()
     }
 
-    /// Records the usage of all sessions, and waits for the store, at most [`KEEP_MAX`].
+    /// Records the usage of all sessions, and waits for the store, at most [`STORE_WAIT_MAX`].
     fn flush_usage(&mut self, questions: &Receiver<AdminQuery>) {
-        let deadline = self.parts.clock.now() + KEEP_MAX;
+        let deadline = self.parts.clock.now() + STORE_WAIT_MAX;
         self.parts.node.record_all_usage(self.parts.clock.now());
         self.turn(questions);
-        while self.parts.node.waiting_for_store().0 > 0
+        while self.parts.node.store_backlog().0 > 0
             && self.parts.clock.now() < deadline
             && !self.is_fenced()
         {
@@ -223,15 +223,15 @@ impl ControlThread {
         }
         self.check_store();
         let sessions = self.parts.node.store().len();
-        match self.parts.node.waiting_for_store().0 {
+        match self.parts.node.store_backlog().0 {
             0 => info!(sessions, "sessions are kept"),
             groups => warn!(sessions, groups, "the store did not take the last changes"),
         }
     }
 
     fn release(&mut self, questions: &Receiver<AdminQuery>) {
-        let deadline = self.parts.clock.now() + RELEASE_MAX;
-        self.parts.node.start_release(self.parts.clock.now(), RELEASE_MAX);
+        let deadline = self.parts.clock.now() + RELEASE_WAIT_MAX;
+        self.parts.node.start_release(self.parts.clock.now(), RELEASE_WAIT_MAX);
         while !self.parts.node.is_released() && self.parts.clock.now() < deadline {
             self.turn(questions);
         }
@@ -314,7 +314,7 @@ impl ControlThread {
         let ControlParts { role, node, .. } = &self.parts;
         matches!(role, ServingRole::Active)
             && self.paused.is_none()
-            && self.standstill.count() == 0
+            && self.standstill.stopped_count() == 0
             && !node.is_restoring()
             && !node.is_draining()
     }
@@ -323,8 +323,8 @@ impl ControlThread {
     fn note_turn(&mut self, now: Nanos) {
         self.busy += self.parts.clock.now().since(now);
         self.parts.liveness.note_turn(LivenessReading {
-            stopped_workers: self.standstill.count(),
-            ports_down: self.links.down(),
+            stopped_workers: self.standstill.stopped_count(),
+            ports_down: self.links.down_count(),
             is_active: self.is_active(),
             is_restoring: self.parts.node.is_restoring(),
             ..LivenessReading::default()
@@ -378,7 +378,7 @@ impl ControlThread {
         self.parts.node.handle_timeout(now);
         self.publish(now);
         self.exchange_records(now);
-        self.ask_silent_neighbors(now);
+        self.probe_silent_neighbors(now);
         self.neighbors.handle_timeout(now, &mut self.parts.publisher);
         self.command();
         let ControlParts { taps, node, publisher, commands, bells, .. } = &mut self.parts;
@@ -428,7 +428,7 @@ impl ControlThread {
 
     fn receive(&mut self, now: Nanos) {
         let ControlParts { socket, node, .. } = &mut self.parts;
-        let received = socket.receive(DATAGRAMS_PER_TURN, |from, octets| {
+        let received = socket.receive(DATAGRAMS_PER_ITERATION_MAX, |from, octets| {
             node.handle_datagram(now, from, octets);
         });
         if let Err(error) = received {
@@ -458,7 +458,7 @@ impl ControlThread {
                     return;
                 }
             }
-            if clock.now().since(now) >= RESTORED_PER_TURN {
+            if clock.now().since(now) >= RESTORE_TIME_PER_ITERATION {
                 return;
             }
         }
@@ -495,7 +495,7 @@ impl ControlThread {
             error!("the store has lost records: all of them are written again");
             node.rewrite_records();
         } else if !self.has_all_records && !node.is_restoring() {
-            store.set_rewritten(losses, RecordNumber(0));
+            store.set_rewritten(losses, GroupNumber(0));
         }
         self.has_all_records = !node.is_restoring();
         if let Some(through) = node.take_rewritten() {
@@ -544,7 +544,7 @@ impl ControlThread {
     fn watch_workers(&mut self, now: Nanos) {
         let changes = self.standstill.check(now, &mut self.parts.publisher);
         if !changes.is_empty() {
-            self.parts.node.set_standing_workers(self.standstill.count());
+            self.parts.node.set_standing_workers(self.standstill.stopped_count());
             changes.into_iter().for_each(standstill::log);
         }
     }
@@ -552,10 +552,10 @@ impl ControlThread {
     fn handle_events(&mut self, now: Nanos) {
         let mut used = Vec::new();
         for ring in &mut self.parts.events {
-            for _ in 0..EVENTS_PER_TURN {
+            for _ in 0..EVENTS_PER_ITERATION_MAX {
                 let Ok(event) = ring.pop() else { break };
                 if let WorkerEvent::OwnAddressUsed { interface, addr, mac } = event {
-                    used.push(UsedAddress { interface, addr, mac });
+                    used.push(OwnAddressConflict { interface, addr, mac });
                 }
                 self.neighbors.handle_event(now, event, &mut self.parts.publisher);
                 self.parts.node.handle_event(now, event);
@@ -584,7 +584,7 @@ impl ControlThread {
         self.publication.apply(clock.now(), applied);
         self.neighbors.handle_changes(now, publisher);
         publisher.turn(now);
-        let concluded = node.conclude_changes(now, publisher, OBSERVED_PER_TURN);
+        let concluded = node.conclude_changes(now, publisher, CHANGES_PER_ITERATION_MAX);
         if concluded > 0 {
             self.publication.conclude(clock.now(), concluded);
             self.unobserved_since = None;
@@ -593,7 +593,7 @@ impl ControlThread {
 
     /// Probes the neighbors on interfaces that send without receiving: a gateway or peer may be
     /// gone, or may have changed its link-layer address without an announcement.
-    fn ask_silent_neighbors(&mut self, now: Nanos) {
+    fn probe_silent_neighbors(&mut self, now: Nanos) {
         let publisher = &self.parts.publisher;
         let silent = self.silence.check(now, || {
             publisher.interfaces().iter().map(|interface| {
@@ -631,7 +631,7 @@ impl ControlThread {
             return;
         }
         let now = self.parts.clock.now();
-        for _ in 0..SENT_PER_TURN {
+        for _ in 0..SENT_PER_ITERATION_MAX {
             let Some(datagram) = self.parts.node.poll_transmit() else { return };
             if let Some(answered) = datagram.answers {
                 self.parts.node.note_sent(now, answered);

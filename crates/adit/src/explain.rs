@@ -6,7 +6,7 @@ mod drops;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use adit_n4::Scalars;
+use adit_n4::ScalarCounters;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Snapshot;
 use anyhow::bail;
@@ -17,7 +17,7 @@ use crate::snapshot::all_families;
 const SIMILAR_MAX: usize = 8;
 
 /// Prefixes of metrics' names that a search for similar names ignores.
-const PLANES: [&str; 2] = ["adit_datapath_", "adit_n4_"];
+const METRIC_PREFIXES: [&str; 2] = ["adit_datapath_", "adit_n4_"];
 
 /// The explanation of a Cause, a drop reason, a counter or a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn explain(name: Option<&str>) -> anyhow::Result<()> {
         Some(name) => {
             let found = find(&all, name);
             if found.is_empty() {
-                bail!("{}", unknown(&all, name));
+                bail!("{}", unknown_name_message(&all, name));
             }
             found.into_iter().map(render).collect::<Vec<_>>().join("\n")
         }
@@ -72,26 +72,26 @@ fn all() -> Vec<Explanation> {
     all.extend(DropReason::ALL.iter().map(drop));
     all.extend(PuntReason::ALL.iter().map(punt));
     all.extend(Snapshot::default().scalars().into_iter().map(counter));
-    all.extend(Scalars::default().described().into_iter().map(counter));
+    all.extend(ScalarCounters::default().described().into_iter().map(counter));
     all.extend(metrics());
     all
 }
 
 /// The `kind` of metrics' explanations.
-const METRIC: &str = "metric";
+const METRIC_KIND: &str = "metric";
 
 /// Returns an explanation of every metric: its help text.
 fn metrics() -> impl Iterator<Item = Explanation> {
     all_families().into_iter().map(|family| Explanation {
         name: family.full_name(),
-        kind: METRIC,
+        kind: METRIC_KIND,
         meaning: family.help.into_owned(),
         advice: None,
     })
 }
 
 /// Suffixes that the text format adds to a histogram's name.
-const HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
+const HISTOGRAM_SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 /// Returns everything that has this name. A Cause is also found by its number or by the counter of
 /// refusals with it, a histogram also by the names of its series.
@@ -103,8 +103,8 @@ fn find<'a>(all: &'a [Explanation], wanted: &str) -> Vec<&'a Explanation> {
         let mut words = name.split(' ');
         let by_number = known.kind == causes::KIND && words.next() == Some(wanted);
         let text = name.split_once(' ').map(|(_, text)| text);
-        let mut parts = HISTOGRAM.iter().filter_map(|part| wanted.strip_suffix(part));
-        if known.kind == METRIC && parts.any(|of| of == name) {
+        let mut parts = HISTOGRAM_SUFFIXES.iter().filter_map(|part| wanted.strip_suffix(part));
+        if known.kind == METRIC_KIND && parts.any(|of| of == name) {
             return true;
         }
         by_number || name == wanted || known.kind == causes::KIND && text == Some(wanted)
@@ -135,9 +135,9 @@ fn names(all: &[Explanation]) -> String {
 }
 
 /// Returns the message for an unknown name, with similar names.
-fn unknown(all: &[Explanation], wanted: &str) -> String {
+fn unknown_name_message(all: &[Explanation], wanted: &str) -> String {
     let lower = wanted.to_lowercase();
-    let plane = PLANES.iter().find_map(|plane| lower.strip_prefix(plane));
+    let plane = METRIC_PREFIXES.iter().find_map(|plane| lower.strip_prefix(plane));
     let stem = plane.unwrap_or(&lower).trim_end_matches("_total");
     let words: Vec<&str> = stem.split(['_', ' ', '-']).filter(|word| word.len() > 2).collect();
     let shared = |name: &str| words.iter().filter(|word| name.contains(**word)).count();
@@ -212,9 +212,12 @@ mod tests {
     #[test]
     fn unknown_name_gets_similar_ones_or_the_way_to_all() {
         let all = all();
-        assert!(unknown(&all, "teid_missing").contains("teid_unknown"));
-        assert!(unknown(&all, "xyzzy").contains("lists all names"));
-        assert!(unknown(&all, "adit_port_errors_total").contains("adit_port_receive_errors_total"));
+        assert!(unknown_name_message(&all, "teid_missing").contains("teid_unknown"));
+        assert!(unknown_name_message(&all, "xyzzy").contains("lists all names"));
+        assert!(
+            unknown_name_message(&all, "adit_port_errors_total")
+                .contains("adit_port_receive_errors_total")
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// True for characters that a terminal executes instead of showing them: controls, and those that
 /// change the direction of text.
-const fn is_obeyed(char: char) -> bool {
+const fn is_terminal_control(char: char) -> bool {
     matches!(char,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}' | '\u{feff}')
@@ -13,11 +13,11 @@ const fn is_obeyed(char: char) -> bool {
 
 /// Returns the text in one line, with characters that a terminal executes escaped as `\u{1b}`.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_obeyed) {
+    if !text.contains(is_terminal_control) {
         return Cow::Borrowed(text);
     }
     let escaped = text.chars().fold(String::new(), |mut escaped, char| {
-        match is_obeyed(char) {
+        match is_terminal_control(char) {
             true => escaped.extend(char.escape_unicode()),
             false => escaped.push(char),
         }
@@ -29,7 +29,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 /// Escapes, in the strings of `json`, characters that a terminal executes. JSON has already escaped
 /// those below U+0020; the others have at most four hexadecimal digits.
 pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
-    let is_raw = |char: char| char >= ' ' && is_obeyed(char);
+    let is_raw = |char: char| char >= ' ' && is_terminal_control(char);
     if !json.contains(is_raw) {
         return Cow::Borrowed(json);
     }
@@ -63,7 +63,7 @@ mod tests {
     fn json_means_the_same_and_has_nothing_that_a_terminal_obeys() {
         let json = serde_json::to_string_pretty(&serde_json::json!({ "id": HOSTILE })).unwrap();
         let shown = printable_json(&json);
-        assert!(!shown.contains(|char| char != '\n' && is_obeyed(char)), "{shown:?}");
+        assert!(!shown.contains(|char| char != '\n' && is_terminal_control(char)), "{shown:?}");
         let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(value["id"], HOSTILE);
     }

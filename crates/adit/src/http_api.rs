@@ -40,7 +40,7 @@ use crate::threads::packet_path::spawn;
 use state::ApiState;
 
 /// Paths that need no token: pages without data of their own, and probes.
-const OPEN_PATHS: &[&str] = &[
+const PATHS_WITHOUT_TOKEN: &[&str] = &[
     "/",
     "/api",
     "/api.js",
@@ -88,7 +88,7 @@ fn server_config(settings: &ApiSettings) -> ApiServerConfig {
         listen: settings.listen,
         tls: tls.map(|ApiTlsFiles { certificate, key }| ApiTlsPaths { certificate, key }),
         tokens_file: settings.tokens_file.clone(),
-        open_paths: OPEN_PATHS,
+        open_paths: PATHS_WITHOUT_TOKEN,
     }
 }
 

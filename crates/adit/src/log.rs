@@ -1,7 +1,7 @@
 //! The log: its format, its levels by room, and how many lines of one kind it gets.
 //!
-//! Lines of one kind come from one place in the code. Each kind gets [`BURST`] lines at
-//! once and then one per [`REFILL`], whatever peers do; omitted lines are counted, and
+//! Lines of one kind come from one place in the code. Each kind gets [`BURST_LINES_MAX`] lines at
+//! once and then one per [`LINE_INTERVAL`], whatever peers do; omitted lines are counted, and
 //! a line of its own reports them. Lines of [`audit::TARGET`] are never omitted.
 
 pub(crate) mod audit;
@@ -20,13 +20,13 @@ use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Target of lines about events of the PFCP node, unless they are audit lines.
-pub(crate) const N4: &str = "adit_n4";
+pub(crate) const N4_TARGET: &str = "adit_n4";
 
 /// Maximum of lines of one kind without a pause.
-const BURST: u32 = 20;
+const BURST_LINES_MAX: u32 = 20;
 
 /// Interval after which a kind may have another line.
-const REFILL: Duration = Duration::from_secs(1);
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -79,15 +79,15 @@ struct KindLimit {
 
 impl KindLimit {
     fn new(kind: tracing::callsite::Identifier, now: Instant) -> Self {
-        Self { kind, lines_left: BURST, since: now, left_out: 0, message: String::new() }
+        Self { kind, lines_left: BURST_LINES_MAX, since: now, left_out: 0, message: String::new() }
     }
 
     /// Takes a token; true if there was one, so that a line may be written.
     fn admit(&mut self, now: Instant) -> bool {
-        let spans = now.duration_since(self.since).as_nanos() / REFILL.as_nanos();
+        let spans = now.duration_since(self.since).as_nanos() / LINE_INTERVAL.as_nanos();
         let spans = u32::try_from(spans).unwrap_or(u32::MAX);
         if spans > 0 {
-            self.lines_left = self.lines_left.saturating_add(spans).min(BURST);
+            self.lines_left = self.lines_left.saturating_add(spans).min(BURST_LINES_MAX);
             self.since = now;
         }
         let is_admitted = self.lines_left > 0;
@@ -174,9 +174,9 @@ pub(crate) mod tests {
         let admitted =
             |limit: &mut KindLimit, at: Instant| (0..100).filter(|_| limit.admit(at)).count();
         assert_eq!(admitted(&mut limit, start), 20);
-        assert_eq!(admitted(&mut limit, start + REFILL / 2), 0);
-        assert_eq!(admitted(&mut limit, start + REFILL), 1);
-        assert_eq!(admitted(&mut limit, start + 1000 * REFILL), 20);
+        assert_eq!(admitted(&mut limit, start + LINE_INTERVAL / 2), 0);
+        assert_eq!(admitted(&mut limit, start + LINE_INTERVAL), 1);
+        assert_eq!(admitted(&mut limit, start + 1000 * LINE_INTERVAL), 20);
     }
 
     /// A call site that is nowhere in the code.

@@ -21,7 +21,7 @@ use crate::record_store::store_files::tls_settings;
 const ANY_DNN: &str = "*";
 
 /// Shortest prefix of a UE. Spec: TS 29.510 §6.1.6.2.15.
-const UE_PREFIX_LEN: u8 = 64;
+const UE_PREFIX_LEN_MIN: u8 = 64;
 
 /// The client that registers this adit, and the profile that it announced last.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ fn dnn_item<'a>(
                 ipv4_address_ranges.push(Ipv4AddressRange { start, end });
             }
             (IpAddr::V6(start), IpAddr::V6(end)) => {
-                let prefix_len = pool.prefix.len.max(UE_PREFIX_LEN);
+                let prefix_len = pool.prefix.len.max(UE_PREFIX_LEN_MIN);
                 ipv6_prefix_ranges.push(Ipv6PrefixRange { start, end, prefix_len });
             }
             _ => {}
@@ -215,7 +215,7 @@ fn range(prefix: IpNet) -> (IpAddr, IpAddr) {
         IpAddr::V6(addr) => {
             let hosts = u128::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
             let start = addr.to_bits() & !hosts;
-            let of_ue = u128::MAX >> UE_PREFIX_LEN;
+            let of_ue = u128::MAX >> UE_PREFIX_LEN_MIN;
             (
                 Ipv6Addr::from_bits(start).into(),
                 Ipv6Addr::from_bits((start | hosts) & !of_ue).into(),

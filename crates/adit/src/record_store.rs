@@ -34,7 +34,7 @@ use crate::clock::{ProcessClock, time_of_day};
 use crate::config::{Config, StoreKind, StoreSettings};
 use crate::foreign_text::printable;
 use crate::record_store::any_store::{
-    AnyStore, AnyStoreFigures, SharedStoreClient, StoreOfKind, refused,
+    AnyStore, AnyStoreFigures, SharedStoreClient, StoreBackend, refused,
 };
 use crate::record_store::named_standby::NamedStandby;
 use crate::record_store::replication::{PairStore, active_store, keep_tail, recover_tail};
@@ -42,7 +42,7 @@ use crate::record_store::serving_lease::ServingLease;
 use crate::record_store::standby_thread::FollowedStore;
 
 /// How long an adit that has just taken the lease may take to write its first record.
-const FIRST_RECORD_MAX: Duration = Duration::from_secs(60);
+const FIRST_RECORD_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Interval at which that first record is read until it exists.
 const FIRST_RECORD_INTERVAL: Duration = Duration::from_millis(50);
@@ -110,7 +110,7 @@ impl StartRecords {
             }
             StoreKind::Journal(path) => {
                 let journal = open_journal(path, accept_loss)?;
-                let store = AnyStore::new(StoreOfKind::Journal(Box::new(journal)), lease);
+                let store = AnyStore::new(StoreBackend::Journal(Box::new(journal)), lease);
                 let own = Self::own(config, store, preparer, cpus, &path.display().to_string())?;
                 Ok(Self { accepts_loss: accept_loss, ..own })
             }
@@ -213,7 +213,7 @@ fn active_node(
                     return Ok(Some((node, lease.epoch)));
                 }
                 // A holder that has just begun may have written no record yet.
-                if began.elapsed() > FIRST_RECORD_MAX {
+                if began.elapsed() > FIRST_RECORD_WAIT_MAX {
                     let holder = printable(&lease.holder);
                     bail!("the adit {holder} is active and writes no records; see its log");
                 }

@@ -82,7 +82,7 @@ pub(crate) fn run(path: &Path, accept_loss: bool, log: &LogSettings) -> anyhow::
     }
     check_cores(&config)?;
     log_placement(&config);
-    let (mut signals, is_starting) = take_signals().context("cannot wait for signals")?;
+    let (mut signals, is_starting) = catch_signals().context("cannot wait for signals")?;
     let socket_file = SocketFile::bind(Path::new(&config.admin.socket))?;
     let api = config.api.as_ref().map(http_api::bind).transpose()?;
     let nodes = ProcessNodes::of_this_machine(&config);
@@ -175,7 +175,7 @@ pub(crate) struct Threads {
 /// Makes signals stop killing the process by default. While the returned flag is set, SIGTERM and
 /// SIGINT end the process at once, since a store may take long to answer, or wait for the end of a
 /// lease; afterwards [`wait`] polls for them.
-fn take_signals() -> io::Result<(Signals, Arc<AtomicBool>)> {
+fn catch_signals() -> io::Result<(Signals, Arc<AtomicBool>)> {
     let is_starting = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGINT] {
         register_conditional_shutdown(signal, 128 + signal, Arc::clone(&is_starting))?;
@@ -201,9 +201,9 @@ pub(crate) fn supervise(
         let now = Instant::now();
         reload.turn(is_hung_up, &queries, &mut manager);
         manager.turn(now);
-        let first = workers.iter().find_map(ended);
-        let first = first.or_else(|| ended(&control)).or_else(|| ended(&admin));
-        first.or_else(|| api.as_ref().and_then(ended))
+        let first = workers.iter().find_map(name_if_ended);
+        let first = first.or_else(|| name_if_ended(&control)).or_else(|| name_if_ended(&admin));
+        first.or_else(|| api.as_ref().and_then(name_if_ended))
     });
     manager.stopping();
     info!(ended, "stopping");
@@ -364,7 +364,7 @@ fn start_node(config: &Config, start: &StartParts, random: &mut StdRng) -> Node 
         RecordSource::Followed { active, .. } => node.begin_following(active),
     }
     if let RecordSource::Own { link, .. } = &records.source {
-        node.begin_groups_behind(link.durable());
+        node.begin_groups_after(link.durable());
     }
     node
 }
@@ -511,7 +511,7 @@ fn name_of<T>(thread: &JoinHandle<T>) -> String {
 }
 
 /// Returns the name of the thread if it has ended.
-fn ended<T>(thread: &JoinHandle<T>) -> Option<String> {
+fn name_if_ended<T>(thread: &JoinHandle<T>) -> Option<String> {
     thread.is_finished().then(|| name_of(thread))
 }
 
@@ -588,9 +588,9 @@ mod tests {
         let (held, waits) = mpsc::channel::<()>();
         let lives = spawn("adit-control", move || waits.recv().is_err()).unwrap();
         let dies = spawn("adit-admin", || ()).unwrap();
-        let name = wait(&mut signals, |_| ended(&lives).or_else(|| ended(&dies)));
+        let name = wait(&mut signals, |_| name_if_ended(&lives).or_else(|| name_if_ended(&dies)));
         assert_eq!(name.as_deref(), Some("adit-admin"));
-        assert_eq!(ended(&lives), None);
+        assert_eq!(name_if_ended(&lives), None);
         drop(held);
         lives.join().unwrap();
     }

@@ -53,9 +53,9 @@ macro_rules! page {
 pub(crate) use page;
 
 /// Columns that contain sentences, which are wrapped to further lines.
-const SENTENCES: [&str; 3] = ["text", "reason", "detail"];
+const SENTENCE_COLUMNS: [&str; 3] = ["text", "reason", "detail"];
 
-/// Minimum width of text in [`SENTENCES`]. Unit: characters.
+/// Minimum width of text in [`SENTENCE_COLUMNS`]. Unit: characters.
 const SENTENCE_WIDTH_MIN: u16 = 24;
 
 /// Space on both sides of a column together. Unit: characters.
@@ -92,7 +92,7 @@ impl TextColumns {
     pub(crate) fn table(&mut self, mut rows: Vec<Vec<String>>) -> String {
         let is_first = self.widths.is_none();
         if is_first {
-            let kept = self.fitting(&rows);
+            let kept = self.columns_that_fit(&rows);
             rows.iter_mut().for_each(|row| retain(row, &kept));
             for (name, is_kept) in core::mem::take(&mut self.shown).into_iter().zip(kept) {
                 let list = if is_kept { &mut self.shown } else { &mut self.left_out };
@@ -114,14 +114,14 @@ impl TextColumns {
     }
 
     /// Returns, by column, whether it fits: sentences always do, others while there is room.
-    fn fitting(&self, rows: &[Vec<String>]) -> Vec<bool> {
+    fn columns_that_fit(&self, rows: &[Vec<String>]) -> Vec<bool> {
         let Some(room) = self.width else { return vec![true; self.shown.len()] };
         let cell_width = |text: &str| u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
         let natural = self.shown.iter().enumerate().map(|(column, name)| {
             let cells = rows.iter().filter_map(|row| row.get(column));
             let widest = cells.map(|cell| cell_width(cell)).max().unwrap_or(0);
             let width = widest.max(cell_width(name)).saturating_add(PADDING);
-            let is_sentence = SENTENCES.contains(name);
+            let is_sentence = SENTENCE_COLUMNS.contains(name);
             (if is_sentence { width.min(SENTENCE_WIDTH_MIN + PADDING) } else { width }, is_sentence)
         });
         let natural: Vec<(u16, bool)> = natural.collect();

@@ -126,7 +126,7 @@ impl CFloor {
         let first = if is_uplink { 0 } else { key(sessions.first().context("a session")?) };
         let (mut index, mut lines) = (with_large_pages(len), with_large_pages(sessions.len() + 1));
         index.resize(len, NO_LINE);
-        lines.push(NOBODY);
+        lines.push(EMPTY_LINE);
         for (number, session) in (1..).zip(sessions) {
             let entry = key(session).wrapping_sub(first) & last;
             let entry = index.get_mut(usize::try_from(entry)?).context("an entry")?;
@@ -141,7 +141,7 @@ impl CFloor {
                 ue: session.ue.octets(),
                 hop: if is_uplink { 0 } else { session.gnb.into() },
                 qfi: network::QFI,
-                ..NOBODY
+                ..EMPTY_LINE
             });
         }
         let hops = match is_uplink {
@@ -224,7 +224,7 @@ impl CFloor {
     }
 }
 
-const NOBODY: CLine = CLine { pkts: 0, octets: 0, teid: [0; 4], ue: [255; 4], hop: 0, qfi: 0 };
+const EMPTY_LINE: CLine = CLine { pkts: 0, octets: 0, teid: [0; 4], ue: [255; 4], hop: 0, qfi: 0 };
 
 /// Makes an empty vector for `count` elements, on large pages if possible, as Adit's tables are.
 fn with_large_pages<T>(count: usize) -> Vec<T> {

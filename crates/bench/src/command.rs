@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn command_lines_of_the_suite_are_those_of_benches() {
-        for line in crate::perf::suite::lines() {
+        for line in crate::perf::suite::command_lines() {
             parsed(line).unwrap();
         }
     }

@@ -57,7 +57,7 @@ impl BenchControlPlane {
     /// # Errors
     /// The association is refused.
     pub(crate) fn new(sessions_max: u32, workers: usize) -> anyhow::Result<Self> {
-        Self::make(sessions_max, workers, None)?.associated()
+        Self::make(sessions_max, workers, None)?.associate()
     }
 
     /// Makes an associated node with a store, without workers.
@@ -71,7 +71,7 @@ impl BenchControlPlane {
         let mut control = Self::make(sessions_max, 0, Some(RECORDS))?;
         control.node.begin_records(1);
         control.store = Some(store);
-        control.associated()
+        control.associate()
     }
 
     /// Makes a node that restores its records, without association and workers.
@@ -105,7 +105,7 @@ impl BenchControlPlane {
     ///
     /// # Errors
     /// The association is refused.
-    pub(crate) fn associated(self) -> anyhow::Result<Self> {
+    pub(crate) fn associate(self) -> anyhow::Result<Self> {
         let mut control = self;
         let mut buf = [0; smf::REQUEST_BYTES_MAX];
         let len = smf::association_setup(&mut buf).context("the request fits its buffer")?;
@@ -177,17 +177,17 @@ impl BenchControlPlane {
     fn request(&mut self, datagram: &[u8]) -> anyhow::Result<()> {
         self.begin(datagram);
         let now = self.now();
-        self.exchange(now)?;
+        self.publish_and_collect(now)?;
         // As in a turn of adit, several requests share a group.
         if self.requests.is_multiple_of(REQUESTS_PER_GROUP) {
-            self.exchange_records(now);
+            self.pass_records_to_store(now);
         }
         while self.publisher.unobserved() > UNOBSERVED_MAX {
-            self.exchange(now)?;
+            self.publish_and_collect(now)?;
         }
-        while self.node.waiting_for_store().1 > UNDURABLE_MAX {
-            self.exchange_records(now);
-            self.exchange(now)?;
+        while self.node.store_backlog().1 > UNDURABLE_MAX {
+            self.pass_records_to_store(now);
+            self.publish_and_collect(now)?;
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl BenchControlPlane {
     /// # Errors
     /// A request was refused.
     pub(crate) fn poll(&mut self) -> anyhow::Result<()> {
-        self.exchange(self.now())
+        self.publish_and_collect(self.now())
     }
 
     /// Waits until every request is answered.
@@ -224,9 +224,9 @@ impl BenchControlPlane {
     /// # Errors
     /// A request was refused.
     pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
-        while self.publisher.unobserved() > 0 || self.node.waiting_for_store().0 > 0 {
-            self.exchange_records(self.now());
-            self.exchange(self.now())?;
+        while self.publisher.unobserved() > 0 || self.node.store_backlog().0 > 0 {
+            self.pass_records_to_store(self.now());
+            self.publish_and_collect(self.now())?;
         }
         ensure!(
             self.accepted == self.requests,
@@ -238,7 +238,7 @@ impl BenchControlPlane {
     }
 
     /// Hands records to the store, and notifies the node of durable ones.
-    fn exchange_records(&mut self, now: Nanos) {
+    fn pass_records_to_store(&mut self, now: Nanos) {
         let Some(store) = &self.store else { return };
         if let Some(group) = self.node.poll_records(now) {
             store.send(group);
@@ -257,7 +257,7 @@ impl BenchControlPlane {
     }
 
     /// Publishes changes and collects answers.
-    fn exchange(&mut self, now: Nanos) -> anyhow::Result<()> {
+    fn publish_and_collect(&mut self, now: Nanos) -> anyhow::Result<()> {
         self.node.apply_changes(&mut self.publisher, |_| {});
         self.node.conclude_changes(now, &mut self.publisher, usize::MAX);
         while let Some(datagram) = self.node.poll_transmit() {

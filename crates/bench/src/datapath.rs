@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::c_floor::CFloor;
 use super::measure::{
     BenchNode, ExpectedOutcome, Figures, Floor, WorkerBenchConfig, active_sessions, establish,
-    in_turns, measure_empty, measure_with, steps,
+    measure_empty, measure_in_turns, measure_with, steps,
 };
 use super::network::{BenchIpVersion, INNER_LEN};
 use super::packet::BenchPacket;
@@ -147,14 +147,15 @@ fn measure_case(
         row
     };
     if !CFloor::covers(profile) {
-        let [floor, worker] =
-            measure_with(resident, plan, |worker| in_turns(plan, [&mut run_floor, worker]))?;
+        let [floor, worker] = measure_with(resident, plan, |worker| {
+            measure_in_turns(plan, [&mut run_floor, worker])
+        })?;
         return Ok(vec![row("floor", &floor, None), row("worker", &worker, None)]);
     }
     let mut c_floor = CFloor::new(&sessions, plan)?;
     let mut run_c_floor = || c_floor.run(active, plan.burst);
     let [floor, c_floor, worker] = measure_with(resident, plan, |worker| {
-        in_turns(plan, [&mut run_floor, &mut run_c_floor, worker])
+        measure_in_turns(plan, [&mut run_floor, &mut run_c_floor, worker])
     })?;
     Ok(vec![
         row("floor", &floor, None),

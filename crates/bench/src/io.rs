@@ -116,7 +116,7 @@ impl PacketBuf for BenchBuf {
 }
 
 /// Maximum number of bursts that a step sends after the first, when it releases waiting packets.
-const MORE_BURSTS_MAX: usize = 64;
+const FURTHER_BURSTS_MAX: usize = 64;
 
 /// Smaller bursts are moved packet by packet; others are swapped, which costs as much as moving
 /// five packets.
@@ -147,7 +147,7 @@ pub(crate) struct BenchIo {
 impl BenchIo {
     /// Makes ports of which `rx_port` receives, before the first step.
     pub(crate) fn new(rx_port: PortId) -> Self {
-        let more = Vec::with_capacity(MORE_BURSTS_MAX);
+        let more = Vec::with_capacity(FURTHER_BURSTS_MAX);
         let (ready, sent, macs) = (Burst::new(), Burst::new(), network::MACS);
         Self { rx_port, ready, sent, more, macs, checksum: RxChecksum::Good }
     }

@@ -9,7 +9,8 @@ use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};
 
 use super::measure::{
-    ExpectedOutcome, Floor, WorkerBenchConfig, active_sessions, establish, in_turns, measure,
+    ExpectedOutcome, Floor, WorkerBenchConfig, active_sessions, establish, measure,
+    measure_in_turns,
 };
 use super::network::BenchIpVersion;
 use super::packet::{BenchPacket, Quirk};
@@ -108,7 +109,7 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<Value> {
     let plan_of_floor = plan(&KINDS[0]);
     let active = active_sessions(&usual.sessions, &plan_of_floor)?;
     let mut floor = Floor::new(&plan_of_floor);
-    let [bare] = in_turns(&plan_of_floor, [&mut || floor.run(active, &plan_of_floor)])?;
+    let [bare] = measure_in_turns(&plan_of_floor, [&mut || floor.run(active, &plan_of_floor)])?;
     rows.push(row("floor: MAC swap, no worker", count, burst, &bare));
     drop(usual);
     for kind in &KINDS {

@@ -275,7 +275,7 @@ pub(crate) type BenchBurst<'b> = &'b mut dyn FnMut() -> anyhow::Result<u64>;
 ///
 /// # Errors
 /// A burst fails.
-pub(crate) fn in_turns<const N: usize>(
+pub(crate) fn measure_in_turns<const N: usize>(
     plan: &WorkerBenchConfig,
     mut bursts: [BenchBurst<'_>; N],
 ) -> anyhow::Result<[Figures; N]> {
@@ -305,7 +305,7 @@ pub(crate) fn measure(
     resident: &mut BenchNode,
     plan: &WorkerBenchConfig,
 ) -> anyhow::Result<Figures> {
-    let [figures] = measure_with(resident, plan, |worker| in_turns(plan, [worker]))?;
+    let [figures] = measure_with(resident, plan, |worker| measure_in_turns(plan, [worker]))?;
     Ok(figures)
 }
 

@@ -16,7 +16,7 @@ use anyhow::Context;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use self::scheduled::{QueuesCase, SchedulerSettings, event_driven, hop};
+use self::scheduled::{QueuesCase, SchedulerSettings, event_driven, measure_queue_hop};
 use super::measure;
 use super::network::{self, BenchSession};
 use super::packet::BenchPacket;
@@ -52,9 +52,9 @@ pub(crate) fn run(size: &BenchSize, settings: bool) -> anyhow::Result<Value> {
             }
         }
     }
-    rows.push(pipeline::ring(&pool, size)?);
+    rows.push(pipeline::measure_ring(&pool, size)?);
     for driver in [EventDriver::Dsw, EventDriver::Sw] {
-        rows.push(hop(&pool, size, driver)?);
+        rows.push(measure_queue_hop(&pool, size, driver)?);
     }
     pipeline::compare(&mut rows);
     Ok(report::of("models", &rows))
@@ -174,7 +174,7 @@ fn timed<T>(cycles: &mut u64, work: impl FnOnce() -> T) -> T {
 
 /// Returns the sum of `cycles` as without interruptions: the slowest hundredth counts as if it were
 /// like the others. Sorts `cycles`.
-fn steady(cycles: &mut [u64]) -> u64 {
+fn sum_without_interruptions(cycles: &mut [u64]) -> u64 {
     cycles.sort_unstable();
     let kept = cycles.len() - cycles.len() / 100;
     cycles[..kept].iter().sum::<u64>() * cycles.len() as u64 / kept.max(1) as u64

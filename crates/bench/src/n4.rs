@@ -285,7 +285,7 @@ fn over_socket(
         }
         (control, server.dropped())
     });
-    let result = drive(address, first, count);
+    let result = send_establishments(address, first, count);
     stop.store(true, Ordering::Relaxed);
     let Ok((control, dropped)) = thread.join() else { bail!("the node's thread failed") };
     let elapsed = result.with_context(|| format!("the kernel dropped {dropped} requests"))?;
@@ -294,7 +294,11 @@ fn over_socket(
 }
 
 /// Keeps [`WINDOW`] requests outstanding until `count` are accepted. Returns the time.
-fn drive(address: std::net::SocketAddr, first: u32, count: u32) -> anyhow::Result<Duration> {
+fn send_establishments(
+    address: std::net::SocketAddr,
+    first: u32,
+    count: u32,
+) -> anyhow::Result<Duration> {
     let client = UdpSocket::bind((smf::CP_ADDR, 0))?;
     client.connect(address)?;
     client.set_read_timeout(Some(TIMEOUT))?;

@@ -16,7 +16,7 @@ use adit_shared_store::replication::{
 use adit_shared_store::store_thread::{StoreLink, ThreadStore};
 use adit_shared_store::tail_thread::TailThread;
 use adit_store::{
-    AppendError, GroupQueue, Incarnation, RecordKey, RecordKind, RecordNumber, RecordStore,
+    AppendError, GroupNumber, GroupQueue, Incarnation, RecordKey, RecordKind, RecordStore,
     StoreChange, StoreError, Upkeep,
 };
 use adit_transport::{KernelTcp, KernelWait, Transport, UserTcp, UserTcpConfig};
@@ -51,11 +51,11 @@ struct InstantStore {
 }
 
 impl RecordStore for InstantStore {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         self.groups.append(changes, STORE_GROUP_BYTES_MAX)
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
         self.groups.set_durable(self.groups.last());
         // The standby still reads the latest groups.
         self.groups.trim(1 << 20);
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &N4Arguments) -> anyhow::Result<Value> {
     let mut plain = BenchControlPlane::new(sessions_max, 0)?;
     let mut stored = BenchControlPlane::unassociated(sessions_max)?;
     stored.node.begin_records(1);
-    let mut stored = stored.associated()?;
+    let mut stored = stored.associate()?;
     let clock = BenchClock::start();
     // DPDK outlives the threads that use it.
     let mut dpdk = if transport == StandbyTransport::User { Some(start_dpdk()?) } else { None };

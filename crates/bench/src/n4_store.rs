@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &N4Arguments) -> anyhow::Result<Value> {
     drop(stored);
     let restoration = restore(sessions_max, folder)?;
     ensure!(restoration.sessions == sessions, "{} sessions were restored", restoration.sessions);
-    let (without, with) = (middle(without), middle(with));
+    let (without, with) = (median_rate(without), median_rate(with));
     let micros = |span: Duration| rounded(span.as_secs_f64() * 1e6);
     let millis = |span: Duration| rounded(span.as_secs_f64() * 1e3);
     let ratio = (ratio(with, usize::try_from(without)?) * 100.0).round() / 100.0;
@@ -91,7 +91,7 @@ fn open(folder: &Path) -> anyhow::Result<Journal<JournalFolder>> {
     Ok(Journal::open(files, &JournalOptions::new(IDENTITY))?.0)
 }
 
-fn middle(mut rates: Vec<u64>) -> u64 {
+fn median_rate(mut rates: Vec<u64>) -> u64 {
     rates.sort_unstable();
     quantile(&rates, 500)
 }

@@ -40,7 +40,7 @@ const PPS: usize = 40;
 const STEPS_PER_TURN: usize = 16;
 
 /// Which sessions are offloaded: as in `adit.example.toml`, but for the rate and the volumes.
-const CHOICE: OffloadChoice = OffloadChoice {
+const OFFLOAD_CHOICE: OffloadChoice = OffloadChoice {
     sessions_max: 10_000,
     enter_pps: 10,
     leave_pps: 5,
@@ -55,21 +55,21 @@ const CHOICE: OffloadChoice = OffloadChoice {
 /// # Errors
 /// A session is refused, or a packet is not forwarded.
 pub(crate) fn run(count: u32) -> anyhow::Result<Value> {
-    let parts = [json!({ "sessions": count }), choice(count)?, xdp(count)?];
+    let parts = [json!({ "sessions": count }), measure_card(count)?, measure_xdp(count)?];
     let members = parts.iter().filter_map(Value::as_object).flatten();
     let members = members.map(|(name, value)| (name.clone(), value.clone()));
     Ok(report::of("offload", &[members.collect()]))
 }
 
 /// Measures the turns of a control thread with a card.
-fn choice(count: u32) -> anyhow::Result<Value> {
+fn measure_card(count: u32) -> anyhow::Result<Value> {
     eprintln!("establishing {count} sessions");
     let populated = sessions::populate_with(BenchProfile::USUAL, count.try_into()?, 1, card)?;
     let Populated { mut publisher, readers, sessions, .. } = populated;
     let mut worker =
         WorkerBench::new(readers.into_iter().next().context("one worker")?, SHAPED_PKTS_FEW);
     worker.step_time = Nanos(TURN.0 / STEPS_PER_TURN as u64);
-    let hot = &sessions[..sessions.len().min(CHOICE.sessions_max)];
+    let hot = &sessions[..sessions.len().min(OFFLOAD_CHOICE.sessions_max)];
     let burst = (hot.len() * PPS / 1000).div_ceil(STEPS_PER_TURN);
     eprintln!("{TURNS} turns");
     let mut turns = Vec::with_capacity(TURNS);
@@ -117,14 +117,14 @@ fn card(config: &TablesConfig) -> Option<Box<dyn Offload>> {
         sessions_max: config.sessions_max,
         interfaces: config.interfaces.iter().map(OffloadInterface::from).collect(),
         directions: FlowDirections::Both,
-        choice: CHOICE,
+        choice: OFFLOAD_CHOICE,
     };
     let card = SoftwareCard::new(usize::MAX, None);
     Some(Box::new(FlowOffload::new(card, config, Nanos::from_millis(2))))
 }
 
 /// Measures the entries of all sessions in the maps of the XDP program.
-fn xdp(count: u32) -> anyhow::Result<Value> {
+fn measure_xdp(count: u32) -> anyhow::Result<Value> {
     let pool_len = 32 - count.next_power_of_two().trailing_zeros();
     let pool = Ipv4Prefix::containing(Ipv4Addr::new(10, 128, 0, 0), pool_len.try_into()?);
     let interface = |id: u8, role, v4| OffloadInterface {

@@ -26,13 +26,13 @@ use super::sessions::{self, BenchProfile};
 use adit_kernel::idle::{Doorbell, IdlePolicy, Sleeper, thread_time};
 
 /// For how long the CPU share of an idle worker is measured.
-const IDLE: Duration = Duration::from_secs(2);
+const IDLE_MEASUREMENT: Duration = Duration::from_secs(2);
 
 /// The pause before a packet, long enough for the worker to sleep. Unit: microseconds.
 const SILENCE_US: core::ops::Range<u64> = 2000..6000;
 
 /// A packet with a higher latency counts as lost.
-const LOST: Nanos = Nanos::from_secs(1);
+const LOST_LATENCY_MIN: Nanos = Nanos::from_secs(1);
 
 /// How a worker waits for packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl PollBench {
         let Self { mode, clock, ref bell, ref left_at, .. } = *self;
         std::thread::sleep(Duration::from_millis(200));
         let (from, before) = self.read_thread_time();
-        std::thread::sleep(IDLE);
+        std::thread::sleep(IDLE_MEASUREMENT);
         let (to, after) = self.read_thread_time();
         let mut random = SmallRng::seed_from_u64(1);
         let mut latencies = Vec::with_capacity(packets);
@@ -192,7 +192,10 @@ impl PollBench {
             }
             let left = loop {
                 match left_at.load(Ordering::Acquire) {
-                    0 => ensure!(clock.now().since(put_at) < LOST, "a packet did not leave"),
+                    0 => ensure!(
+                        clock.now().since(put_at) < LOST_LATENCY_MIN,
+                        "a packet did not leave"
+                    ),
                     left => break Nanos(left),
                 }
                 core::hint::spin_loop();

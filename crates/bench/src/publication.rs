@@ -22,7 +22,7 @@ use super::sessions::BenchProfile;
 use crate::size::BenchSize;
 
 /// Numbers of modifications between two bursts.
-const PER_STEP: [usize; 3] = [0, 1, 8];
+const MODIFICATIONS_PER_STEP: [usize; 3] = [0, 1, 8];
 
 /// Measures with the sessions and packets of `size`.
 ///
@@ -33,7 +33,7 @@ pub(crate) fn run(size: &BenchSize) -> anyhow::Result<Value> {
     eprintln!("establishing {count} sessions");
     let mut resident = establish(BenchProfile::USUAL, count)?;
     let mut rows = Vec::new();
-    for per_step in PER_STEP {
+    for per_step in MODIFICATIONS_PER_STEP {
         rows.push(measure(&mut resident, per_step, packets.div_ceil(burst), burst)?);
     }
     Ok(report::of("publication", &rows))

@@ -11,7 +11,7 @@ use comfy_table::{Table, presets};
 use serde_json::{Map, Value, json};
 
 /// First columns of tables, in this order; all other columns follow by name.
-const FIRST: &str = "experiment options figure setting poll kind what phase model mode about stages direction \
+const FIRST_COLUMNS: &str = "experiment options figure setting poll kind what phase model mode about stages direction \
     sessions active_sessions modifications_per_burst snapshots_per_s burst_pkts instructions_per_packet recognize \
     lookup prefetch filters rule rates next_hop usage headers rewrite send queues step";
 
@@ -95,7 +95,7 @@ pub(crate) fn text(document: &Value) -> String {
 fn columns<'r>(rows: &[&'r Map<String, Value>]) -> Vec<&'r str> {
     let members = rows.iter().flat_map(|row| row.iter()).filter(|(_, value)| !value.is_null());
     let mut columns: Vec<&str> = members.map(|(name, _)| name.as_str()).collect();
-    let place = |name: &str| FIRST.split(' ').position(|first| first == name);
+    let place = |name: &str| FIRST_COLUMNS.split(' ').position(|first| first == name);
     columns.sort_by_key(|name| (place(name).unwrap_or(usize::MAX), *name));
     columns.dedup();
     columns

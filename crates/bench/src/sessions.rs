@@ -318,7 +318,7 @@ pub(crate) enum BenchRates {
 }
 
 /// A rate above any offered rate.
-const PLENTY: BitRate = BitRate::from_kbps(1_000_000_000);
+const PLENTIFUL_RATE: BitRate = BitRate::from_kbps(1_000_000_000);
 
 impl BenchRates {
     /// Returns the maximum bit rate of each session if `sessions` share the traffic at random.
@@ -327,7 +327,7 @@ impl BenchRates {
         let share = offered / (sessions as u64).max(1);
         match self {
             Self::None | Self::Shared => None,
-            Self::Police | Self::Shape | Self::Session => Some(PLENTY),
+            Self::Police | Self::Shape | Self::Session => Some(PLENTIFUL_RATE),
             Self::Exceed => Some(BitRate::from_bps(share * 9 / 10)),
             Self::Wait => Some(BitRate::from_bps(share * 10 / 9)),
         }
@@ -335,7 +335,7 @@ impl BenchRates {
 
     /// Returns the aggregate rates by slice and direction.
     fn aggregates(self) -> Vec<[RateLimit; 2]> {
-        let limit = RateLimit::new(PLENTY, Nanos::from_millis(20), Excess::Shaped);
+        let limit = RateLimit::new(PLENTIFUL_RATE, Nanos::from_millis(20), Excess::Shaped);
         if self == Self::Shared { vec![[limit; 2]] } else { Vec::new() }
     }
 

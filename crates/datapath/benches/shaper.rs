@@ -4,7 +4,7 @@
 use core::hint::black_box;
 
 use adit_datapath::shaper::{
-    Eligibility, QueueKey, QueuedPacket, Queues, QueuesConfig, SLOT, Wheel,
+    Eligibility, QueueKey, QueuedPacket, Queues, QueuesConfig, SLOT_WIDTH, Wheel,
 };
 use adit_types::{Direction, Nanos, SessionIndex};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -16,15 +16,16 @@ fn wheel(criterion: &mut Criterion) {
     let mut wheel = Wheel::new(COUNT as usize, 0);
     let mut now = Nanos(0);
     // Each is due a thousand slots after it was taken.
-    let later = |now: Nanos, number: u32| now + Nanos(SLOT.0 * 1000 + u64::from(number % 64));
-    (0..COUNT).for_each(|number| wheel.insert(number, Nanos(SLOT.0 * u64::from(number % 1000))));
+    let later = |now: Nanos, number: u32| now + Nanos(SLOT_WIDTH.0 * 1000 + u64::from(number % 64));
+    (0..COUNT)
+        .for_each(|number| wheel.insert(number, Nanos(SLOT_WIDTH.0 * u64::from(number % 1000))));
     criterion.bench_function("wheel/take_insert", |bench| {
         bench.iter(|| {
             let number = loop {
                 match wheel.take() {
                     Some(number) => break number,
                     None => {
-                        now += SLOT;
+                        now += SLOT_WIDTH;
                         wheel.advance(now);
                     }
                 }

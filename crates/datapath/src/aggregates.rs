@@ -18,7 +18,7 @@ use crate::context::StepContext;
 
 /// Bound of the aggregates' indexes: two directions of each slice, and of all sessions together.
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]
-pub(crate) const AGGREGATE_RATES: u8 = 2 * (SLICES_MAX as u8 + 1);
+pub(crate) const AGGREGATES_MAX: u8 = 2 * (SLICES_MAX as u8 + 1);
 
 const _: () = assert!(SLICES_MAX < 32, "a `RateSet` has 64 bits");
 
@@ -101,13 +101,13 @@ impl AggregateTerms {
     ) -> Result<(), BlockingRate> {
         let mut first = None;
         for (key, aggregate) in self.aggregates(ctx, direction) {
-            let rate = number(key);
+            let rate = aggregate_index(key);
             let ring_rate = *first.get_or_insert(rate);
             let excess = aggregate.limit().excess();
             // If `turn` is of the ring of all sessions, this is also the turn of the slice's ring
             // that is served within it.
             let has_turn = turn.rate == Some(rate)
-                || turn.rate == Some(number(AggregateKey { slice: ALL_SESSIONS, ..key }));
+                || turn.rate == Some(aggregate_index(AggregateKey { slice: ALL_SESSIONS, ..key }));
             if turn.contended.contains(rate) && !has_turn {
                 return Err(BlockingRate { ring_rate, rate, at: ctx.now, excess });
             }
@@ -177,12 +177,12 @@ impl AggregateTerms {
 }
 
 /// Returns the context of a packet that arrives while flows wait for the rates `contended`.
-pub(crate) const fn arriving(contended: RateSet) -> TurnContext {
+pub(crate) const fn turn_of_arrival(contended: RateSet) -> TurnContext {
     TurnContext { rate: None, contended }
 }
 
 /// Returns the index of an aggregate: bit 0 is the direction, above it the slice.
-const fn number(key: AggregateKey) -> u8 {
+const fn aggregate_index(key: AggregateKey) -> u8 {
     key.slice.0 << 1 | key.direction as u8
 }
 
@@ -200,7 +200,8 @@ mod tests {
         }
         let nothing = AggregateTerms { slice: ALL_SESSIONS, guarantee: Guarantee::Nothing };
         assert_eq!(nothing.tag(), 0);
-        let last = number(AggregateKey { slice: SliceId(15), direction: Direction::Downlink });
-        assert_eq!(last, AGGREGATE_RATES - 1);
+        let last =
+            aggregate_index(AggregateKey { slice: SliceId(15), direction: Direction::Downlink });
+        assert_eq!(last, AGGREGATES_MAX - 1);
     }
 }

@@ -25,7 +25,7 @@ const NOTICE_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// How many notices are remembered. A forgotten one is sent again; the control thread recognizes
 /// it.
-const NOTICES: usize = 1024;
+const NOTICES_REMEMBERED_MAX: usize = 1024;
 
 /// Stands for no packet and for no session.
 const NONE: u32 = u32::MAX;
@@ -103,7 +103,7 @@ impl<B: PacketBuf> Buffering<B> {
             waiting: Vec::with_capacity(pkts_max.min(sessions_max)),
             by_session: vec![NONE; sessions_max],
             cursor: 0,
-            notices: vec![None; NOTICES],
+            notices: vec![None; NOTICES_REMEMBERED_MAX],
         }
     }
 
@@ -187,7 +187,7 @@ impl<B: PacketBuf> Buffering<B> {
     /// Moves the packets of the sessions for which `is_moving` is true into `moved`; each session's
     /// packets keep their order.
     #[cold]
-    pub(crate) fn take_of(
+    pub(crate) fn take_moving(
         &mut self,
         is_moving: &dyn Fn(SessionIndex) -> bool,
         moved: &mut Vec<MovedPacket<B>>,
@@ -249,7 +249,7 @@ impl<B: PacketBuf> Buffering<B> {
     }
 
     /// Returns how many sessions have packets.
-    pub(crate) fn sessions(&self) -> usize {
+    pub(crate) fn session_count(&self) -> usize {
         self.waiting.len()
     }
 
@@ -301,7 +301,7 @@ impl<B: PacketBuf> Buffering<B> {
     /// Returns true if `notice` has not been sent within [`NOTICE_INTERVAL`]; remembers it as sent.
     pub(crate) fn claim_notice(&mut self, session: SessionIndex, notice: Notice) -> bool {
         let hash = (session.0 as usize).wrapping_mul(31).wrapping_add(usize::from(notice.pdr.0));
-        let Some(last) = self.notices.get_mut(hash % NOTICES) else { return true };
+        let Some(last) = self.notices.get_mut(hash % NOTICES_REMEMBERED_MAX) else { return true };
         let is_known = last.is_some_and(|last| {
             Notice { at: notice.at, ..last } == notice && notice.at.since(last.at) < NOTICE_INTERVAL
         });

@@ -141,7 +141,7 @@ impl Matched<'_> {
     /// True if the packet comes from the CP function or goes there: UE and CP function are
     /// neighbors on one link. Spec: TS 29.244 §5.3.
     #[inline]
-    pub(crate) fn is_of_cp_function(&self) -> bool {
+    pub(crate) fn is_from_or_to_cp_function(&self) -> bool {
         self.pdr.source == SourceInterface::CpFunction
             || self.far.destination == DestinationInterface::CpFunction
     }
@@ -166,7 +166,7 @@ pub(crate) trait LaneKind {
     /// True if packets arrive in GTP-U tunnels, false if they arrive as plain IP on N6.
     const IS_TUNNELED: bool;
     /// The usual direction of the lane's packets; `s2_lookup` prefetches its counters.
-    const COUNTED: Direction;
+    const USUAL_DIRECTION: Direction;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
     /// Finds the sessions of `keys` in a routing domain; `SessionIndex::NONE` if a key has none.
@@ -194,7 +194,7 @@ pub(crate) struct DownlinkV6;
 impl LaneKind for Tunneled {
     type Key = Teid;
     const IS_TUNNELED: bool = true;
-    const COUNTED: Direction = Direction::Uplink;
+    const USUAL_DIRECTION: Direction = Direction::Uplink;
     const UNKNOWN: DropReason = DropReason::TeidUnknown;
 
     #[inline]
@@ -206,7 +206,7 @@ impl LaneKind for Tunneled {
 impl LaneKind for DownlinkV4 {
     type Key = u32;
     const IS_TUNNELED: bool = false;
-    const COUNTED: Direction = Direction::Downlink;
+    const USUAL_DIRECTION: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]
@@ -223,7 +223,7 @@ impl LaneKind for DownlinkV4 {
 impl LaneKind for DownlinkV6 {
     type Key = u64;
     const IS_TUNNELED: bool = false;
-    const COUNTED: Direction = Direction::Downlink;
+    const USUAL_DIRECTION: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]

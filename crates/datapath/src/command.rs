@@ -20,7 +20,7 @@ use crate::worker_state::WorkerState;
 const COMMANDS_MAX: usize = 64;
 
 /// How many commands, from the front of the ring, the flows are requested for in one step.
-const REQUESTS_MAX: usize = 32;
+const FLOW_REQUESTS_MAX: usize = 32;
 
 /// Runs the commands that are due. Returns whether any ran.
 pub(crate) fn run_commands<Io: Departures>(
@@ -82,7 +82,7 @@ fn run_commands_of_flows<Io: Departures>(
                 {
                     if is_due(&command) {
                         let from = first_not_due.unwrap_or(at);
-                        run_all_until(ctx, io, state, session, change, from..=at);
+                        run_commands_until(ctx, io, state, session, change, from..=at);
                         has_run = true;
                     } else {
                         first_not_due.get_or_insert(at);
@@ -139,7 +139,7 @@ fn is_carried_out<B>(handoff: &mut Handoff<B>, session: SessionIndex, change: De
 /// after the other, because they were all sent before the change was published; the first of them
 /// is at the end of `positions`. The commands of earlier changes are among `positions`. The caller
 /// holds the flow of `session`.
-fn run_all_until<Io: Departures>(
+fn run_commands_until<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     state: &mut WorkerState<Io::Buf>,
@@ -176,7 +176,7 @@ fn request_flows<B>(
     if !handoff.may_request_flows(ctx.now) {
         return;
     }
-    for at in 0..REQUESTS_MAX {
+    for at in 0..FLOW_REQUESTS_MAX {
         let Some(command) = peek_command(commands, at) else { return };
         if let WorkerCommand::SendEndMarker { session, change, .. } = command
             && handoff.is_in_charge_of(session)

@@ -22,7 +22,7 @@ pub(crate) trait Departures {
     fn mark(&self, buf: &mut Self::Buf, session: SessionIndex);
 
     /// True if a later stage writes the packets that are planned: the plan leaves with the packet.
-    fn hands_on(&self) -> bool;
+    fn has_later_stage(&self) -> bool;
 }
 
 impl<Io: PacketIo> Departures for Io {
@@ -42,7 +42,7 @@ impl<Io: PacketIo> Departures for Io {
     fn mark(&self, _: &mut Io::Buf, _: SessionIndex) {}
 
     #[inline]
-    fn hands_on(&self) -> bool {
+    fn has_later_stage(&self) -> bool {
         false
     }
 }

@@ -114,7 +114,7 @@ impl EventQueues {
         for (own, schedule) in queues.schedules.iter_mut().zip(schedules) {
             *own = *schedule;
         }
-        match queues.queue_of(ENFORCE).schedule {
+        match queues.queue_of_stage(ENFORCE).schedule {
             ScheduleType::Atomic => Ok(queues),
             ScheduleType::Ordered | ScheduleType::Parallel => Err(QueuesError::NotAtomic),
         }
@@ -137,7 +137,7 @@ impl EventQueues {
     #[must_use]
     pub fn with_tx(self, rx_tx: usize) -> Self {
         let rx_tx = rx_tx.max(1);
-        let first = self.packet_queues();
+        let first = self.packet_queue_count();
         let tx = core::array::from_fn(|share| number(first + share % rx_tx));
         Self { rx_tx, tx, ..self }
     }
@@ -152,18 +152,18 @@ impl EventQueues {
     /// Returns the queues that packets pass, in order.
     pub fn of_packets(&self) -> impl DoubleEndedIterator<Item = PacketQueue> + use<> {
         let queues = self.clone();
-        (0..self.packet_queues()).map(move |position| queues.queue_at(position))
+        (0..self.packet_queue_count()).map(move |position| queues.queue_at(position))
     }
 
     /// Returns the number of queues.
     #[must_use]
     pub const fn count(&self) -> usize {
-        self.packet_queues() + self.rx_tx + self.timers
+        self.packet_queue_count() + self.rx_tx + self.timers
     }
 
     /// Returns the schedule types of all queues, by queue id.
     pub fn schedules(&self) -> impl Iterator<Item = ScheduleType> + use<> {
-        let others = self.count() - self.packet_queues();
+        let others = self.count() - self.packet_queue_count();
         let of_packets = self.of_packets().map(|queue| queue.schedule);
         of_packets.chain(core::iter::repeat_n(ScheduleType::Atomic, others))
     }
@@ -172,19 +172,19 @@ impl EventQueues {
     /// highest. Frames that leave and timers go first (under load a worker would otherwise never
     /// get an event of its timer), then packets that are nearly done.
     pub fn priorities(&self) -> impl Iterator<Item = u8> + use<> {
-        let of_packets = [192_u8, 160, 128, 96, 64].into_iter().take(self.packet_queues());
-        let others = self.count() - self.packet_queues();
+        let of_packets = [192_u8, 160, 128, 96, 64].into_iter().take(self.packet_queue_count());
+        let others = self.count() - self.packet_queue_count();
         of_packets.chain(core::iter::repeat_n(0, others))
     }
 
     /// Returns the ids of the queues that each thread of `roles` takes events from.
     #[must_use]
     pub fn links(&self, roles: Roles) -> Vec<Vec<u8>> {
-        let first_tx = self.packet_queues();
+        let first_tx = self.packet_queue_count();
         let links = |(thread, role)| match role {
-            Role::RxTx => vec![number(first_tx + thread - roles.transmitters())],
+            Role::RxTx => vec![number(first_tx + thread - roles.processing_thread_count())],
             _ => {
-                let timer = (thread < self.timers).then(|| self.timer_of(thread));
+                let timer = (thread < self.timers).then(|| self.timer_queue_of(thread));
                 self.of_packets().map(|queue| queue.number).chain(timer).collect()
             }
         };
@@ -192,7 +192,7 @@ impl EventQueues {
     }
 
     /// Returns how many queues packets pass.
-    const fn packet_queues(&self) -> usize {
+    const fn packet_queue_count(&self) -> usize {
         self.stages + self.has_rx as usize
     }
 
@@ -210,7 +210,7 @@ impl EventQueues {
     /// Returns the id of the Tx queue for frames of a flow. All frames of one flow leave through
     /// one Rx/Tx thread, in order.
     #[inline]
-    pub(crate) const fn tx_of(&self, flow: u32) -> u8 {
+    pub(crate) const fn tx_queue_of(&self, flow: u32) -> u8 {
         self.tx[flow as usize % TX_SHARES]
     }
 
@@ -220,15 +220,15 @@ impl EventQueues {
     }
 
     /// Returns the id of the timer queue of a worker.
-    pub(crate) fn timer_of(&self, worker: usize) -> u8 {
-        number(self.packet_queues() + self.rx_tx + worker)
+    pub(crate) fn timer_queue_of(&self, worker: usize) -> u8 {
+        number(self.packet_queue_count() + self.rx_tx + worker)
     }
 
     /// Returns the packet queue of an event. `None` if the event is of a timer queue.
     #[inline]
     pub(crate) fn queue_of_tag(&self, tag: EventTag) -> Option<PacketQueue> {
         let position = usize::from(tag.queue());
-        (position < self.packet_queues()).then(|| self.queue_at(position))
+        (position < self.packet_queue_count()).then(|| self.queue_at(position))
     }
 
     /// True if any queue is ordered.
@@ -253,14 +253,14 @@ impl EventQueues {
 
     /// Returns the queue in front of a stage.
     #[inline]
-    pub(crate) fn queue_of(&self, stage: usize) -> PacketQueue {
+    pub(crate) fn queue_of_stage(&self, stage: usize) -> PacketQueue {
         self.queue_at(usize::from(self.has_rx) + stage * self.stages / STAGES)
     }
 
     /// Returns the queue that packets of sessions enter after `stage`; `None` if they enter none.
     pub(crate) fn after(&self, stage: usize) -> Option<PacketQueue> {
-        let own = self.queue_of(stage);
-        let mut later = (stage + 1..STAGES).map(|stage| self.queue_of(stage));
+        let own = self.queue_of_stage(stage);
+        let mut later = (stage + 1..STAGES).map(|stage| self.queue_of_stage(stage));
         later.find(|queue| queue.number != own.number)
     }
 
@@ -324,14 +324,14 @@ mod tests {
         let links = queues.links(Roles::event_driven(3, 2));
         assert_eq!(links[..2], [[0, 1, 2, 3, 4, 8], [0, 1, 2, 3, 4, 9]]);
         assert_eq!(links[2..], [[5], [6], [7]]);
-        assert_eq!([0, 1, 2, 3].map(|flow| queues.tx_of(flow)), [5, 6, 7, 5]);
+        assert_eq!([0, 1, 2, 3].map(|flow| queues.tx_queue_of(flow)), [5, 6, 7, 5]);
         let position = |queue| {
             let tag = EventTag::new(queue, ScheduleType::Atomic, 0, 0);
             queues.queue_of_tag(tag).map(PacketQueue::position)
         };
-        assert_eq!((queues.timer_of(1), position(4), position(8)), (9, Some(4), None));
+        assert_eq!((queues.timer_queue_of(1), position(4), position(8)), (9, Some(4), None));
         assert_eq!((queues.behind(0), queues.behind(1), queues.behind(4)), (0..0, 0..1, 3..4));
         assert_eq!(queues.after(ENFORCE).map(|queue| queue.number), Some(3));
-        assert_eq!((queues.queue_of(CLASSIFY).number, queues.after(PREPARE)), (1, None));
+        assert_eq!((queues.queue_of_stage(CLASSIFY).number, queues.after(PREPARE)), (1, None));
     }
 }

@@ -46,7 +46,7 @@ impl FirstFragments {
     /// Remembers the fields of a first fragment; returns them for it and for later fragments of its
     /// packet. `None` for a later fragment that arrives before the first: it matches without ports.
     #[cold]
-    pub(crate) fn first_of(
+    pub(crate) fn remember_or_find(
         &mut self,
         now: Nanos,
         session: SessionIndex,
@@ -78,7 +78,7 @@ impl FirstFragments {
 
     /// Copies the fragments of the sessions for which `is_moving` is true into `copied`.
     #[cold]
-    pub(crate) fn copy_of(
+    pub(crate) fn copy_moving(
         &self,
         is_moving: &dyn Fn(SessionIndex) -> bool,
         copied: &mut Vec<RememberedFragment>,
@@ -137,14 +137,14 @@ mod tests {
     /// Returns the source port that the table has for the packet of this fragment.
     fn port(table: &mut FirstFragments, now: Nanos, session: u32, packet: [u8; 28]) -> Option<u16> {
         let ip = parse_ip(&packet, false).unwrap();
-        let upper = table.first_of(now, SessionIndex(session), &packet, &ip);
+        let upper = table.remember_or_find(now, SessionIndex(session), &packet, &ip);
         upper.map(|upper| upper.ports.0)
     }
 
     /// Copies the first fragments of a session to another worker.
     fn give(from: &FirstFragments, to: &mut FirstFragments, session: u32) {
         let mut copied = Vec::new();
-        from.copy_of(&|known| known == SessionIndex(session), &mut copied);
+        from.copy_moving(&|known| known == SessionIndex(session), &mut copied);
         to.put(&mut copied);
     }
 

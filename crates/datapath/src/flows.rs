@@ -200,7 +200,7 @@ impl SharedFlows {
 
     /// Returns the position of the queue of a place, and the flow.
     #[inline]
-    pub(crate) const fn of_place(&self, place: u32) -> (usize, u32) {
+    pub(crate) const fn position_and_flow(&self, place: u32) -> (usize, u32) {
         ((place / (self.map.mask + 1)) as usize, place & self.map.mask)
     }
 
@@ -282,7 +282,7 @@ impl Flows {
     /// Creates the state of worker `id`, which holds no flow yet.
     pub(crate) fn new(shared: SharedFlows, id: WorkerId) -> Self {
         let count = shared.places.len();
-        let enforcing = shared.place(shared.queues().queue_of(ENFORCE).position(), 0);
+        let enforcing = shared.place(shared.queues().queue_of_stage(ENFORCE).position(), 0);
         Self {
             shared,
             id: u32::from(id.0) + 1,
@@ -326,7 +326,7 @@ impl Flows {
     /// True if two places are in the same queue.
     #[inline]
     pub(crate) const fn are_in_one_queue(&self, place: u32, other: u32) -> bool {
-        self.shared.of_place(place).0 == self.shared.of_place(other).0
+        self.shared.position_and_flow(place).0 == self.shared.position_and_flow(other).0
     }
 
     /// True if this worker has the flow of `session` and may process its packets.
@@ -453,7 +453,7 @@ impl Flows {
     /// Returns the sequence number for a packet that goes to the holder of `flow`. The scheduler
     /// gave the flow to the calling worker. Packets of a flow may be on several rings; the holder
     /// takes them by their sequence numbers.
-    pub(crate) fn number_packet(&self, flow: u32) -> u32 {
+    pub(crate) fn next_sequence_number(&self, flow: u32) -> u32 {
         let Some(shared) = self.shared.get(flow) else { return 0 };
         let number = shared.handed.load(Ordering::Relaxed);
         shared.handed.store(number.wrapping_add(1), Ordering::Relaxed);
@@ -462,7 +462,7 @@ impl Flows {
 
     /// Takes the packet with this sequence number if it is the next one of `flow`; returns whether
     /// it is. The calling worker holds the flow.
-    pub(crate) fn take_number(&self, flow: u32, number: u32) -> bool {
+    pub(crate) fn take_in_sequence(&self, flow: u32, number: u32) -> bool {
         let Some(shared) = self.shared.get(flow) else { return true };
         let is_next = shared.next.load(Ordering::Relaxed) == number;
         if is_next {

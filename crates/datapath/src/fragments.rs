@@ -11,7 +11,7 @@ use crate::columns::BurstColumn;
 use crate::first_fragments::FirstFragments;
 use crate::handoff::Handoff;
 use crate::reason::verify_udp;
-use crate::reassembly::{DatagramKey, Reassembly, TunnelFragment, hash_of};
+use crate::reassembly::{DatagramKey, Reassembly, TunnelFragment, hash_of_datagram};
 use crate::tally::StepTally;
 
 /// A fragment of a tunnel packet. It waits for the end of its burst.
@@ -80,7 +80,7 @@ impl<B: PacketBuf> Fragments<B> {
             };
             let FragmentPosition { identification, protocol, .. } = place;
             let key = DatagramKey { interfaces, addrs, identification, protocol };
-            let owner = handoff.of_hash(hash_of(&key));
+            let owner = handoff.of_hash(hash_of_datagram(&key));
             // With an event scheduler all fragments of a datagram are in one flow, which this
             // worker has: it reassembles them.
             if !is_ours && owner != handoff.worker() && handoff.flows().is_none() {
@@ -89,7 +89,7 @@ impl<B: PacketBuf> Fragments<B> {
             }
             let fragment = TunnelFragment { buf, ip_offset, place };
             let Some(buf) = self.reassembly.add(now, key, fragment, tally) else { continue };
-            match verify(&buf, ip_offset) {
+            match verify_udp_checksum(&buf, ip_offset) {
                 Ok(()) => whole.push(buf),
                 Err(reason) => tally.drop(reason),
             }
@@ -99,7 +99,7 @@ impl<B: PacketBuf> Fragments<B> {
 
 /// Verifies the UDP checksum of a reassembled datagram: IPv4 identifications repeat, and only the
 /// checksum detects that fragments of different datagrams were mixed. Spec: RFC 4963 §5.
-fn verify<B: PacketBuf>(buf: &B, ip_offset: u16) -> Result<(), DropReason> {
+fn verify_udp_checksum<B: PacketBuf>(buf: &B, ip_offset: u16) -> Result<(), DropReason> {
     let packet = buf.data().get(usize::from(ip_offset)..).unwrap_or_default();
     let ip = parse_ip(packet, false).map_err(|_| DropReason::ReassemblyMalformed)?;
     match ip.protocol {

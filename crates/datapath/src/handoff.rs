@@ -136,7 +136,7 @@ impl<B> core::fmt::Debug for Handoff<B> {
 #[must_use]
 pub fn connect<B>(roles: Roles, ring_len: usize) -> Vec<Handoff<B>> {
     let owners = KnownOwners::of_threads(roles.workers()).take(roles.threads());
-    let known = owners.zip(Sweeps::of_threads(roles.transmitters()));
+    let known = owners.zip(Sweeps::of_threads(roles.processing_thread_count()));
     let end = |(id, (owners, sweeps))| Handoff::new(id, roles.workers(), owners, sweeps, ring_len);
     let mut ends: Vec<_> = (0_u8..).zip(known).map(end).collect();
     if roles.rx_tx() == 0 && roles.workers() > 1 {
@@ -185,7 +185,7 @@ impl<B> Handoff<B> {
     }
 
     /// Creates the ends of a worker that is the only thread.
-    pub(crate) fn alone() -> Self {
+    pub(crate) fn for_only_worker() -> Self {
         let mut known = KnownOwners::of_threads(1).zip(Sweeps::of_threads(1));
         let Some((owners, sweeps)) = known.next() else {
             unreachable!("there is always a next thread")
@@ -206,14 +206,14 @@ impl<B> Handoff<B> {
 
     /// True if this thread has to act on a change of owners.
     #[inline]
-    pub(crate) fn has_owner_news(&self) -> bool {
-        self.owners.has_news()
+    pub(crate) fn has_owner_change(&self) -> bool {
+        self.owners.has_change()
     }
 
     /// Reads the owners again if they changed; for threads that own no sessions.
     #[inline]
     pub(crate) fn read_owners(&mut self) {
-        if self.owners.has_news() {
+        if self.owners.has_change() {
             self.owners.read();
         }
     }
@@ -233,14 +233,16 @@ impl<B> Handoff<B> {
     /// `None` if no sweep is needed: there is no other worker, or a scheduler keeps packets in
     /// order.
     #[cold]
-    pub(crate) fn ask_for_sweep(&mut self) -> Option<u32> {
+    pub(crate) fn request_sweep(&mut self) -> Option<u32> {
         if self.is_alone() || self.events.is_some() {
             return None;
         }
-        for thread in self.sweeps.sweeping().filter(|thread| *thread != usize::from(self.id.0)) {
+        for thread in
+            self.sweeps.sweeping_threads().filter(|thread| *thread != usize::from(self.id.0))
+        {
             self.notified.insert(thread);
         }
-        Some(self.sweeps.ask())
+        Some(self.sweeps.request())
     }
 
     /// Enables the count of packets to threads on other NUMA nodes. `nodes`: the node of each
@@ -342,10 +344,10 @@ impl<B> Handoff<B> {
     }
 
     /// Returns the position of the queue that the packets of the last [`Handoff::take`] are in.
-    pub(crate) fn taken_position(&self) -> usize {
+    pub(crate) fn taken_queue_position(&self) -> usize {
         let events = self.events.as_ref();
         let place = events.and_then(|events| Some((events, *events.taken.first()?)));
-        place.map_or(0, |(events, place)| events.flows.shared().of_place(place).0)
+        place.map_or(0, |(events, place)| events.flows.shared().position_and_flow(place).0)
     }
 
     /// True if this worker processes packets of `session`; also for `SessionIndex::NONE`.
@@ -453,7 +455,7 @@ impl<B: PacketBuf> Handoff<B> {
             return;
         }
         // Numbered after the check for room: the holder waits for every sequence number.
-        let number = events.flows.number_packet(packet.place);
+        let number = events.flows.next_sequence_number(packet.place);
         self.stage(holder, HandedPacket { number, ..packet }, tally);
     }
 
@@ -498,7 +500,7 @@ impl<B: PacketBuf> Handoff<B> {
     }
 
     /// Returns the number of threads that packets can come from.
-    pub(crate) fn sources(&self) -> usize {
+    pub(crate) fn source_count(&self) -> usize {
         self.from.len()
     }
 
@@ -518,7 +520,7 @@ impl<B: PacketBuf> Handoff<B> {
             packet.port == port
                 && flows.is_none_or(|flows| {
                     flows.are_in_one_queue(packet.place, first_place)
-                        && flows.take_number(packet.place, packet.number)
+                        && flows.take_in_sequence(packet.place, packet.number)
                 })
         };
         let count = front.iter().chain(back).take_while(is_next).count();
@@ -583,7 +585,7 @@ impl<B: PacketBuf> HandoffRing<B> {
         // Tested once per thread and burst with packets for it: the packets that their owner
         // receives do not come here.
         if self.crosses_nodes {
-            tally.hand_across_nodes(sent);
+            tally.count_across_nodes(sent);
         }
         for packet in self.staged.drain(..) {
             tally.drop_waiting(self.full, packet.buf.data());

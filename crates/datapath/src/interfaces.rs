@@ -33,7 +33,7 @@ impl VlanLink {
     }
 
     /// Returns the interface whose subnet contains `addr`, as an address other than its own.
-    pub(crate) fn neighbor_side(&self, addr: IpAddr) -> Option<&Interface> {
+    pub(crate) fn interface_of_neighbor(&self, addr: IpAddr) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.is_neighbor(addr))
     }
 
@@ -234,18 +234,18 @@ impl Interfaces {
     ///
     /// Cost: two comparisons; allocates if interfaces were added since the last call.
     #[inline]
-    pub(crate) fn follow(&mut self, view: &TablesView<'_>) {
+    pub(crate) fn update_from(&mut self, view: &TablesView<'_>) {
         let (interfaces, tunnel_mtu) = (view.interfaces(), view.gtpu_peers().narrowest_path());
         if interfaces.len() != self.by_id.len() {
             self.replace(interfaces);
         }
         if tunnel_mtu != self.tunnel_mtu {
-            self.limit_tunnels(tunnel_mtu);
+            self.limit_tunnel_mtu(tunnel_mtu);
         }
     }
 
     #[cold]
-    fn limit_tunnels(&mut self, mtu_bytes: u16) {
+    fn limit_tunnel_mtu(&mut self, mtu_bytes: u16) {
         self.tunnel_mtu = mtu_bytes;
         for (link, interface) in self.tx_links.iter_mut().zip(&self.by_id) {
             *link = tx_link_of(interface, mtu_bytes);
@@ -304,7 +304,7 @@ impl Interfaces {
 
     /// Returns the fields that frames on `port` are compared with to recognize usual packets.
     #[inline]
-    pub(crate) fn usual(&self, port: PortId) -> Option<&UsualPort> {
+    pub(crate) fn usual_port(&self, port: PortId) -> Option<&UsualPort> {
         self.usual.get(usize::from(port.0))
     }
 
@@ -332,7 +332,7 @@ impl Interfaces {
 
     /// Returns the source address of errors to a UE, of the family of `ue`: that of the first N6
     /// interface in `within` that has one.
-    pub(crate) fn n6_source(&self, within: InterfaceSet, ue: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn n6_source_addr(&self, within: InterfaceSet, ue: IpAddr) -> Option<IpAddr> {
         let mut n6 = self.by_id.iter().filter(|interface| {
             interface.role == InterfaceRole::N6 && within.contains(interface.id)
         });

@@ -30,7 +30,7 @@ impl KeptHops {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct BurstHops {
-    /// `TablesView::next_hop_changes` when the hops were read: after a later change they are stale.
+    /// `TablesView::next_hop_version` when the hops were read: after a later change they are stale.
     pub changes: u64,
     /// Key and link header of the last hop, by IP version.
     pub hops: [(u64, UsualLinkHeader); 2],

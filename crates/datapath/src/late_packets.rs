@@ -1,15 +1,15 @@
 //! Packets whose wait ends, for taps. The worker sees such a packet only when it releases or drops
 //! it, so it notes the packet here until the taps report it.
 
-use adit_rules::{DropReason, TAP_OCTETS, TapSet, TapWait};
+use adit_rules::{DropReason, TAP_OCTETS_MAX, TapSet, TapWait};
 use adit_types::Nanos;
-use adit_types::limits::TAP_LATE_PACKETS_PER_STEP;
+use adit_types::limits::TAP_LATE_PACKETS_PER_STEP_MAX;
 use arrayvec::ArrayVec;
 
 use crate::interfaces::TxTarget;
 
 /// How many octets at the front of a frame are kept.
-const HEAD_BYTES: usize = 3 * TAP_OCTETS;
+const FRAME_HEAD_BYTES_MAX: usize = 3 * TAP_OCTETS_MAX;
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,14 +41,14 @@ pub(crate) struct LatePacket {
     /// Length of the frame. Unit: octets.
     pub len: usize,
     /// The front of the frame. Outer headers may be written already.
-    pub head: ArrayVec<u8, HEAD_BYTES>,
+    pub head: ArrayVec<u8, FRAME_HEAD_BYTES_MAX>,
 }
 
 /// The packets of one step whose wait ended, while taps are active.
 #[derive(Debug)]
 pub(crate) struct LatePackets {
     notes_drops: bool,
-    packets: ArrayVec<LatePacket, { TAP_LATE_PACKETS_PER_STEP }>,
+    packets: ArrayVec<LatePacket, { TAP_LATE_PACKETS_PER_STEP_MAX }>,
     /// The taps that selected the packet that is being processed.
     pub in_hand: TapSet,
 }
@@ -77,7 +77,7 @@ impl LatePackets {
         if self.packets.is_full() {
             return;
         }
-        let head = frame.iter().copied().take(HEAD_BYTES).collect();
+        let head = frame.iter().copied().take(FRAME_HEAD_BYTES_MAX).collect();
         self.packets.push(LatePacket { end, waited, len: frame.len(), head });
     }
 

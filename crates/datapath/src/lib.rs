@@ -97,5 +97,5 @@ pub use model::pipeline::{Receiver, ReceiverConfig, Spread};
 pub use model::run_to_completion::StepReport;
 pub use model::rx_tx::{RxTx, RxTxConfig};
 pub use model::worker::{Worker, WorkerConfig};
-pub use owner_map::{GroupOwners, OwnerChanges, WaitingRoom, first_owners};
+pub use owner_map::{GroupOwners, OwnerChanges, WaitingCapacity, first_owners};
 pub use tap::TapPort;

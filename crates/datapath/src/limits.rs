@@ -62,7 +62,7 @@ impl TokenBucket {
 /// (strangers) share one.
 #[derive(Debug)]
 pub(crate) struct PeerBuckets {
-    /// By the peer's index modulo [`Self::KNOWN`], so with many peers a few share a bucket.
+    /// By the peer's index modulo [`Self::PEER_BUCKETS`], so with many peers a few share a bucket.
     known: Box<[TokenBucket]>,
     strangers: TokenBucket,
     rate_of_strangers: RefillRate,
@@ -70,17 +70,18 @@ pub(crate) struct PeerBuckets {
 
 impl PeerBuckets {
     /// Number of buckets for peers.
-    const KNOWN: usize = 1024;
+    const PEER_BUCKETS: usize = 1024;
 
     fn new(rate_of_strangers: RefillRate) -> Self {
-        let known = vec![TokenBucket::new(); Self::KNOWN].into_boxed_slice();
+        let known = vec![TokenBucket::new(); Self::PEER_BUCKETS].into_boxed_slice();
         Self { known, strangers: TokenBucket::new(), rate_of_strangers }
     }
 
     /// Takes a token: from the bucket of the peer or neighbor with the index `position`, or from
     /// that of all strangers if it is `None`. False if the bucket is empty.
     pub(crate) fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
-        let own = position.and_then(|position| self.known.get_mut(position as usize % Self::KNOWN));
+        let own = position
+            .and_then(|position| self.known.get_mut(position as usize % Self::PEER_BUCKETS));
         match own {
             Some(own) => own.take(now, RefillRate::USUAL),
             None => self.strangers.take(now, self.rate_of_strangers),
@@ -134,7 +135,7 @@ impl MessageLimits {
 
     /// Returns true at most once per [`REQUEST_INTERVAL`], for all neighbors together: then a
     /// duplicated packet may request the link-layer address of its neighbor.
-    pub(crate) fn may_request_neighbor(&mut self, now: Nanos) -> bool {
+    pub(crate) fn take_neighbor_request_of_duplicate(&mut self, now: Nanos) -> bool {
         let may = self.neighbor_requested_at.is_none_or(|at| now.since(at) >= REQUEST_INTERVAL);
         if may {
             self.neighbor_requested_at = Some(now);

@@ -43,7 +43,7 @@ impl<B: PacketBuf> SwitchedQueue<B> {
             tally.drop_waiting(DropReason::TxQueueFull, buf.data());
             return;
         }
-        tally.switch_locally();
+        tally.count_local_switch();
         self.frames.push_back((port, buf));
     }
 

@@ -164,7 +164,7 @@ impl<B: PacketBuf> NeighborQueue<B> {
                 books.report(WorkerEvent::NeighborUnresolved { interface, addr });
             }
         }
-        let taps = if is_own { TapSet::NONE } else { books.tally.taps_in_hand() };
+        let taps = if is_own { TapSet::NONE } else { books.tally.taps_of_current_packet() };
         self.end_markers += usize::from(is_own);
         self.packets.push_back(UnresolvedFrame { buf, interface, addr, origin, since: now, taps });
     }

@@ -27,7 +27,7 @@ pub(crate) struct OwnedPacket<B> {
 pub(crate) struct MatchedIds {
     direction: Direction,
     pdr: PdrId,
-    /// Index of the PDR's alternative ([`alternatives`]) that matched.
+    /// Index of the PDR's alternative ([`entries_of_pdr`]) that matched.
     alternative: usize,
     far: FarId,
 }
@@ -36,8 +36,8 @@ impl MatchedIds {
     /// Returns the identifiers of `matched`.
     pub(crate) fn new(matched: &Matched<'_>) -> Self {
         let Matched { rules, pdr, far, direction, .. } = *matched;
-        let before =
-            alternatives(rules, direction, pdr.id).take_while(|other| !core::ptr::eq(*other, pdr));
+        let before = entries_of_pdr(rules, direction, pdr.id)
+            .take_while(|other| !core::ptr::eq(*other, pdr));
         Self { direction, pdr: pdr.id, alternative: before.count(), far: far.id }
     }
 
@@ -55,7 +55,7 @@ impl MatchedIds {
     }
 
     fn find_pdr(self, rules: &PublishedRules) -> Option<&PublishedPdr> {
-        let pdrs = || alternatives(rules, self.direction, self.pdr);
+        let pdrs = || entries_of_pdr(rules, self.direction, self.pdr);
         pdrs().nth(self.alternative).or_else(|| pdrs().next())
     }
 
@@ -70,7 +70,7 @@ impl MatchedIds {
 }
 
 /// Returns the published entries of a PDR: one for each traffic endpoint and predefined rule.
-fn alternatives(
+fn entries_of_pdr(
     rules: &PublishedRules,
     direction: Direction,
     id: PdrId,

@@ -140,7 +140,7 @@ impl<B> WaitingParcel<B> {
 
 /// Maximum of packets that wait in a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitingRoom {
+pub struct WaitingCapacity {
     /// Packets that FARs buffer.
     pub buffered_pkts: usize,
     /// Packets that wait for their rates.
@@ -262,7 +262,7 @@ impl<B> KnownOwners<B> {
     ///
     /// Cost: one load of a line that is written only when owners change.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_change(&self) -> bool {
         self.map.version.load(Ordering::Relaxed) != self.version
             || !self.leaving.union(self.arrived).is_empty()
     }
@@ -346,7 +346,7 @@ impl<B> KnownOwners<B> {
     }
 
     /// True if this worker owns groups of which it has not taken the parcels.
-    pub(crate) const fn has_arrived(&self) -> bool {
+    pub(crate) const fn has_groups_to_take(&self) -> bool {
         !self.arrived.is_empty()
     }
 
@@ -422,7 +422,7 @@ impl<B> OwnerChanges<B> {
     pub fn begin(
         &mut self,
         next: &GroupOwners,
-        room: WaitingRoom,
+        room: WaitingCapacity,
         publisher: &mut Publisher,
     ) -> bool {
         let is_worker = |owner: &WorkerId| usize::from(owner.0) < self.workers;

@@ -14,7 +14,7 @@ use crate::worker_state::WorkerState;
 
 /// The counts and queue lengths of a worker before one packet takes the stages. Their changes show
 /// the packet's outcome.
-pub(crate) struct PacketFates {
+pub(crate) struct OutcomeBaseline {
     tallied: TalliedOutcomes,
     unresolved: usize,
     buffered: usize,
@@ -24,7 +24,7 @@ pub(crate) struct PacketFates {
     slow: usize,
 }
 
-impl PacketFates {
+impl OutcomeBaseline {
     /// Reads the present counts and lengths.
     pub(crate) fn of<B: PacketBuf>(queues: &WorkerQueues<B>, tally: &StepTally) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl PacketFates {
         if now.slow > self.slow {
             let last = queues.slow.packets.last();
             let is_redirected =
-                last.is_some_and(|last| matches!(last.work, SlowWork::Redirected(_)));
+                last.is_some_and(|last| matches!(last.work, SlowWork::RedirectedSegment(_)));
             return is_redirected.then_some(TapOutcome::SlowPath);
         }
         Some(match () {
@@ -87,14 +87,14 @@ pub(crate) fn transmit_alone<Io: Departures>(
 }
 
 /// The record of a packet that is processed alone, but not by all stages.
-pub(crate) struct LoneRecord {
+pub(crate) struct LonePacketRecord {
     record: Box<TapRecord>,
-    before: PacketFates,
+    before: OutcomeBaseline,
     /// The former setting of `note_late_drops`, which is off while the record is made.
     were_noted: bool,
 }
 
-impl LoneRecord {
+impl LonePacketRecord {
     /// Begins the record of a packet. `None` if no tap is active or another record is open.
     pub(crate) fn begin<Io: Departures>(
         io: &mut Io,
@@ -108,8 +108,8 @@ impl LoneRecord {
         // Sends queued frames first: they belong to earlier packets.
         queues.tx.flush(io, tally);
         let were_noted = tally.note_late_drops(false);
-        tally.set_taps_in_hand(packet.taps);
-        Some(Self { record, before: PacketFates::of(queues, tally), were_noted })
+        tally.set_taps_of_current_packet(packet.taps);
+        Some(Self { record, before: OutcomeBaseline::of(queues, tally), were_noted })
     }
 
     /// Notes that the packet waited for `time` until now.
@@ -128,7 +128,7 @@ impl LoneRecord {
         record.end_stage(stage);
         transmit_alone(io, &mut record, state);
         state.books.tally.note_late_drops(were_noted);
-        state.books.tally.set_taps_in_hand(TapSet::NONE);
+        state.books.tally.set_taps_of_current_packet(TapSet::NONE);
         let WorkerState { queues, books, .. } = state;
         let outcome = before.outcome(queues, &books.tally).unwrap_or(TapOutcome::SlowPath);
         if let Some(tap) = &mut books.tap {

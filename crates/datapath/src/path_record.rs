@@ -2,28 +2,28 @@
 
 use core::ops::Range;
 
-use adit_rules::{DropReason, FastPathAnswer, FastPathDifference, TapOutcome};
+use adit_rules::{DropReason, FastPathDifference, FastPathTrialResult, TapOutcome};
 
 use crate::interfaces::TxTarget;
 
 /// Length of the copy of a frame with room for headers in front: more than the longest frame of a
 /// port. Unit: octets.
-const ROOM_LEN: usize = 1 << 14;
+const FRAME_ROOM_LEN: usize = 1 << 14;
 
 /// The trial of the fast path for the packet of a record.
-pub(crate) struct PathRecord {
+pub(crate) struct FastPathTrialRecord {
     room: Box<[u8]>,
     /// Where in `room` the frame is that the fast path would send.
     frame: Range<usize>,
-    answer: Option<FastPathAnswer>,
+    answer: Option<FastPathTrialResult>,
     /// How many frames the stages sent.
     sent: usize,
 }
 
-impl PathRecord {
+impl FastPathTrialRecord {
     /// Creates a record without a trial. Allocates all memory that will be used.
     pub(crate) fn new() -> Self {
-        Self { room: vec![0; ROOM_LEN].into(), frame: 0..0, answer: None, sent: 0 }
+        Self { room: vec![0; FRAME_ROOM_LEN].into(), frame: 0..0, answer: None, sent: 0 }
     }
 
     /// Forgets the last trial. Returns room for the copy of the next packet.
@@ -33,7 +33,7 @@ impl PathRecord {
     }
 
     /// Notes the answer of a trial, and where in the room its frame is.
-    pub(crate) fn note(&mut self, answer: FastPathAnswer, frame: Range<usize>) {
+    pub(crate) fn note(&mut self, answer: FastPathTrialResult, frame: Range<usize>) {
         (self.answer, self.frame) = (Some(answer), frame);
     }
 
@@ -41,7 +41,7 @@ impl PathRecord {
     pub(crate) fn compare(&mut self, target: TxTarget, frame: &[u8]) {
         self.sent += 1;
         let own = self.room.get(self.frame.clone()).unwrap_or_default();
-        let Some(FastPathAnswer::Sends(expected)) = &mut self.answer else { return };
+        let Some(FastPathTrialResult::Sends(expected)) = &mut self.answer else { return };
         let is_there = (expected.port, expected.interface) == (target.port, target.interface);
         let found = match self.sent {
             1 if is_there => first_difference(own, frame),
@@ -52,12 +52,14 @@ impl PathRecord {
     }
 
     /// Returns the answer of the trial, with its difference from the packet's outcome.
-    pub(crate) fn end(&self, outcome: TapOutcome) -> Option<FastPathAnswer> {
+    pub(crate) fn end(&self, outcome: TapOutcome) -> Option<FastPathTrialResult> {
         let mut answer = self.answer?;
         let (frame, is_same) = match &mut answer {
-            FastPathAnswer::Sends(frame) => (frame, is_sent(outcome) && self.sent > 0),
-            FastPathAnswer::Queues(frame) => (frame, is_queued(outcome)),
-            FastPathAnswer::Leaves(_) | FastPathAnswer::LeavesUnruled(_) => return Some(answer),
+            FastPathTrialResult::Sends(frame) => (frame, is_sent(outcome) && self.sent > 0),
+            FastPathTrialResult::Queues(frame) => (frame, is_queued(outcome)),
+            FastPathTrialResult::Leaves(_) | FastPathTrialResult::LeavesUnruled(_) => {
+                return Some(answer);
+            }
         };
         if !is_same {
             frame.difference = Some(FastPathDifference::Outcome);
@@ -102,13 +104,13 @@ mod tests {
 
     /// Returns the difference that a trial with the frame `1 2 3` finds.
     fn difference(sent: &[(TxTarget, &[u8])], outcome: TapOutcome) -> Option<FastPathDifference> {
-        let mut record = PathRecord::new();
+        let mut record = FastPathTrialRecord::new();
         record.clear()[..3].copy_from_slice(&[1, 2, 3]);
         let TxTarget { port, interface } = TARGET;
         let frame = FastPathFrame { port, interface, len: 3, difference: None };
-        record.note(FastPathAnswer::Sends(frame), 0..3);
+        record.note(FastPathTrialResult::Sends(frame), 0..3);
         sent.iter().for_each(|(target, frame)| record.compare(*target, frame));
-        let Some(FastPathAnswer::Sends(frame)) = record.end(outcome) else { unreachable!() };
+        let Some(FastPathTrialResult::Sends(frame)) = record.end(outcome) else { unreachable!() };
         frame.difference
     }
 

@@ -139,7 +139,7 @@ impl<B: PacketBuf> Reassembly<B> {
         fragment: TunnelFragment<B>,
         tally: &mut StepTally,
     ) -> Option<B> {
-        if let Err(reason) = check(&fragment) {
+        if let Err(reason) = check_fragment(&fragment) {
             tally.drop(reason);
             return None;
         }
@@ -173,7 +173,7 @@ impl<B: PacketBuf> Reassembly<B> {
                 let is_ipv6 = !key.addrs.is_ipv4();
                 self.discard(at, reason, tally);
                 if is_ipv6 && reason == DropReason::ReassemblyOverlap {
-                    self.reject_rest(at, key, now, reason);
+                    self.remember_discarded(at, key, now, reason);
                 }
                 None
             }
@@ -262,7 +262,13 @@ impl<B: PacketBuf> Reassembly<B> {
     }
 
     /// Remembers in a free place that a datagram was discarded.
-    fn reject_rest(&mut self, at: usize, key: DatagramKey, since: Nanos, reason: DropReason) {
+    fn remember_discarded(
+        &mut self,
+        at: usize,
+        key: DatagramKey,
+        since: Nanos,
+        reason: DropReason,
+    ) {
         let (fragments, discarded) = (ArrayVec::new(), Some(reason));
         if let Some(place) = self.places.get_mut(at) {
             *place =
@@ -357,7 +363,7 @@ impl<B: PacketBuf> PartialDatagram<B> {
 /// # Errors
 /// `ReassemblyMalformed` if it has no data, or if more fragments follow and its length is no
 /// multiple of eight octets; `ReassemblyTooLong` if the datagram would exceed its length field.
-fn check<B: PacketBuf>(fragment: &TunnelFragment<B>) -> Result<(), DropReason> {
+fn check_fragment<B: PacketBuf>(fragment: &TunnelFragment<B>) -> Result<(), DropReason> {
     let FragmentPosition { is_more, data_len, .. } = fragment.place;
     if data_len == 0 || is_more && !data_len.is_multiple_of(8) {
         return Err(DropReason::ReassemblyMalformed);
@@ -370,7 +376,7 @@ fn check<B: PacketBuf>(fragment: &TunnelFragment<B>) -> Result<(), DropReason> {
 
 /// Returns a hash that is the same for all fragments of a datagram, on every worker. It selects the
 /// worker that reassembles them.
-pub(crate) fn hash_of(key: &DatagramKey) -> u64 {
+pub(crate) fn hash_of_datagram(key: &DatagramKey) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     key.hash(&mut hasher);
     hasher.finish()

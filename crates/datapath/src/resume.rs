@@ -23,7 +23,7 @@ use crate::columns::{
 };
 use crate::context::StepContext;
 use crate::departures::Departures;
-use crate::packet_fate::LoneRecord;
+use crate::packet_fate::LonePacketRecord;
 use crate::shaping::ReviewTime;
 use crate::stage::divert::notify;
 use crate::stage::s4_enforce::s4_enforce;
@@ -47,7 +47,7 @@ pub(crate) fn review_some<Io: Departures>(
     state: &mut WorkerState<Io::Buf>,
 ) -> bool {
     let mut left = false;
-    for _ in 0..REVIEWS_PER_STEP_MAX.min(state.queues.buffering.sessions()) {
+    for _ in 0..REVIEWS_PER_STEP_MAX.min(state.queues.buffering.session_count()) {
         let Some(at) = state.queues.buffering.next_review() else { break };
         left |= review_one(ctx, io, state, at);
     }
@@ -152,7 +152,7 @@ fn begin_record<Io: Departures>(
     lane: &ResumedLane<'_, Io::Buf>,
     queues: &mut WorkerQueues<Io::Buf>,
     books: &mut Books,
-) -> Option<LoneRecord> {
+) -> Option<LonePacketRecord> {
     let (buf, arrival) = (lane.bufs.first()?, lane.arrivals.first()?);
     let (ip, session) = (lane.ips.first()?, lane.sessions.first()?);
     let seid = ctx.view.rules(*session).map(|rules| rules.up_seid);
@@ -173,7 +173,11 @@ fn begin_record<Io: Departures>(
     let len = u32::try_from(buf.data().len()).unwrap_or(u32::MAX);
     let (origin, worker, at) = (TapOrigin::Waited, tap.worker(), ctx.now);
     let packet = TapPacket { taps, origin, worker, at, port: None, interface: None, len };
-    if taps.is_empty() { None } else { LoneRecord::begin(io, packet, buf.data(), queues, books) }
+    if taps.is_empty() {
+        None
+    } else {
+        LonePacketRecord::begin(io, packet, buf.data(), queues, books)
+    }
 }
 
 /// Runs the stages after classification. Packets that the new rules stop are discarded.

@@ -17,7 +17,7 @@ use crate::interfaces::VlanLink;
 use crate::tap::TapPoint;
 
 /// Returns a glance at a frame, and the interface that the frame belongs to.
-pub(crate) fn look_on(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
+pub(crate) fn glance_on_link(link: &VlanLink, frame: &[u8]) -> (Glance, Option<InterfaceId>) {
     let tunnel_end = Cell::new(None);
     let glance = Glance::at(frame, tag_len(frame), |addr| {
         let owner = link.owner(addr).filter(|interface| interface.role.is_gtpu());
@@ -45,7 +45,7 @@ impl<'a> TapCandidate<'a> {
     pub(crate) fn new(ctx: &StepContext<'a>, port: PortId, frame: &'a [u8]) -> Self {
         let link = ctx.interfaces.of_port(port).find(vlan_of(frame)).map(|(_, link)| link);
         let (glance, interface) = match link {
-            Some(link) => look_on(link, frame),
+            Some(link) => glance_on_link(link, frame),
             None => (Glance::Signaling, None),
         };
         Self { glance, link, frame, port, interface }

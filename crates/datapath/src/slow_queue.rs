@@ -78,7 +78,7 @@ pub(crate) enum GtpuError {
 
 /// A TCP segment of a UE that is redirected to a URL.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Redirected {
+pub(crate) struct RedirectedSegment {
     pub session: SessionIndex,
     /// Index of the FAR that redirects, among the session's FARs.
     pub far: usize,
@@ -93,7 +93,7 @@ pub(crate) enum SlowWork {
     Local(LinkId, SlowTask),
     Error(IcmpError),
     GtpuError(GtpuError),
-    Redirected(Redirected),
+    RedirectedSegment(RedirectedSegment),
 }
 
 /// A packet for the slow path.
@@ -132,10 +132,10 @@ impl<B> SlowQueue<B> {
     pub(crate) fn push_redirected(
         &mut self,
         buf: B,
-        redirected: Redirected,
+        redirected: RedirectedSegment,
         tally: &mut StepTally,
     ) {
-        let work = SlowWork::Redirected(redirected);
+        let work = SlowWork::RedirectedSegment(redirected);
         if self.packets.try_push(SlowPacket { buf, work }).is_err() {
             tally.drop(DropReason::SlowQueueFull);
         }

@@ -39,13 +39,13 @@ impl Sweeps {
     }
 
     /// Returns the threads that make sweeps.
-    pub(crate) fn sweeping(&self) -> core::ops::Range<usize> {
+    pub(crate) fn sweeping_threads(&self) -> core::ops::Range<usize> {
         0..self.shared.made.len()
     }
 
     /// Requests a sweep. Returns the number of the sweep.
     #[cold]
-    pub(crate) fn ask(&self) -> u32 {
+    pub(crate) fn request(&self) -> u32 {
         self.shared.asked.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
 
@@ -96,18 +96,18 @@ mod tests {
         threads[0].shared.asked.store(u32::MAX, Ordering::Relaxed);
         threads.iter_mut().for_each(|thread| thread.end(u32::MAX));
         assert!(!threads[1].is_due());
-        let first = threads[0].ask();
+        let first = threads[0].request();
         assert_eq!(first, 0);
         assert!(threads.iter().all(Sweeps::is_due));
         assert!(!threads[0].have_others_made(first));
         threads[1].end(first);
         assert!(!threads[0].have_others_made(first), "one is left");
-        let second = threads[1].ask();
+        let second = threads[1].request();
         let begun = threads[2].begin();
         assert_eq!(begun, second);
         threads[2].end(begun);
         assert!(threads[0].have_others_made(first));
         assert!(!threads[1].have_others_made(second), "the one that asked first");
-        assert_eq!((threads[1].ask(), threads[0].begin()), (2, 2));
+        assert_eq!((threads[1].request(), threads[0].begin()), (2, 2));
     }
 }

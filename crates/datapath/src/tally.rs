@@ -1,7 +1,7 @@
 //! Counts one step locally; the counts are added to the worker's counters once per step.
 
 use adit_rules::{DropReason, PuntReason, TapOrigin, TapSet};
-use adit_tables::{Counter, SHAPING_DELAYS, WorkerCounters};
+use adit_tables::{Counter, SHAPING_DELAY_SLOTS, WorkerCounters};
 use adit_types::limits::INTERFACES_MAX;
 use adit_types::{Direction, InterfaceId, InterfaceSet, Nanos};
 
@@ -57,7 +57,7 @@ pub(crate) struct StepTally {
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
     /// Packets that waited for their rates, by the slot of their delay.
-    delays: [u64; SHAPING_DELAYS],
+    delays: [u64; SHAPING_DELAY_SLOTS],
     is_delayed: bool,
     /// Interfaces with counts in `rx` or `tx`.
     busy: InterfaceSet,
@@ -108,7 +108,7 @@ impl StepTally {
             is_recirculated: false,
             drops: [0; DropReason::COUNT],
             punts: [0; PuntReason::COUNT],
-            delays: [0; SHAPING_DELAYS],
+            delays: [0; SHAPING_DELAY_SLOTS],
             is_delayed: false,
             busy: InterfaceSet::NONE,
             rx: [PacketSum::default(); INTERFACES_MAX],
@@ -133,12 +133,12 @@ impl StepTally {
     }
 
     /// Returns the taps that selected the current packet. They also record how its wait ends.
-    pub(crate) fn taps_in_hand(&self) -> TapSet {
+    pub(crate) fn taps_of_current_packet(&self) -> TapSet {
         self.late.as_ref().map_or(TapSet::NONE, |late| late.in_hand)
     }
 
     /// Sets which taps selected the packet that is processed from here on.
-    pub(crate) fn set_taps_in_hand(&mut self, taps: TapSet) {
+    pub(crate) fn set_taps_of_current_packet(&mut self, taps: TapSet) {
         if let Some(late) = &mut self.late {
             late.in_hand = taps;
         }
@@ -194,7 +194,7 @@ impl StepTally {
     }
 
     /// Counts a packet that is switched from one UE to another.
-    pub(crate) fn switch_locally(&mut self) {
+    pub(crate) fn count_local_switch(&mut self) {
         self.rare().locally_switched += 1;
     }
 
@@ -205,7 +205,7 @@ impl StepTally {
     }
 
     /// True if packets were switched from one UE to another in this step.
-    pub(crate) fn has_switched(&self) -> bool {
+    pub(crate) fn has_switched_locally(&self) -> bool {
         self.rare.locally_switched > 0
     }
 
@@ -227,7 +227,7 @@ impl StepTally {
 
     /// Counts those packets of [`Self::hand_off`] that go to a worker on another NUMA node.
     #[cold]
-    pub(crate) fn hand_across_nodes(&mut self, pkts: usize) {
+    pub(crate) fn count_across_nodes(&mut self, pkts: usize) {
         self.rare().handed_across_nodes += pkts as u64;
     }
 
@@ -268,7 +268,7 @@ impl StepTally {
 
     /// Counts a packet for `interface` even if it is taken over: no other thread has counted it.
     #[inline]
-    pub(crate) fn see_on(&mut self, interface: InterfaceId, bytes: usize) {
+    pub(crate) fn count_first_seen_on(&mut self, interface: InterfaceId, bytes: usize) {
         self.busy = self.busy.with(interface);
         if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
             traffic.add_many(1, bytes);
@@ -345,7 +345,7 @@ impl StepTally {
     pub(crate) fn delay(&mut self, delay: Nanos) {
         self.is_delayed = true;
         self.has_rare = true;
-        self.delays[delay_slot(delay, SHAPING_DELAYS)] += 1;
+        self.delays[delay_slot(delay, SHAPING_DELAY_SLOTS)] += 1;
     }
 
     /// Counts packets of `bytes` octets in all that Adit made and that left through `interface`.
@@ -378,7 +378,7 @@ impl StepTally {
     }
 
     /// Counts a guaranteed packet that waits because the transmit queue of its port is full.
-    pub(crate) fn wait_for_port(&mut self) {
+    pub(crate) fn count_wait_for_port(&mut self) {
         self.rare().tx_waited += 1;
     }
 

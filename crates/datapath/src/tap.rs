@@ -5,8 +5,8 @@
 //! at all. While no tap is active, none of this runs.
 
 use adit_rules::{
-    DropReason, DroppedFor, TAP_OCTETS, TapFilter, TapId, TapItem, TapKey, TapOutcome, TapPacket,
-    TapRequest, TapSet, TapStage, TapWait,
+    DropReason, TAP_OCTETS_MAX, TapDropFilter, TapFilter, TapId, TapItem, TapKey, TapOutcome,
+    TapPacket, TapRequest, TapSet, TapStage, TapWait,
 };
 use adit_types::limits::{TAP_RECORD_LEN, TAPS_MAX, URRS_PER_PDR_MAX};
 use adit_types::{InterfaceId, InterfaceSet, Nanos, UrrId, UsageSlot, WorkerId};
@@ -14,17 +14,18 @@ use arrayvec::ArrayVec;
 use rtrb::Producer;
 
 use crate::interfaces::TxTarget;
-use crate::path_record::PathRecord;
+use crate::path_record::FastPathTrialRecord;
 
 /// Room, in items, that a record leaves in the ring for reports of skipped packets and of stops.
-const MARGIN: usize = 4 * TAPS_MAX;
+const RING_MARGIN_ITEMS: usize = 4 * TAPS_MAX;
 
 /// How many items of a record are kept free of octets of frames.
-const OTHER_ITEMS: usize = 96;
+const OTHER_ITEMS_MAX: usize = 96;
 
 /// A worker's side of a tap.
 pub struct TapPort {
-    /// Takes the tap's records; none if it has room for fewer than `TAP_RECORD_LEN + 2 * MARGIN`.
+    /// Takes the tap's records; none if it has room for fewer than
+    /// `TAP_RECORD_LEN + 2 * RING_MARGIN_ITEMS`.
     pub records: Producer<TapItem>,
     /// Returns the time. Called between the stages for packets that a tap selected.
     pub clock: Box<dyn Fn() -> Nanos + Send>,
@@ -97,7 +98,7 @@ impl Tap {
             report_skipped(&mut self.ring, id, place);
             *place = None;
         }
-        // There is room: records leave it ([`MARGIN`]).
+        // There is room: records leave it ([`RING_MARGIN_ITEMS`]).
         let _ = self.ring.push(TapItem::Stopped(id));
     }
 
@@ -140,12 +141,12 @@ impl Tap {
     }
 
     fn has_room(&self) -> bool {
-        self.ring.slots() >= TAP_RECORD_LEN + 2 * MARGIN
+        self.ring.slots() >= TAP_RECORD_LEN + 2 * RING_MARGIN_ITEMS
     }
 
     /// Returns those of `selected` that did select a packet which waited for `time`: a tap that was
     /// started meanwhile has the id of another one, but not its packets.
-    pub(crate) fn of_wait(&self, selected: TapSet, now: Nanos, time: Nanos) -> TapSet {
+    pub(crate) fn taps_of_wait(&self, selected: TapSet, now: Nanos, time: Nanos) -> TapSet {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {
             let Some(tap) = place.as_ref().filter(|_| selected.contains(id)) else { continue };
@@ -158,7 +159,7 @@ impl Tap {
     }
 
     /// Returns the taps that record this drop of a packet that waited, whatever its session.
-    pub(crate) fn of_late_drop(&self, reason: DropReason, now: Nanos) -> TapSet {
+    pub(crate) fn taps_of_late_drop(&self, reason: DropReason, now: Nanos) -> TapSet {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&self.active) {
             let Some(tap) = place else { continue };
@@ -198,7 +199,7 @@ impl Tap {
         let mut taps = TapSet::NONE;
         for (id, place) in (0..).map(TapId).zip(&mut self.active) {
             let Some(tap) = place else { continue };
-            if record.taps.contains(id) && is_wanted(&tap.request.filter, &record, outcome) {
+            if record.taps.contains(id) && gets_record(&tap.request.filter, &record, outcome) {
                 tap.left = tap.left.saturating_sub(1);
                 taps = taps.with(id);
             }
@@ -221,14 +222,14 @@ impl Tap {
 }
 
 /// True if a tap with `filter`, which selected the packet of `record`, gets the record.
-fn is_wanted(filter: &TapFilter, record: &TapRecord, outcome: TapOutcome) -> bool {
+fn gets_record(filter: &TapFilter, record: &TapRecord, outcome: TapOutcome) -> bool {
     let is_here = match filter.key {
         // The packet was on the interface when its wait began.
         TapKey::Interface(_) if record.has_waited => true,
         TapKey::Interface(interface) => record.interfaces.contains(interface),
         _ => true,
     };
-    let is_drop = |of: DroppedFor| match outcome {
+    let is_drop = |of: TapDropFilter| match outcome {
         TapOutcome::Dropped(reason) => of.includes(reason),
         _ => false,
     };
@@ -258,7 +259,7 @@ pub(crate) struct TapRecord {
     /// True if a tap requests a trial of the fast path.
     pub has_path: bool,
     /// The trial of the fast path with the packet.
-    pub path: PathRecord,
+    pub path: FastPathTrialRecord,
     stage_began: Nanos,
     /// The URRs of the packet's PDR, with their counters before the packet.
     pub urrs: ArrayVec<(UrrId, UsageSlot, u64), { URRS_PER_PDR_MAX + 1 }>,
@@ -275,7 +276,7 @@ impl TapRecord {
             snap_bytes: 0,
             has_stages: false,
             has_path: false,
-            path: PathRecord::new(),
+            path: FastPathTrialRecord::new(),
             stage_began: Nanos(0),
             urrs: ArrayVec::new(),
         }
@@ -313,9 +314,10 @@ impl TapRecord {
     }
 
     fn push_octets(&mut self, frame: &[u8]) {
-        let room = self.items.remaining_capacity().saturating_sub(OTHER_ITEMS);
-        for part in frame.get(..self.snap_bytes).unwrap_or(frame).chunks(TAP_OCTETS).take(room) {
-            let mut octets = [0; TAP_OCTETS];
+        let room = self.items.remaining_capacity().saturating_sub(OTHER_ITEMS_MAX);
+        for part in frame.get(..self.snap_bytes).unwrap_or(frame).chunks(TAP_OCTETS_MAX).take(room)
+        {
+            let mut octets = [0; TAP_OCTETS_MAX];
             for (to, from) in octets.iter_mut().zip(part) {
                 *to = *from;
             }

@@ -79,7 +79,7 @@ impl<Io: Departures> Transmitter<'_, Io> {
     /// Requests the link-layer address of the neighbor of `egress`, within the limit.
     #[cold]
     fn request_neighbor(&mut self, now: Nanos, egress: &Egress<'_>) {
-        if self.limits.may_request_neighbor(now) {
+        if self.limits.take_neighbor_request_of_duplicate(now) {
             self.books.report(egress.neighbor_unresolved());
         }
     }

@@ -21,7 +21,7 @@ use crate::tally::StepTally;
 /// A port that accepts no frame for this long is down: the frames that wait for it are dropped. The
 /// time is far longer than a port is busy with one frame, and within the packet delay budgets of
 /// most GBR flows. Spec: TS 23.501 table 5.7.4-1.
-const REFUSING_MAX: Nanos = Nanos::from_millis(100);
+const REFUSING_TIME_MAX: Nanos = Nanos::from_millis(100);
 
 struct BacklogFrame<B> {
     buf: B,
@@ -81,7 +81,7 @@ impl<B: PacketBuf> TxBacklog<B> {
             (Origin::Guaranteed(direction), Some(queue)) => {
                 queue.frames.push_back(BacklogFrame { buf, interface, direction });
                 self.len += 1;
-                tally.wait_for_port();
+                tally.count_wait_for_port();
             }
             _ => origin.count_lost(buf.data(), tally),
         }
@@ -103,7 +103,7 @@ impl<B: PacketBuf> TxBacklog<B> {
             self.len -= before - after;
             if after == 0 || after < before {
                 queue.refusing_since = None;
-            } else if now.since(*queue.refusing_since.get_or_insert(now)) >= REFUSING_MAX {
+            } else if now.since(*queue.refusing_since.get_or_insert(now)) >= REFUSING_TIME_MAX {
                 self.len -= queue.drop_all(tally);
             }
         }

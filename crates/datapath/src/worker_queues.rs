@@ -66,14 +66,14 @@ impl<B: PacketBuf> WorkerQueues<B> {
     /// Returns how many frames wait across steps: packets, and End Markers of our own, which the
     /// packet identity leaves out.
     #[inline]
-    pub(crate) fn frames_waiting(&self) -> usize {
-        self.packets_waiting() + self.unresolved.end_markers()
+    pub(crate) fn waiting_frame_count(&self) -> usize {
+        self.waiting_packet_count() + self.unresolved.end_markers()
     }
 
     /// Returns how many packets wait across steps. Complete only at the beginning and the end of a
     /// step, when the queues that are not counted here are empty.
     #[inline]
-    pub(crate) fn packets_waiting(&self) -> usize {
+    pub(crate) fn waiting_packet_count(&self) -> usize {
         self.unresolved.len()
             + self.buffering.len()
             + self.shaping.len()

@@ -66,7 +66,7 @@ impl<B: PacketBuf> WorkerState<B> {
         Self {
             commands,
             queues: WorkerQueues::new(capacity, leases),
-            handoff: Handoff::alone(),
+            handoff: Handoff::for_only_worker(),
             books: Books::new(events),
             limits: MessageLimits::new(),
             path: BurstPath::Usual,

@@ -18,7 +18,7 @@ use crate::hugepages::{self, HugepageMode};
 use crate::{log, processor};
 
 /// True once the EAL was started: a process can start it only once, even if the start fails.
-static STARTED: AtomicBool = AtomicBool::new(false);
+static IS_STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Configuration of the EAL.
 #[derive(Debug, Clone)]
@@ -148,7 +148,7 @@ impl EalConfig {
         let mut memory_node = None;
         if let Some(node) = self.memory_node.filter(|_| has_hugepages) {
             let (wanted_mib, free_mib) = (self.memory_mib, hugepages::free_mib_of(node));
-            match socket_memory(node, wanted_mib) {
+            match socket_mem_argument(node, wanted_mib) {
                 Some(list) if free_mib >= u64::from(wanted_mib) => {
                     memory = ["--socket-mem".to_owned(), list];
                     memory_node = Some(node);
@@ -212,7 +212,7 @@ impl EalConfig {
 
 /// Returns the value of `--socket-mem`, which lists the MiB of each node from 0 on. `None` for a
 /// node beyond DPDK's limit.
-fn socket_memory(node: u32, mib: u32) -> Option<String> {
+fn socket_mem_argument(node: u32, mib: u32) -> Option<String> {
     let node = usize::try_from(node).ok().filter(|node| *node < NODES_MAX)?;
     Some(format!("{}{mib}", "0,".repeat(node)))
 }
@@ -268,7 +268,7 @@ impl Eal {
             .collect::<Result<Vec<_>, _>>()?;
         let count = i32::try_from(strings.len())
             .map_err(|_| EalError::Argument("too many arguments".to_owned()))?;
-        if STARTED.swap(true, Ordering::SeqCst) {
+        if IS_STARTED.swap(true, Ordering::SeqCst) {
             return Err(EalError::AlreadyInitialized);
         }
         // DPDK keeps pointers into its arguments and reorders them, so they are never freed.
@@ -507,9 +507,9 @@ mod tests {
 
     #[test]
     fn memory_of_a_node_is_a_list_up_to_it() {
-        assert_eq!(socket_memory(0, 512).as_deref(), Some("512"));
-        assert_eq!(socket_memory(2, 512).as_deref(), Some("0,0,512"));
-        assert_eq!(socket_memory(32, 512), None);
+        assert_eq!(socket_mem_argument(0, 512).as_deref(), Some("512"));
+        assert_eq!(socket_mem_argument(2, 512).as_deref(), Some("0,0,512"));
+        assert_eq!(socket_mem_argument(32, 512), None);
         // With ordinary pages, the memory policy of the main thread decides.
         let ordinary = EalConfig { memory_node: Some(1), ..config(&["net_null0"]) };
         assert!(ordinary.arguments().unwrap().join(" ").contains(" -m 64 "));

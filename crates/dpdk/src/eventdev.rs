@@ -290,7 +290,7 @@ fn open(
         _device: Arc::clone(&device),
         id,
         port,
-        dequeue_depth: depth(conf.dequeue_depth, limits.max_event_port_dequeue_depth.into()),
+        dequeue_depth: clamp_depth(conf.dequeue_depth, limits.max_event_port_dequeue_depth.into()),
         keeps_events: limits.event_dev_cap & sys::RTE_EVENT_DEV_CAP_MAINTENANCE_FREE == 0,
         counts: EventPortCounts::default(),
         not_sync: PhantomData,
@@ -343,7 +343,7 @@ fn check_limits(
 }
 
 /// Reduces a requested depth to the device's limit; at least one.
-fn depth(wanted: u16, most: u32) -> u16 {
+fn clamp_depth(wanted: u16, most: u32) -> u16 {
     wanted.clamp(1, u16::try_from(most).unwrap_or(u16::MAX).max(1))
 }
 
@@ -364,7 +364,7 @@ impl StartedDevice {
         // SAFETY: numbers only.
         let mut conf: sys::rte_event_dev_config = unsafe { MaybeUninit::zeroed().assume_init() };
         conf.dequeue_timeout_ns = limits.min_dequeue_timeout_ns;
-        conf.nb_events_limit = events_max(limits, config.events_max + self.hoarded());
+        conf.nb_events_limit = events_max(limits, config.events_max + self.kept_credits());
         conf.nb_event_queues = self.queues;
         conf.nb_event_ports = self.ports;
         conf.nb_event_queue_flows = config.flows;
@@ -384,7 +384,7 @@ impl StartedDevice {
 
     /// Returns how many more events must be allowed in flight for the credits that ports keep:
     /// `event_dsw` counts each kept credit as an event.
-    fn hoarded(&self) -> u32 {
+    fn kept_credits(&self) -> u32 {
         match self.driver {
             EventDriver::Sw => 0,
             EventDriver::Dsw => u32::from(self.ports) * DSW_PORT_CREDITS_MAX,
@@ -416,10 +416,11 @@ impl StartedDevice {
         let mut conf: sys::rte_event_port_conf = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the port is below the number of ports; writes one structure.
         check(unsafe { sys::rte_event_port_default_conf_get(self.id, port, &raw mut conf) })?;
-        conf.new_event_threshold = events_max(limits, config.new_event_threshold + self.hoarded());
+        conf.new_event_threshold =
+            events_max(limits, config.new_event_threshold + self.kept_credits());
         conf.dequeue_depth =
-            depth(config.dequeue_depth, limits.max_event_port_dequeue_depth.into());
-        conf.enqueue_depth = depth(config.enqueue_depth, limits.max_event_port_enqueue_depth);
+            clamp_depth(config.dequeue_depth, limits.max_event_port_dequeue_depth.into());
+        conf.enqueue_depth = clamp_depth(config.enqueue_depth, limits.max_event_port_enqueue_depth);
         // SAFETY: the device is configured and stopped; reads one structure.
         check(unsafe { sys::rte_event_port_setup(self.id, port, &raw const conf) })
     }
@@ -504,7 +505,7 @@ impl SchedulerPort {
 
     /// Enqueues events until the device accepts no more, and moves the remaining events to the
     /// front. Returns how many were enqueued.
-    fn pass_on(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
+    fn enqueue_events(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
         let len = events.len();
         let first = events.as_mut_ptr();
         let mut taken = 0;
@@ -585,12 +586,12 @@ impl EventPort for SchedulerPort {
         for event in events.iter_mut() {
             event.tag = event.tag.with_operation(EventOperation::New);
         }
-        self.pass_on(events)
+        self.enqueue_events(events)
     }
 
     #[inline]
     fn complete(&mut self, events: &mut EventBurst<Mbuf>) -> usize {
-        self.pass_on(events)
+        self.enqueue_events(events)
     }
 
     fn flush(&mut self) {

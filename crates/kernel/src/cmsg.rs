@@ -3,11 +3,11 @@
 use adit_wire::EtherType;
 
 /// Octets of `struct cmsghdr`.
-const HEADER: usize = size_of::<libc::cmsghdr>();
+const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
 /// Control messages begin at multiples of this.
 const ALIGNMENT: usize = size_of::<usize>();
 
-const _: () = assert!(HEADER == 16 && ALIGNMENT == 8);
+const _: () = assert!(HEADER_LEN == 16 && ALIGNMENT == 8);
 
 /// Size of [`ControlBuffer`]: room for four messages of four octets each, one more than is used.
 /// Unit: octets.
@@ -53,12 +53,12 @@ impl ControlBuffer {
     pub(crate) fn read(&self, len: usize) -> ReceivedControl {
         let mut found = ReceivedControl::default();
         let mut rest = self.octets.get(..len).unwrap_or_default();
-        while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+        while let Some((header, _)) = rest.split_first_chunk::<HEADER_LEN>() {
             let (size, kind) = header.split_at(8);
             let size = usize::from_ne_bytes(size.try_into().unwrap_or_default());
             let (level, number) = kind.split_at(4);
             let int = |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().unwrap_or_default());
-            let Some(data) = rest.get(HEADER..size) else { break };
+            let Some(data) = rest.get(HEADER_LEN..size) else { break };
             found.note(int(level), int(number), data);
             rest = rest.get(size.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
         }
@@ -68,7 +68,7 @@ impl ControlBuffer {
     /// Appends a message at `at`; returns the offset of the next message. A message that does not
     /// fit is left out.
     pub(crate) fn append(&mut self, at: usize, level: i32, number: i32, data: &[u8]) -> usize {
-        let size = HEADER + data.len();
+        let size = HEADER_LEN + data.len();
         let Some(place) = self.octets.get_mut(at..at + size) else { return at };
         place[..8].copy_from_slice(&size.to_ne_bytes());
         place[8..12].copy_from_slice(&level.to_ne_bytes());
@@ -104,7 +104,7 @@ impl ReceivedControl {
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.dropped = word,
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
-                self.tag = taken_tag(word.unwrap_or(0), data);
+                self.tag = removed_tag(word.unwrap_or(0), data);
             }
             _ => {}
         }
@@ -113,7 +113,7 @@ impl ReceivedControl {
 
 /// Returns the VLAN tag in `struct tpacket_auxdata`, whose fields are status, two lengths, two
 /// offsets, TCI and TPID. `None` if the frame had no tag.
-fn taken_tag(status: u32, data: &[u8]) -> Option<[u8; 4]> {
+fn removed_tag(status: u32, data: &[u8]) -> Option<[u8; 4]> {
     let half = |at: usize| Some(u16::from_ne_bytes(*data.get(at..)?.first_chunk()?));
     let (tci, tpid) = (half(16)?, half(18)?);
     let has_tpid = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;

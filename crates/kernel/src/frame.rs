@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 use crate::{PORT_MAC, STATION_MAC};
 
 /// Length of the Ethernet header. Unit: octets.
-pub(crate) const ETHERNET: usize = EthernetHeader::LEN;
+pub(crate) const ETHERNET_LEN: usize = EthernetHeader::LEN;
 
 /// Hop limit of a synthesized header. Any value does: such a packet is not forwarded by its outer
 /// header.
@@ -22,8 +22,8 @@ const TTL: u8 = 64;
 /// Returns the length of the Ethernet, IP and UDP headers of a datagram from `from`. Unit: octets.
 pub(crate) const fn headers_len(from: IpAddr) -> usize {
     match from {
-        IpAddr::V4(_) => ETHERNET + 20 + 8,
-        IpAddr::V6(_) => ETHERNET + 40 + 8,
+        IpAddr::V4(_) => ETHERNET_LEN + 20 + 8,
+        IpAddr::V6(_) => ETHERNET_LEN + 40 + 8,
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct DatagramHeaders {
 pub(crate) fn write_headers(out: &mut [u8], datagram: &DatagramHeaders, payload_len: usize) {
     let DatagramHeaders { from, to, tos } = *datagram;
     let udp_len = u16::try_from(payload_len + 8).unwrap_or(u16::MAX);
-    let (ethernet, ip) = out.split_at_mut(ETHERNET);
+    let (ethernet, ip) = out.split_at_mut(ETHERNET_LEN);
     let ether_type = match (from.ip(), to.ip()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let header = Ipv4Header::new(&Ipv4Fields {
@@ -168,10 +168,10 @@ mod tests {
         arp[12..14].copy_from_slice(&[0x08, 0x06]);
         assert_eq!(OutgoingDatagram::read(&arp), None);
         assert!(!carries_ip(&arp));
-        let mut frame = vec![0; ETHERNET + 28];
+        let mut frame = vec![0; ETHERNET_LEN + 28];
         let from = "10.0.3.1:2152".parse().unwrap();
         write_headers(&mut frame, &DatagramHeaders { from, to: from, tos: 0 }, 0);
-        frame[ETHERNET + 6] = 0x20;
+        frame[ETHERNET_LEN + 6] = 0x20;
         assert_eq!(OutgoingDatagram::read(&frame), None, "a fragment");
         let port_0 = "10.0.3.1:0".parse().unwrap();
         write_headers(&mut frame, &DatagramHeaders { from, to: port_0, tos: 0 }, 0);

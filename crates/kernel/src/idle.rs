@@ -3,7 +3,7 @@
 //! A sleeping worker wakes when one of its ports has packets, when its [`Doorbell`] rings (for
 //! packets from another worker or a command from the control thread), and after a timeout. If a
 //! driver offers no file descriptor to wait on (memif, NICs without interrupts), the timeout is
-//! [`SHARE`] times the measured cost of a sleep, which is short. A sleeping worker is
+//! [`SLEEP_TO_COST_RATIO`] times the measured cost of a sleep, which is short. A sleeping worker is
 //! offline for publication, so that no answer to the control plane waits for it.
 
 use std::io;
@@ -18,14 +18,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A worker without packets for this long goes to sleep. It is longer than the cost of a sleep and
 /// a wake-up.
-const AWAKE: Nanos = Nanos::from_micros(50);
+const AWAKE_SPAN: Nanos = Nanos::from_micros(50);
 
 /// The longest sleep of a worker whose ports can all wake it. It bounds how late adit ends, and how
 /// late buffered packets time out.
 const SLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 /// Ratio of a timed sleep's duration to its cost: with 24, sleeping takes 4 % of a core.
-const SHARE: u64 = 24;
+const SLEEP_TO_COST_RATIO: u64 = 24;
 
 /// Bounds of a timed sleep. A shorter sleep is not worth its cost; during a longer one a port's
 /// queues would overflow at usual rates.
@@ -33,7 +33,7 @@ const TIMED_SLEEP_MIN: Nanos = Nanos::from_micros(20);
 const TIMED_SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
 /// Assumed cost of a timed sleep before the first one is measured.
-const TIMED_SLEEP_COST: Nanos = Nanos::from_micros(2);
+const TIMED_SLEEP_COST_INITIAL: Nanos = Nanos::from_micros(2);
 
 /// Wakes one worker.
 #[derive(Debug, Clone)]
@@ -130,7 +130,7 @@ impl Sleeper {
     /// descriptors that become readable when packets arrive; `None` if a port of the worker has no
     /// descriptor.
     pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
-        let cost = TIMED_SLEEP_COST.0;
+        let cost = TIMED_SLEEP_COST_INITIAL.0;
         let timed_sleep = ports.is_none().then_some(TimedSleep { cost, spent: None });
         // Best effort: with the default slack, sleeps last 50 microseconds longer.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -159,7 +159,7 @@ impl Sleeper {
             self.timed_sleep.iter_mut().for_each(|sleep| sleep.spent = None);
             now
         });
-        if now.since(since) >= AWAKE {
+        if now.since(since) >= AWAKE_SPAN {
             self.is_dozing = true;
             self.bell.announce_sleep();
         }
@@ -195,7 +195,7 @@ impl TimedSleep {
             let cost = spent.saturating_sub(before);
             self.cost = (7 * self.cost + cost) / 8;
         }
-        Nanos(self.cost * SHARE).clamp(TIMED_SLEEP_MIN, TIMED_SLEEP_MAX)
+        Nanos(self.cost * SLEEP_TO_COST_RATIO).clamp(TIMED_SLEEP_MIN, TIMED_SLEEP_MAX)
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
             pause.after_step(is_idle, || clock.get(), || rests.set(rests.get() + 1));
             rests.get()
         };
-        let late = Nanos(AWAKE.0 + 1);
+        let late = Nanos(AWAKE_SPAN.0 + 1);
         assert_eq!(turn(true, Nanos(1)), 0, "just idle");
         assert_eq!(turn(true, late), 0, "it says that it will sleep");
         assert_eq!(turn(false, late), 0, "the last look found something");
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn nap_stays_within_its_bounds_whatever_it_costs() {
-        for cost in [0, 2_000, 17_000, u64::MAX / SHARE] {
+        for cost in [0, 2_000, 17_000, u64::MAX / SLEEP_TO_COST_RATIO] {
             let mut sleep = TimedSleep { cost, spent: None };
             assert!((TIMED_SLEEP_MIN..=TIMED_SLEEP_MAX).contains(&sleep.span()), "{cost}");
         }

@@ -46,7 +46,7 @@ struct JoinablePacket {
 
 /// A group of packets that leave as one large packet, by their positions in the burst.
 #[derive(Debug, Clone)]
-pub(crate) struct Joined {
+pub(crate) struct JoinGroup {
     pub first: usize,
     last: usize,
     pub count: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Joined {
 #[derive(Debug)]
 pub(crate) struct JoinPlan {
     segments: ArrayVec<Option<JoinablePacket>, BURST_MAX>,
-    pub groups: ArrayVec<Joined, BURST_MAX>,
+    pub groups: ArrayVec<JoinGroup, BURST_MAX>,
     /// For each packet, the position of the next packet of its group.
     next: [u8; BURST_MAX],
 }
@@ -89,7 +89,7 @@ impl JoinPlan {
     }
 
     fn push(&mut self, at: usize, size: usize, is_open: bool) {
-        self.groups.push(Joined {
+        self.groups.push(JoinGroup {
             first: at,
             last: at,
             count: 1,
@@ -102,7 +102,7 @@ impl JoinPlan {
 
     fn add<'a>(&mut self, at: usize, segment: JoinablePacket, packet: &impl Fn(usize) -> &'a [u8]) {
         let Self { segments, groups, next, .. } = self;
-        let is_flow = |group: &&mut Joined| {
+        let is_flow = |group: &&mut JoinGroup| {
             let other = segments[group.last];
             other.is_some_and(|other| {
                 other.key == segment.key && is_same_flow(packet(group.last), packet(at), &segment)
@@ -133,21 +133,21 @@ impl JoinPlan {
     }
 
     /// Returns the positions of a group's packets.
-    pub(crate) fn members(&self, group: &Joined) -> impl Iterator<Item = usize> {
+    pub(crate) fn members(&self, group: &JoinGroup) -> impl Iterator<Item = usize> {
         let first = group.first;
         let chain = core::iter::successors(Some(first), |at| Some(usize::from(self.next[*at])));
         chain.take(group.count)
     }
 
     /// Returns the length of the headers of each packet of a group. Unit: octets.
-    pub(crate) fn headers(&self, group: &Joined) -> usize {
+    pub(crate) fn headers(&self, group: &JoinGroup) -> usize {
         self.segments[group.first].map_or(0, |segment| segment.headers)
     }
 
     /// Rewrites the headers in `first`, the first packet, as those of the joined packet, and
     /// returns the header that describes it to the kernel. `last_flags` are the TCP flags of the
     /// last packet.
-    pub(crate) fn finish(&self, group: &Joined, first: &mut [u8], last_flags: u8) -> VnetHeader {
+    pub(crate) fn finish(&self, group: &JoinGroup, first: &mut [u8], last_flags: u8) -> VnetHeader {
         let Some(segment) = self.segments[group.first].filter(|_| group.count > 1) else {
             return VnetHeader::default();
         };
@@ -189,7 +189,7 @@ impl JoinPlan {
     /// Returns the TCP flags of the last packet of a group; zero if its flow is unknown.
     pub(crate) fn last_flags<B: PacketBuf>(
         &self,
-        group: &Joined,
+        group: &JoinGroup,
         burst: &Burst<B>,
         l3_offset: usize,
     ) -> u8 {

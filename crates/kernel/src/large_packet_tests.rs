@@ -5,7 +5,7 @@ use adit_pktio::{Burst, PacketBuf};
 use proptest::prelude::*;
 
 use crate::join::{JoinOffer, JoinPlan};
-use crate::segment::{Cut, pseudo_header, put, word};
+use crate::segment::{Segmentation, pseudo_header, put, word};
 use crate::vnet::{GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
 
 const OFFER: JoinOffer = JoinOffer { tcp: true, udp: true };
@@ -114,7 +114,7 @@ impl Large {
 
     fn segments(&self) -> Vec<Vec<u8>> {
         let mut packet = self.packet.clone();
-        let cut = Cut::new(&self.header, &mut packet).unwrap();
+        let cut = Segmentation::new(&self.header, &mut packet).unwrap();
         let write = |index| {
             let mut out = vec![0xa5; cut.len_of(index)];
             cut.write(&packet, index, &mut out);
@@ -220,7 +220,7 @@ proptest! {
             csum_start: csum_start % 64,
             csum_offset: csum_offset % 32,
         };
-        if let Some(cut) = Cut::new(&header, &mut packet) {
+        if let Some(cut) = Segmentation::new(&header, &mut packet) {
             for index in 0..cut.count() {
                 let mut out = vec![0; cut.len_of(index)];
                 cut.write(&packet, index, &mut out);

@@ -33,7 +33,7 @@ pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 const SEND_BUFFER_BYTES: usize = 64 << 20;
 
 /// Maximum number of datagrams per system call.
-const BATCH: usize = 32;
+const BATCH_MAX: usize = 32;
 
 /// The UDP socket of the PFCP node.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl N4Socket {
         // The kernel reports twice the requested size, because it adds its own overhead.
         let receive_buffer_bytes = socket_recv_buffer_size(&socket)? / 2;
         setsockopt(&socket, RxqOvfl, &1)?;
-        let buffers = (0..BATCH).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
+        let buffers = (0..BATCH_MAX).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
         Ok(Self {
             socket,
             to_strangers: None,
@@ -145,7 +145,7 @@ impl N4Socket {
         let mut tried = 0;
         while tried < max {
             match self.receive_batch(&mut take) {
-                Ok(count) if count < BATCH => return Ok(()),
+                Ok(count) if count < BATCH_MAX => return Ok(()),
                 Ok(count) => tried += count,
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return Ok(()),
@@ -161,7 +161,7 @@ impl N4Socket {
     fn receive_batch(&mut self, take: &mut impl FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
         let Self { socket, buffers, dropped, last_count, .. } = self;
         let control = nix::cmsg_space!(u32);
-        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, Some(control));
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH_MAX, Some(control));
         let mut slices: Vec<_> =
             buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
         let flags = MsgFlags::MSG_DONTWAIT;

@@ -14,9 +14,9 @@ use nix::sys::socket::{
 use crate::network::{HostRoute, IpNetwork, NetworkDevice};
 
 /// Octets of `struct nlmsghdr`.
-const HEADER: usize = 16;
+const HEADER_LEN: usize = 16;
 /// Octets of `struct nlattr`.
-const ATTRIBUTE: usize = 4;
+const ATTRIBUTE_HEADER_LEN: usize = 4;
 /// Size of the buffer for answers: the kernel sends at most 32 KiB at once. Unit: octets.
 const ANSWER_BYTES_MAX: usize = 32 << 10;
 
@@ -36,9 +36,9 @@ pub(crate) struct Netlink {
 }
 
 /// A request under construction.
-struct Request(Vec<u8>);
+struct NetlinkRequest(Vec<u8>);
 
-impl Request {
+impl NetlinkRequest {
     fn new(kind: u16, flags: i32, body: &[u8]) -> Self {
         let flags = u16::try_from(flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK).unwrap_or(0);
         let mut octets = vec![0; 4];
@@ -50,7 +50,7 @@ impl Request {
     }
 
     fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
-        let len = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(0);
+        let len = u16::try_from(ATTRIBUTE_HEADER_LEN + value.len()).unwrap_or(0);
         self.0.extend(len.to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
         self.0.extend(value);
@@ -77,7 +77,7 @@ impl Netlink {
     pub(crate) fn set_up(&mut self, index: i32, mtu: u32, queue_pkts: u32) -> io::Result<()> {
         let up = flag(libc::IFF_UP);
         let change = up | flag(libc::IFF_MULTICAST);
-        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, up, change))
+        let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_message(index, up, change))
             .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
             .attribute(libc::IFLA_TXQLEN, &queue_pkts.to_ne_bytes());
         self.request(request)
@@ -86,7 +86,7 @@ impl Netlink {
     /// Sets MTU and queue length, and brings the device up.
     pub(crate) fn bring_up(&mut self, index: i32, mtu: u32, queue_pkts: u32) -> io::Result<()> {
         let up = flag(libc::IFF_UP);
-        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, up, up))
+        let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_message(index, up, up))
             .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
             .attribute(libc::IFLA_TXQLEN, &queue_pkts.to_ne_bytes());
         self.request(request)
@@ -96,21 +96,21 @@ impl Netlink {
     pub(crate) fn raise_mtu(&mut self, index: i32, mtu: u32) -> io::Result<()> {
         const PREFIX: usize = 16;
         let mut former = None;
-        let request = Request::new(libc::RTM_GETLINK, 0, &link(index, 0, 0));
-        self.exchange(request, |_, message| {
+        let request = NetlinkRequest::new(libc::RTM_GETLINK, 0, &link_message(index, 0, 0));
+        self.send_request(request, |_, message| {
             let found = attribute(message.get(PREFIX..).unwrap_or_default(), libc::IFLA_MTU);
             former = former.or(found.and_then(|value| word(value, 0)));
         })?;
         if former.is_some_and(|former| former.cast_unsigned() >= mtu) {
             return Ok(());
         }
-        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, 0, 0));
+        let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_message(index, 0, 0));
         self.request(request.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()))
     }
 
     /// Sets the link-layer address of the device.
     pub(crate) fn set_mac(&mut self, index: i32, mac: MacAddr) -> io::Result<()> {
-        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, 0, 0));
+        let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_message(index, 0, 0));
         self.request(request.attribute(libc::IFLA_ADDRESS, &mac.0))
     }
 
@@ -119,7 +119,7 @@ impl Netlink {
     pub(crate) fn disable_address_generation(&mut self, index: i32) -> io::Result<()> {
         let mode = nested(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
         let family = nested(u16::try_from(libc::AF_INET6).unwrap_or(0), &mode);
-        let request = Request::new(libc::RTM_NEWLINK, 0, &link(index, 0, 0))
+        let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_message(index, 0, 0))
             .attribute(libc::IFLA_AF_SPEC, &family);
         self.request(request)
     }
@@ -135,7 +135,7 @@ impl Netlink {
         let addr = octets(address.addr);
         let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let body = address_message(index, address);
-        let mut request = Request::new(libc::RTM_NEWADDR, flags, &body)
+        let mut request = NetlinkRequest::new(libc::RTM_NEWADDR, flags, &body)
             .attribute(libc::IFA_LOCAL, &addr)
             .attribute(libc::IFA_ADDRESS, &addr);
         if let Some(lifetime) = lifetime {
@@ -150,7 +150,7 @@ impl Netlink {
     /// Removes an address from the device.
     pub(crate) fn remove_address(&mut self, index: i32, address: IpNetwork) -> io::Result<()> {
         let addr = octets(address.addr);
-        let request = Request::new(libc::RTM_DELADDR, 0, &address_message(index, address))
+        let request = NetlinkRequest::new(libc::RTM_DELADDR, 0, &address_message(index, address))
             .attribute(libc::IFA_LOCAL, &addr)
             .attribute(libc::IFA_ADDRESS, &addr);
         self.request(request)
@@ -159,9 +159,9 @@ impl Netlink {
     /// True if the device has the address without a lifetime.
     pub(crate) fn has_permanent_address(&mut self, index: i32, addr: IpAddr) -> io::Result<bool> {
         let body = [family(addr), 0, 0, 0, 0, 0, 0, 0];
-        let request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &body);
+        let request = NetlinkRequest::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &body);
         let mut is_found = false;
-        self.exchange(request, |kind, message| {
+        self.send_request(request, |kind, message| {
             is_found |= kind == libc::RTM_NEWADDR && is_permanent_address(message, index, addr);
         })?;
         Ok(is_found)
@@ -169,20 +169,21 @@ impl Netlink {
 
     /// Returns all network devices, without their addresses.
     pub(crate) fn devices(&mut self) -> io::Result<Vec<NetworkDevice>> {
-        let request = Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &link(0, 0, 0));
+        let request =
+            NetlinkRequest::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &link_message(0, 0, 0));
         self.dump(request, libc::RTM_NEWLINK, device)
     }
 
     /// Returns the addresses of all devices, without link-local ones, each with the index of its
     /// device.
     pub(crate) fn addresses(&mut self) -> io::Result<Vec<(i32, IpNetwork)>> {
-        let request = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]);
+        let request = NetlinkRequest::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]);
         self.dump(request, libc::RTM_NEWADDR, address)
     }
 
     /// Returns the unicast routes of the main table.
     pub(crate) fn routes(&mut self) -> io::Result<Vec<HostRoute>> {
-        let request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
+        let request = NetlinkRequest::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
         self.dump(request, libc::RTM_NEWROUTE, route)
     }
 
@@ -190,12 +191,12 @@ impl Netlink {
     /// message by `None`.
     fn dump<T>(
         &mut self,
-        request: Request,
+        request: NetlinkRequest,
         kind: u16,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> io::Result<Vec<T>> {
         let mut found = Vec::new();
-        self.exchange(request, |of, message| {
+        self.send_request(request, |of, message| {
             if of == kind {
                 found.extend(read(message));
             }
@@ -215,7 +216,7 @@ impl Netlink {
         let mut body = vec![family(network.addr), network.len, 0, 0, libc::RT_TABLE_MAIN];
         body.extend([libc::RTPROT_STATIC, scope, libc::RTN_UNICAST, 0, 0, 0, 0]);
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let request = Request::new(libc::RTM_NEWROUTE, flags, &body)
+        let request = NetlinkRequest::new(libc::RTM_NEWROUTE, flags, &body)
             .attribute(libc::RTA_DST, &octets(network.addr))
             .attribute(libc::RTA_OIF, &index.to_ne_bytes());
         self.request(request)
@@ -236,7 +237,7 @@ impl Netlink {
         let mut body = vec![family(router), 0, 0, 0, libc::RT_TABLE_MAIN];
         body.extend([libc::RTPROT_STATIC, libc::RT_SCOPE_UNIVERSE, libc::RTN_UNICAST, 0, 0, 0, 0]);
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let request = Request::new(libc::RTM_NEWROUTE, flags, &body)
+        let request = NetlinkRequest::new(libc::RTM_NEWROUTE, flags, &body)
             .attribute(libc::RTA_GATEWAY, &octets(router))
             .attribute(libc::RTA_OIF, &index.to_ne_bytes())
             .attribute(libc::RTA_PRIORITY, &metric.to_ne_bytes());
@@ -244,12 +245,16 @@ impl Netlink {
     }
 
     /// Sends a request and waits for its acknowledgment.
-    fn request(&mut self, request: Request) -> io::Result<()> {
-        self.exchange(request, |_, _| {})
+    fn request(&mut self, request: NetlinkRequest) -> io::Result<()> {
+        self.send_request(request, |_, _| {})
     }
 
     /// Sends a request and passes each message of the answer to `take`, with its type.
-    fn exchange(&mut self, request: Request, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    fn send_request(
+        &mut self,
+        request: NetlinkRequest,
+        mut take: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
         let mut octets = request.0;
         self.sequence += 1;
         let len = u32::try_from(octets.len()).unwrap_or(0);
@@ -294,7 +299,7 @@ fn next_message<'a>(rest: &mut &'a [u8]) -> Option<KernelMessage<'a>> {
     let len = usize::try_from(word(all, 0)?).ok()?;
     let kind = u16::from_ne_bytes(*all.get(4..6)?.first_chunk()?);
     let sequence = word(all, 8)?.cast_unsigned();
-    let body = all.get(HEADER..len)?;
+    let body = all.get(HEADER_LEN..len)?;
     *rest = all.get(len.next_multiple_of(4)..).unwrap_or_default();
     Some(KernelMessage { kind, sequence, body })
 }
@@ -405,17 +410,17 @@ fn attribute(all: &[u8], wanted: u16) -> Option<&[u8]> {
 /// Returns types and values of the attributes of a message.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
-        let [a, b, c, d] = *rest.first_chunk::<ATTRIBUTE>()?;
+        let [a, b, c, d] = *rest.first_chunk::<ATTRIBUTE_HEADER_LEN>()?;
         let (len, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
         let kind = kind & NLA_TYPE_MASK;
-        let value = rest.get(ATTRIBUTE..usize::from(len))?;
+        let value = rest.get(ATTRIBUTE_HEADER_LEN..usize::from(len))?;
         rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))
     })
 }
 
 /// Builds `struct ifinfomsg`: family, type, index, flags, and the mask of flags to change.
-fn link(index: i32, flags: u32, change: u32) -> Vec<u8> {
+fn link_message(index: i32, flags: u32, change: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
     body.extend(index.to_ne_bytes());
     body.extend(flags.to_ne_bytes());
@@ -424,7 +429,7 @@ fn link(index: i32, flags: u32, change: u32) -> Vec<u8> {
 }
 
 fn nested(kind: u16, value: &[u8]) -> Vec<u8> {
-    let len = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(0);
+    let len = u16::try_from(ATTRIBUTE_HEADER_LEN + value.len()).unwrap_or(0);
     let mut octets = len.to_ne_bytes().to_vec();
     octets.extend(kind.to_ne_bytes());
     octets.extend(value);

@@ -9,7 +9,7 @@
 use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, OWNER_STRIDE};
 
 /// Offset of the TEID in a GTP-U message. Spec: TS 29.281 §5.1.
-const TEID: u32 = 4;
+const TEID_OFFSET: u32 = 4;
 
 /// The octets of an instruction: code, jumps, operand.
 type Instruction = libc::sock_filter;
@@ -25,7 +25,7 @@ const fn instruction(code: u32, k: u32) -> Instruction {
 pub(crate) const fn program(workers: u32) -> [Instruction; 7] {
     const ALU: u32 = libc::BPF_ALU | libc::BPF_K;
     [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, TEID),
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, TEID_OFFSET),
         instruction(ALU | libc::BPF_RSH, OWNER_GROUP_SHIFT),
         instruction(ALU | libc::BPF_MUL, OWNER_STRIDE),
         instruction(ALU | libc::BPF_AND, OWNER_GROUPS - 1),

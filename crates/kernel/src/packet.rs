@@ -17,26 +17,26 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::cmsg::ControlBuffer;
 use crate::counters::{KernelCounters, add};
 use crate::error::KernelError;
-use crate::frame::ETHERNET;
+use crate::frame::ETHERNET_LEN;
 use crate::netlink::Netlink;
 use crate::packet_socket::{bind_device, receive_multicast};
 use crate::receive::{LOST_MAX, fill, grow_buffers};
-use crate::segment::Cut;
-use crate::syscall::{PlaceLayout, Received, SendBatch, receive_datagrams, set_option};
+use crate::segment::Segmentation;
+use crate::syscall::{PlaceLayout, ReceivedDatagram, SendBatch, receive_datagrams, set_option};
 use crate::vnet::{GSO_NONE, NEEDS_CSUM, VnetHeader};
 
 /// Maximum number of frames per system call. Each may be a large packet.
-const BATCH: usize = 32;
+const BATCH_MAX: usize = 32;
 
 /// Size of the buffer for one frame: the largest packet with its headers. The stride between
 /// buffers is not a power of two, so that the buffers of a batch do not share cache sets. Unit:
 /// octets.
-const SIZE: usize = VnetHeader::LEN + ETHERNET + 65_536 + 64;
-const STRIDE: usize = SIZE.next_multiple_of(64) + 17 * 64;
+const PLACE_SIZE: usize = VnetHeader::LEN + ETHERNET_LEN + 65_536 + 64;
+const PLACE_STRIDE: usize = PLACE_SIZE.next_multiple_of(64) + 17 * 64;
 
 /// Length of a VLAN tag of IEEE 802.1Q, which follows both MAC addresses of a frame. Unit: octets.
-const TAG: usize = 4;
-const ADDRESSES: usize = 12;
+const TAG_LEN: usize = 4;
+const ADDRESSES_LEN: usize = 12;
 
 /// Size of each buffer of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 16 << 20;
@@ -93,7 +93,7 @@ pub struct PacketPort {
     /// Buffers of received frames, each behind its [`VnetHeader`].
     buffer: Box<[u8]>,
     controls: Box<[ControlBuffer]>,
-    received: Vec<Received>,
+    received: Vec<ReceivedDatagram>,
     /// Index in `received` of the frame to be segmented next, or of the frame that `pending`
     /// belongs to.
     at: usize,
@@ -105,9 +105,9 @@ pub struct PacketPort {
 /// The segments of a large packet that are not yet taken.
 #[derive(Debug, Clone, Copy)]
 struct PendingFrame {
-    cut: Cut,
+    cut: Segmentation,
     /// The VLAN tag that the kernel has removed.
-    tag: Option<[u8; TAG]>,
+    tag: Option<[u8; TAG_LEN]>,
     l3_offset: usize,
     len: usize,
     next: usize,
@@ -132,9 +132,9 @@ impl PacketPort {
             socket,
             mac,
             counters: KernelCounters::default(),
-            buffer: vec![0; BATCH * STRIDE].into(),
-            controls: vec![ControlBuffer::default(); BATCH].into(),
-            received: Vec::with_capacity(BATCH),
+            buffer: vec![0; BATCH_MAX * PLACE_STRIDE].into(),
+            controls: vec![ControlBuffer::default(); BATCH_MAX].into(),
+            received: Vec::with_capacity(BATCH_MAX),
             at: 0,
             pending: None,
             dropped: 0,
@@ -183,7 +183,7 @@ impl PacketPort {
                     return false;
                 }
                 // A batch that is not full was the last: the device has no more frames.
-                may_read = self.received.len() == BATCH;
+                may_read = self.received.len() == BATCH_MAX;
             }
             self.take_next(burst, &mut alloc);
             true
@@ -194,9 +194,9 @@ impl PacketPort {
     fn receive(&mut self) -> bool {
         self.received.clear();
         self.at = 0;
-        let places = PlaceLayout { stride: STRIDE, size: SIZE };
+        let places = PlaceLayout { stride: PLACE_STRIDE, size: PLACE_SIZE };
         let (buffer, controls) = (&mut self.buffer, &mut self.controls);
-        match receive_datagrams(self.socket.as_fd(), BATCH, buffer, places, controls) {
+        match receive_datagrams(self.socket.as_fd(), BATCH_MAX, buffer, places, controls) {
             Ok(received) => {
                 add(&self.counters.0.rx_calls, 1);
                 self.received.extend(received);
@@ -223,7 +223,7 @@ impl PacketPort {
             let Some(received) = self.received.get(self.at).copied() else { return };
             let control = self.controls[self.at].read(received.control_len);
             add(&cells.rx_missed_pkts, control.missed_since(&mut self.dropped));
-            let place = &mut self.buffer[self.at * STRIDE..][..received.len.min(SIZE)];
+            let place = &mut self.buffer[self.at * PLACE_STRIDE..][..received.len.min(PLACE_SIZE)];
             let frame = (!received.is_cut).then(|| PendingFrame::new(place, control.tag)).flatten();
             if frame.is_none() {
                 self.at += 1;
@@ -233,7 +233,7 @@ impl PacketPort {
         }
         let Some(pending) = &mut self.pending else { return };
         let (frame, part) = (*pending, pending.next);
-        let place = &self.buffer[self.at * STRIDE + VnetHeader::LEN..][..frame.len];
+        let place = &self.buffer[self.at * PLACE_STRIDE + VnetHeader::LEN..][..frame.len];
         pending.next += 1;
         if pending.next >= frame.cut.count() {
             self.pending = None;
@@ -286,20 +286,20 @@ impl PacketPort {
 impl PendingFrame {
     /// Reads the header in front of a frame, and completes the frame's checksum. `None` if header
     /// and frame contradict each other.
-    fn new(place: &mut [u8], tag: Option<[u8; TAG]>) -> Option<Self> {
+    fn new(place: &mut [u8], tag: Option<[u8; TAG_LEN]>) -> Option<Self> {
         let (header, frame) = place.split_at_mut_checked(VnetHeader::LEN)?;
         let mut header = VnetHeader::read_from_bytes(header).ok()?;
         let l3_offset = usize::from(parse_frame(frame).ok()?.l3_offset);
         let len = frame.len();
         let packet = frame.get_mut(l3_offset..)?;
-        // The kernel counts from the start of the frame, `Cut` from the IP packet.
+        // The kernel counts from the start of the frame, `Segmentation` from the IP packet.
         header.csum_start = match (header.flags & NEEDS_CSUM, header.gso_type) {
             (0, GSO_NONE) => 0,
             // Nothing to complete: the card has verified the checksums.
             (0, _) => parse_ip(packet, false).ok()?.payload_offset,
             _ => header.csum_start.checked_sub(u16::try_from(l3_offset).ok()?)?,
         };
-        let cut = Cut::new(&header, packet)?;
+        let cut = Segmentation::new(&header, packet)?;
         Some(Self { cut, tag, l3_offset, len, next: 0 })
     }
 
@@ -315,9 +315,9 @@ impl PendingFrame {
         match self.tag {
             None => front.copy_from_slice(link),
             Some(tag) => {
-                front[..ADDRESSES].copy_from_slice(&link[..ADDRESSES]);
-                front[ADDRESSES..][..TAG].copy_from_slice(&tag);
-                front[ADDRESSES + TAG..].copy_from_slice(&link[ADDRESSES..]);
+                front[..ADDRESSES_LEN].copy_from_slice(&link[..ADDRESSES_LEN]);
+                front[ADDRESSES_LEN..][..TAG_LEN].copy_from_slice(&tag);
+                front[ADDRESSES_LEN + TAG_LEN..].copy_from_slice(&link[ADDRESSES_LEN..]);
             }
         }
         self.cut.write(packet, part, rest);

@@ -37,7 +37,7 @@ impl PacketSocket {
     /// # Errors
     /// The kernel's, for example if the device is down.
     pub(crate) fn send(&self, dst: MacAddr, kind: EtherType, packet: &[u8]) -> io::Result<()> {
-        let mut to = name_of(self.index);
+        let mut to = socket_address_of(self.index);
         to.sll_protocol = kind.0.to_be();
         to.sll_halen = 6;
         to.sll_addr[..6].copy_from_slice(&dst.0);
@@ -67,7 +67,7 @@ pub(crate) fn bind_device(
     index: i32,
     protocol: i32,
 ) -> io::Result<Option<MacAddr>> {
-    let mut own = name_of(index);
+    let mut own = socket_address_of(index);
     own.sll_protocol = u16::try_from(protocol).unwrap_or(0).to_be();
     // SAFETY: `own` is a structure of `NAME_LEN` octets that lives across the call.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const own).cast(), NAME_LEN) })?;
@@ -95,7 +95,7 @@ pub(crate) fn receive_multicast(socket: &OwnedFd, index: i32) -> io::Result<()> 
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, len) })
 }
 
-fn name_of(index: i32) -> libc::sockaddr_ll {
+fn socket_address_of(index: i32) -> libc::sockaddr_ll {
     // SAFETY: a structure of integers, for which zero is a value.
     let mut name: libc::sockaddr_ll = unsafe { zeroed() };
     name.sll_family = u16::try_from(libc::AF_PACKET).unwrap_or_default();

@@ -24,14 +24,14 @@ const UDP_HEADER: usize = 8;
 
 /// The protocol above IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Upper {
+enum UpperProtocol {
     Tcp,
     Udp,
 }
 
 /// How a packet is segmented. Offsets count from the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum Segmentation {
     /// The packet is not segmented.
     Whole {
         /// Length of the packet. Unit: octets.
@@ -44,7 +44,7 @@ pub(crate) enum Cut {
 /// The layout of a large packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentPlan {
-    upper: Upper,
+    upper: UpperProtocol,
     is_v6: bool,
     upper_at: usize,
     headers: usize,
@@ -52,7 +52,7 @@ pub(crate) struct SegmentPlan {
     len: usize,
 }
 
-impl Cut {
+impl Segmentation {
     /// Decides how `packet` is segmented, and completes its checksum if it is not. `None` if
     /// `header` contradicts the packet.
     pub(crate) fn new(header: &VnetHeader, packet: &mut [u8]) -> Option<Self> {
@@ -67,15 +67,15 @@ impl Cut {
         }
         let version = packet.first()? >> 4;
         let upper = match (kind, version) {
-            (GSO_TCPV4, 4) | (GSO_TCPV6, 6) => Upper::Tcp,
-            (GSO_UDP_L4, 4 | 6) => Upper::Udp,
+            (GSO_TCPV4, 4) | (GSO_TCPV6, 6) => UpperProtocol::Tcp,
+            (GSO_UDP_L4, 4 | 6) => UpperProtocol::Udp,
             _ => return None,
         };
         let upper_len = match upper {
-            Upper::Tcp => usize::from(packet.get(start + TCP_DATA_OFFSET)? >> 4) * 4,
-            Upper::Udp => UDP_HEADER,
+            UpperProtocol::Tcp => usize::from(packet.get(start + TCP_DATA_OFFSET)? >> 4) * 4,
+            UpperProtocol::Udp => UDP_HEADER,
         };
-        let least = if upper == Upper::Tcp { 20 } else { UDP_HEADER };
+        let least = if upper == UpperProtocol::Tcp { 20 } else { UDP_HEADER };
         let ip_len = if version == 4 { usize::from(packet.first()? & 0x0f) * 4 } else { 40 };
         let headers = start + upper_len;
         let plan = SegmentPlan {
@@ -143,7 +143,7 @@ impl SegmentPlan {
         }
         let upper = &mut out[self.upper_at..];
         match self.upper {
-            Upper::Tcp => {
+            UpperProtocol::Tcp => {
                 let bytes = [upper[4], upper[5], upper[6], upper[7]];
                 let offset = u32::try_from(index * self.size).unwrap_or(0);
                 let sequence = u32::from_be_bytes(bytes).wrapping_add(offset);
@@ -156,22 +156,22 @@ impl SegmentPlan {
                 }
                 put(upper, TCP_CHECKSUM, 0);
             }
-            Upper::Udp => {
+            UpperProtocol::Udp => {
                 let len = word(upper.len());
                 put(upper, UDP_LENGTH, len);
                 put(upper, UDP_CHECKSUM, 0);
             }
         }
         let protocol = match self.upper {
-            Upper::Tcp => protocol::TCP,
-            Upper::Udp => protocol::UDP,
+            UpperProtocol::Tcp => protocol::TCP,
+            UpperProtocol::Udp => protocol::UDP,
         };
         let sum = pseudo_header(out, protocol, out.len() - self.upper_at);
         let sum = sum.bytes(&out[self.upper_at..]);
         let upper = &mut out[self.upper_at..];
         match self.upper {
-            Upper::Tcp => put(upper, TCP_CHECKSUM, sum.checksum()),
-            Upper::Udp => put(upper, UDP_CHECKSUM, sum.udp_checksum()),
+            UpperProtocol::Tcp => put(upper, TCP_CHECKSUM, sum.checksum()),
+            UpperProtocol::Udp => put(upper, UDP_CHECKSUM, sum.udp_checksum()),
         }
     }
 }
@@ -225,7 +225,7 @@ mod tests {
         let mut packet = vec![0; 100];
         packet[0] = 0x45;
         packet[32] = 0x50;
-        assert!(Cut::new(&header(GSO_TCPV4, 20, 10), &mut packet).is_some());
+        assert!(Segmentation::new(&header(GSO_TCPV4, 20, 10), &mut packet).is_some());
         for wrong in [
             header(GSO_TCPV6, 20, 10),
             header(GSO_TCPV4, 20, 0),
@@ -234,9 +234,9 @@ mod tests {
             header(3, 20, 10),
             header(GSO_NONE, 99, 0),
         ] {
-            assert_eq!(Cut::new(&wrong, &mut packet), None, "{wrong:?}");
+            assert_eq!(Segmentation::new(&wrong, &mut packet), None, "{wrong:?}");
         }
-        assert_eq!(Cut::new(&header(GSO_TCPV4, 20, 10), &mut []), None);
+        assert_eq!(Segmentation::new(&header(GSO_TCPV4, 20, 10), &mut []), None);
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
             csum_offset: 6,
             ..VnetHeader::default()
         };
-        assert_eq!(Cut::new(&header, &mut packet), Some(Cut::Whole { len: 33 }));
+        assert_eq!(Segmentation::new(&header, &mut packet), Some(Segmentation::Whole { len: 33 }));
         assert_eq!(pseudo_header(&packet, 17, 13).bytes(&packet[20..]).checksum(), 0);
     }
 }

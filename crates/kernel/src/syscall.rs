@@ -100,7 +100,7 @@ const fn empty_message() -> libc::mmsghdr {
 
 /// One received datagram, or several of one size that the kernel has joined.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedDatagram {
     /// Length of the datagram, which begins at the start of its place in the buffer. Unit: octets.
     pub len: usize,
     /// Length of the control messages. Unit: octets.
@@ -131,7 +131,7 @@ pub(crate) fn receive_datagrams(
     buffer: &mut [u8],
     places: PlaceLayout,
     controls: &mut [ControlBuffer],
-) -> io::Result<ArrayVec<Received, BURST_MAX>> {
+) -> io::Result<ArrayVec<ReceivedDatagram, BURST_MAX>> {
     let mut names = [PeerName::none(); BURST_MAX];
     let mut slices = [empty_slice(); BURST_MAX];
     let mut messages = [const { empty_message() }; BURST_MAX];
@@ -158,12 +158,13 @@ pub(crate) fn receive_datagrams(
     // across the call, have the given lengths, and are not borrowed otherwise.
     let received = unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), count, flags, none) };
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    let taken = messages.iter().zip(&names).take(received).map(|(message, name)| Received {
-        len: usize::try_from(message.msg_len).unwrap_or(0),
-        control_len: message.msg_hdr.msg_controllen,
-        from: name.address(),
-        is_cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-    });
+    let taken =
+        messages.iter().zip(&names).take(received).map(|(message, name)| ReceivedDatagram {
+            len: usize::try_from(message.msg_len).unwrap_or(0),
+            control_len: message.msg_hdr.msg_controllen,
+            from: name.address(),
+            is_cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+        });
     Ok(taken.collect())
 }
 

@@ -9,19 +9,19 @@ use adit_types::limits::BURST_MAX;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::counters::{KernelCounters, add};
-use crate::frame::{ETHERNET, carries_ip, ether_type, write_ethernet};
-use crate::join::{JoinOffer, JoinPlan, Joined};
+use crate::frame::{ETHERNET_LEN, carries_ip, ether_type, write_ethernet};
+use crate::join::{JoinGroup, JoinOffer, JoinPlan};
 use crate::receive::{LOST_MAX, fill};
-use crate::segment::Cut;
+use crate::segment::Segmentation;
 use crate::syscall::WriteSlices;
 use crate::vnet::VnetHeader;
 
 /// Size of the largest packet that a device passes, with its header. Unit: octets.
-const READ_MAX: usize = VnetHeader::LEN + 65_536;
+const READ_BYTES_MAX: usize = VnetHeader::LEN + 65_536;
 
 /// Maximum length of the headers that joining rewrites: IPv6, and TCP with all options. Unit:
 /// octets.
-const HEADERS_MAX: usize = 100;
+const HEADERS_BYTES_MAX: usize = 100;
 
 /// One queue of a TUN device. The device exists as long as one of its queues.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct TunQueue {
 /// The segments of a large packet that are not yet taken.
 #[derive(Debug, Clone, Copy)]
 struct PendingPacket {
-    cut: Cut,
+    cut: Segmentation,
     len: usize,
     next: usize,
 }
@@ -48,7 +48,7 @@ impl TunQueue {
             file,
             offer,
             counters: KernelCounters::default(),
-            buffer: vec![0; READ_MAX].into(),
+            buffer: vec![0; READ_BYTES_MAX].into(),
             pending: None,
         }
     }
@@ -112,7 +112,10 @@ impl TunQueue {
             return true;
         };
         let cut = VnetHeader::read_from_bytes(header).ok();
-        match cut.filter(|_| !packet.is_empty()).and_then(|header| Cut::new(&header, packet)) {
+        match cut
+            .filter(|_| !packet.is_empty())
+            .and_then(|header| Segmentation::new(&header, packet))
+        {
             Some(cut) => self.pending = Some(PendingPacket { cut, len: packet.len(), next: 0 }),
             None => add(&self.counters.0.rx_unusable_pkts, 1),
         }
@@ -137,11 +140,11 @@ impl TunQueue {
             return add(&cells.rx_unusable_pkts, 1);
         };
         let Some(mut buf) = alloc() else { return add(&cells.rx_no_buffer_pkts, 1) };
-        let frame_len = ETHERNET + cut.len_of(next);
+        let frame_len = ETHERNET_LEN + cut.len_of(next);
         let Some(frame) = buf.append(frame_len) else {
             return add(&cells.rx_unusable_pkts, 1);
         };
-        let (front, out) = frame.split_at_mut(ETHERNET);
+        let (front, out) = frame.split_at_mut(ETHERNET_LEN);
         write_ethernet(front, ether_type);
         cut.write(packet, next, out);
         add(&cells.rx_pkts, 1);
@@ -153,7 +156,7 @@ impl TunQueue {
     pub fn tx_burst<B: PacketBuf>(&mut self, burst: &mut Burst<B>) -> usize {
         let before = burst.len();
         self.drop_unusable(burst);
-        let plan = JoinPlan::new(burst, ETHERNET, self.offer);
+        let plan = JoinPlan::new(burst, ETHERNET_LEN, self.offer);
         let mut is_done = [false; BURST_MAX];
         for group in &plan.groups {
             match self.write_group(&plan, group, burst) {
@@ -185,7 +188,7 @@ impl TunQueue {
     fn write_group<B: PacketBuf>(
         &mut self,
         plan: &JoinPlan,
-        group: &Joined,
+        group: &JoinGroup,
         burst: &mut Burst<B>,
     ) -> GroupOutcome {
         if group.count > 1 {
@@ -201,7 +204,7 @@ impl TunQueue {
             let header = VnetHeader::default();
             let mut slices = WriteSlices::new();
             slices.add(header.as_bytes());
-            slices.add(&burst[at].data()[ETHERNET..]);
+            slices.add(&burst[at].data()[ETHERNET_LEN..]);
             match self.write(&slices) {
                 Ok(()) => {
                     add(&self.counters.0.tx_pkts, 1);
@@ -217,26 +220,26 @@ impl TunQueue {
     fn write_joined<B: PacketBuf>(
         &self,
         plan: &JoinPlan,
-        group: &Joined,
+        group: &JoinGroup,
         burst: &mut Burst<B>,
     ) -> io::Result<()> {
         let headers = plan.headers(group);
-        let last_flags = plan.last_flags(group, burst, ETHERNET);
-        let mut original = [0; HEADERS_MAX];
+        let last_flags = plan.last_flags(group, burst, ETHERNET_LEN);
+        let mut original = [0; HEADERS_BYTES_MAX];
         let original = &mut original[..headers];
-        let first = &mut burst[group.first].data_mut()[ETHERNET..];
+        let first = &mut burst[group.first].data_mut()[ETHERNET_LEN..];
         original.copy_from_slice(&first[..headers]);
         let header = plan.finish(group, first, last_flags);
         let mut slices = WriteSlices::new();
         slices.add(header.as_bytes());
         for at in plan.members(group) {
-            let from = if at == group.first { ETHERNET } else { ETHERNET + headers };
+            let from = if at == group.first { ETHERNET_LEN } else { ETHERNET_LEN + headers };
             slices.add(&burst[at].data()[from..]);
         }
         let written = self.write(&slices);
         drop(slices);
         if written.is_err() {
-            burst[group.first].data_mut()[ETHERNET..][..headers].copy_from_slice(original);
+            burst[group.first].data_mut()[ETHERNET_LEN..][..headers].copy_from_slice(original);
         }
         written
     }
@@ -256,7 +259,7 @@ impl TunQueue {
     fn count_sent<B: PacketBuf>(
         &self,
         plan: &JoinPlan,
-        group: &Joined,
+        group: &JoinGroup,
         burst: &Burst<B>,
     ) -> GroupOutcome {
         let bytes = plan.members(group).map(|at| burst[at].data_len()).sum();

@@ -64,13 +64,13 @@ pub fn open_tun(config: &TunConfig<'_>) -> Result<Vec<TunQueue>, KernelError> {
 /// were full; zero without such a device. Reads a file of the kernel: only for display.
 #[must_use]
 pub fn tun_missed_pkts(name: &str) -> u64 {
-    missed_of(&std::fs::read_to_string("/proc/net/dev").unwrap_or_default(), name)
+    parse_missed_pkts(&std::fs::read_to_string("/proc/net/dev").unwrap_or_default(), name)
 }
 
 /// Returns how many packets to a device the kernel dropped. `devices` has the format of
 /// `/proc/net/dev`: eight numbers about received packets, then octets, packets, errors and drops of
 /// sent ones.
-fn missed_of(devices: &str, name: &str) -> u64 {
+fn parse_missed_pkts(devices: &str, name: &str) -> u64 {
     const SENT_DROPPED: usize = 8 + 3;
     let lines = devices.lines().filter_map(|line| line.trim_start().split_once(':'));
     let numbers = lines.into_iter().find(|(device, _)| *device == name).map(|(_, rest)| rest);
@@ -124,8 +124,8 @@ mod tests {
     fn missed_packets_are_read_by_the_name_of_the_device() {
         let text = "Inter-| Receive | Transmit\n face |bytes packets errs drop\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13\n \
                     adit0: 5 6 0 0 0 0 0 0 70 80 90 1234 0 0 0 0\n";
-        assert_eq!(missed_of(text, "adit0"), 1234);
-        assert_eq!(missed_of(text, "lo"), 12);
-        assert_eq!(missed_of(text, "adit"), 0);
+        assert_eq!(parse_missed_pkts(text, "adit0"), 1234);
+        assert_eq!(parse_missed_pkts(text, "lo"), 12);
+        assert_eq!(parse_missed_pkts(text, "adit"), 0);
     }
 }

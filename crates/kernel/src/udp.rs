@@ -18,29 +18,29 @@ use crate::frame::{DatagramHeaders, OutgoingDatagram, headers_len, write_headers
 use crate::owner_filter;
 use crate::receive::{LOST_MAX, grow_buffers};
 use crate::syscall::{
-    PlaceLayout, Received, SendBatch, attach_reuseport, receive_datagrams, set_option,
+    PlaceLayout, ReceivedDatagram, SendBatch, attach_reuseport, receive_datagrams, set_option,
 };
 
 /// Maximum number of received datagrams per system call. Each may consist of 64 that the kernel
 /// joined.
-const BATCH: usize = 32;
+const BATCH_MAX: usize = 32;
 
 /// Size of the place for one datagram: the largest that UDP can carry. The stride between places is
 /// not a power of two, so that the places of a batch do not share cache sets. Unit: octets.
-const SIZE: usize = 65_536;
-const STRIDE: usize = SIZE + 17 * 64;
+const PLACE_SIZE: usize = 65_536;
+const PLACE_STRIDE: usize = PLACE_SIZE + 17 * 64;
 
 /// Maximum number of datagrams that the kernel makes of one message with `UDP_SEGMENT`; older
 /// kernels accept no more.
 const SEGMENTS_MAX: usize = 64;
 
 /// Maximum payload of one message, joined or not. Unit: octets.
-const PAYLOAD_MAX: usize = 65_000;
+const PAYLOAD_BYTES_MAX: usize = 65_000;
 
 /// How many bursts leave unjoined after the kernel refused joined datagrams: the path to one peer
 /// may be narrower than the port. With a kernel or device without segmentation, one call in this
 /// many bursts is refused.
-const SINGLE_BURSTS: u32 = 1024;
+const UNJOINED_BURSTS: u32 = 1024;
 
 /// Size of each buffer of a socket in the kernel. Unit: octets.
 const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
@@ -76,7 +76,7 @@ struct UdpSocket {
     /// Places of received datagrams.
     buffer: Box<[u8]>,
     controls: Box<[ControlBuffer]>,
-    received: ArrayVec<Received, BURST_MAX>,
+    received: ArrayVec<ReceivedDatagram, BURST_MAX>,
     /// Index in `received` of the datagram to be split next, and the offset of the next part in it.
     at: usize,
     offset: usize,
@@ -218,7 +218,7 @@ impl UdpPort {
                     Some(libc::EINTR) => {}
                     // A device on the path cannot segment, or the path is narrower than the port.
                     Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE) if runs[sent].count > 1 => {
-                        self.single_bursts = SINGLE_BURSTS;
+                        self.single_bursts = UNJOINED_BURSTS;
                         return SendOutcome::more(done);
                     }
                     _ => {
@@ -284,7 +284,7 @@ fn collect<B: PacketBuf>(
                 && size <= run.size
                 && size > 0
                 && run.count < SEGMENTS_MAX
-                && run.payload + size <= PAYLOAD_MAX
+                && run.payload + size <= PAYLOAD_BYTES_MAX
         });
         match run {
             Some(run) => {
@@ -370,8 +370,8 @@ impl UdpSocket {
         Ok(Self {
             socket,
             local: SocketAddr::try_from(bound).unwrap_or(address),
-            buffer: vec![0; BATCH * STRIDE].into(),
-            controls: vec![ControlBuffer::default(); BATCH].into(),
+            buffer: vec![0; BATCH_MAX * PLACE_STRIDE].into(),
+            controls: vec![ControlBuffer::default(); BATCH_MAX].into(),
             received: ArrayVec::new(),
             at: 0,
             offset: 0,
@@ -412,16 +412,17 @@ impl UdpSocket {
             if burst.len() >= limit || lost >= LOST_MAX || self.buffer.is_empty() {
                 return;
             }
-            let was_full = self.received.len() == BATCH;
+            let was_full = self.received.len() == BATCH_MAX;
             let is_first = self.received.is_empty();
             self.received.clear();
             (self.at, self.offset) = (0, 0);
             if !is_first && !was_full {
                 return;
             }
-            let places = PlaceLayout { stride: STRIDE, size: SIZE };
+            let places = PlaceLayout { stride: PLACE_STRIDE, size: PLACE_SIZE };
             let (buffer, controls) = (&mut self.buffer, &mut self.controls);
-            let received = receive_datagrams(self.socket.as_fd(), BATCH, buffer, places, controls);
+            let received =
+                receive_datagrams(self.socket.as_fd(), BATCH_MAX, buffer, places, controls);
             match received {
                 Ok(received) => {
                     add(&counters.0.rx_calls, 1);
@@ -464,7 +465,7 @@ impl UdpSocket {
         let datagram = DatagramHeaders { from, to: self.local, tos: control.tos };
         let (front, payload) = frame.split_at_mut(headers);
         write_headers(front, &datagram, end - start);
-        payload.copy_from_slice(&self.buffer[at * STRIDE..][start..end]);
+        payload.copy_from_slice(&self.buffer[at * PLACE_STRIDE..][start..end]);
         add(&cells.rx_pkts, 1);
         add(&cells.rx_bytes, len);
         burst.push(buf);

@@ -46,7 +46,7 @@ impl Fault {
 /// delay. Packets that the forwarder refused for lack of CPU time do not count. `hz` is the
 /// frequency of the engine's clock.
 #[must_use]
-pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
+pub fn packets_with_fault(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
     let vanished = |stream: &StreamOutcome| stream.lost().saturating_sub(stream.sending.refused);
     match fault {
         None => outcome.sum(|stream| {

@@ -202,7 +202,7 @@ impl Template {
         let upper_at = inner_at + form.inner.ip_header_len();
         let checksum_at = upper_at + if form.inner.is_tcp() { 16 } else { 6 };
         let needs_sum = form.inner != UePacketKind::Udp4;
-        let upper = needs_sum.then(|| (checksum_at, upper_sum(form, &packet)));
+        let upper = needs_sum.then(|| (checksum_at, transport_sum(form, &packet)));
         let ue = ue_address(form, inner_at, &packet);
         bytes.extend(packet);
         let outer = form.tunnel.map(|tunnel| OuterTemplate::new(&tunnel, form.vlan, &bytes));
@@ -258,7 +258,7 @@ impl Template {
             put(out, at, checksum.to_be_bytes());
         }
         if let Some(outer) = &self.outer {
-            outer.sum_up(out, entry);
+            outer.write_udp_checksum(out, entry);
         }
     }
 }
@@ -297,7 +297,7 @@ impl OuterTemplate {
 
     /// Writes the UDP checksum over IPv6. Must run last: the checksum covers the rest of the frame.
     #[inline]
-    fn sum_up(&self, out: &mut [u8], entry: &PlannedPacket) {
+    fn write_udp_checksum(&self, out: &mut [u8], entry: &PlannedPacket) {
         let Self::V6 { ip_at, pseudo } = *self else { return };
         let udp = ip_at + Ipv6Header::LEN;
         let sum = pseudo.long(entry.gnb).bytes(out.get(udp..).unwrap_or_default());
@@ -420,7 +420,7 @@ fn inner_packet(form: &FrameFormat, len: u16) -> Result<Vec<u8>, FrameError> {
 }
 
 /// Returns the sum over pseudo-header and segment, with zero as UE address and stamp.
-fn upper_sum(form: &FrameFormat, packet: &[u8]) -> Sum {
+fn transport_sum(form: &FrameFormat, packet: &[u8]) -> Sum {
     let ip_len = form.inner.ip_header_len();
     let segment = packet.get(ip_len..).unwrap_or_default();
     let protocol = if form.inner.is_tcp() { protocol::TCP } else { protocol::UDP };

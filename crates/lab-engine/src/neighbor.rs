@@ -21,8 +21,8 @@ use adit_wire::udp::{UdpHeader, checksum_ipv6};
 use adit_wire::{parse_gtpu, protocol};
 
 /// Length of the two MAC addresses at the start of a frame. Unit: octets.
-const ADDRESSES_LEN: usize = 12;
-const TAG_TYPE: [u8; 2] = [0x81, 0x00];
+const MAC_ADDRESSES_LEN: usize = 12;
+const VLAN_TAG_TYPE: [u8; 2] = [0x81, 0x00];
 /// Length of the Ethernet, IPv4 (without options) and UDP headers.
 const HEADERS_LEN: usize = 14 + 20 + 8;
 /// Length of the Ethernet and IPv6 headers.
@@ -103,12 +103,12 @@ impl Neighbors {
                 }
             }
             EtherType::IPV6 => {
-                if let Some((address, mac)) = advertised(buf.data()) {
+                if let Some((address, mac)) = advertised_neighbor(buf.data()) {
                     self.known.insert(address.into(), mac);
                 }
                 let echo = echo_response_ipv6(buf.data(), own);
                 let is_echo = echo.is_some();
-                let reply = echo.or_else(|| advertisement(buf.data(), own));
+                let reply = echo.or_else(|| answer_to_solicitation(buf.data(), own));
                 if reply.is_some_and(|reply| replace(&mut buf, &reply)) && send(io, own, buf) {
                     self.echoes_answered += u64::from(is_echo);
                 }
@@ -128,9 +128,9 @@ impl Neighbors {
 fn send<I: PacketIo>(io: &mut I, own: &PortAddresses, mut buf: I::Buf) -> bool {
     if own.vlan != VlanId::UNTAGGED {
         let frame = buf.data();
-        let (addresses, rest) = frame.split_at(frame.len().min(ADDRESSES_LEN));
+        let (addresses, rest) = frame.split_at(frame.len().min(MAC_ADDRESSES_LEN));
         let tag = own.vlan.value().to_be_bytes();
-        let tagged = [addresses, &TAG_TYPE, &tag, rest].concat();
+        let tagged = [addresses, &VLAN_TAG_TYPE, &tag, rest].concat();
         if !replace(&mut buf, &tagged) {
             return false;
         }
@@ -142,11 +142,11 @@ fn send<I: PacketIo>(io: &mut I, own: &PortAddresses, mut buf: I::Buf) -> bool {
 
 /// Removes the VLAN tag from a frame of `vlan`. Leaves other frames unchanged.
 fn untag<B: PacketBuf>(buf: &mut B, vlan: VlanId) {
-    let Some((front, rest)) = buf.data().split_at_checked(ADDRESSES_LEN + 4) else { return };
+    let Some((front, rest)) = buf.data().split_at_checked(MAC_ADDRESSES_LEN + 4) else { return };
     let [.., a, b, hi, lo] = front else { return };
     let is_ours = u16::from_be_bytes([*hi, *lo]) & 0x0fff == vlan.value();
-    if [*a, *b] == TAG_TYPE && is_ours && vlan != VlanId::UNTAGGED {
-        let untagged = [front.get(..ADDRESSES_LEN).unwrap_or_default(), rest].concat();
+    if [*a, *b] == VLAN_TAG_TYPE && is_ours && vlan != VlanId::UNTAGGED {
+        let untagged = [front.get(..MAC_ADDRESSES_LEN).unwrap_or_default(), rest].concat();
         replace(buf, &untagged);
     }
 }
@@ -207,7 +207,7 @@ fn ipv6_frame(
 }
 
 /// Returns the IPv6 and the MAC address of a solicitation's sender or an advertisement's target.
-fn advertised(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
+fn advertised_neighbor(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
     let (_, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
     if ip.next_header() != protocol::ICMPV6 || ip.src().is_unspecified() {
@@ -250,7 +250,7 @@ fn echo_response_ipv6(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
 }
 
 /// Answers a Neighbor Solicitation for one of our addresses. Spec: RFC 4861 §7.2.4.
-fn advertisement(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
+fn answer_to_solicitation(frame: &[u8], own: &PortAddresses) -> Option<Vec<u8>> {
     let (link, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
     if ip.next_header() != protocol::ICMPV6 {
@@ -382,7 +382,7 @@ mod tests {
             neighbors.receive(&mut io, PORT, request);
             assert_eq!(neighbors.known(UPF.into()), Some(UPF_MAC), "{vlan:?}");
             let reply = io.take_sent(PORT).remove(0);
-            assert_eq!(reply.data()[12..14] == TAG_TYPE, vlan != VlanId::UNTAGGED);
+            assert_eq!(reply.data()[12..14] == VLAN_TAG_TYPE, vlan != VlanId::UNTAGGED);
             upf_side.known.clear();
             upf_side.receive(&mut io, PORT, reply);
             assert_eq!(upf_side.known(OWN.into()), Some(MAC));

@@ -71,13 +71,13 @@ impl Schedule {
             .collect();
         rest.reverse();
         let mut schedule = Self { start, next: 0, interval: NEVER, end: 0, rest };
-        schedule.proceed();
+        schedule.advance_step();
         schedule
     }
 
     /// Advances to the next step; false if there is none.
     #[cold]
-    fn proceed(&mut self) -> bool {
+    fn advance_step(&mut self) -> bool {
         let Some((interval, end)) = self.rest.pop() else { return false };
         let next = self.next.max(self.end);
         self.next = if interval == NEVER { next.max(end) } else { next };
@@ -90,7 +90,7 @@ impl Schedule {
     pub fn take_due(&mut self, now: u64) -> Option<u64> {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
         while self.position(elapsed) >= self.end {
-            if !self.proceed() {
+            if !self.advance_step() {
                 return None;
             }
         }
@@ -117,7 +117,7 @@ impl Schedule {
                 self.next = self.next.saturating_add(count.saturating_mul(self.interval));
                 skipped += count;
             }
-            if self.position(limit) < self.end || limit < self.end || !self.proceed() {
+            if self.position(limit) < self.end || limit < self.end || !self.advance_step() {
                 return skipped;
             }
         }

@@ -85,7 +85,7 @@ pub fn draw_plan(config: &PlanConfig<'_>) -> Vec<PlannedPacket> {
                     cumulated.partition_point(|sum| *sum < drawn).min(active - 1)
                 }
             };
-            entry(config, session, weighted(&weights, &mut rng))
+            entry(config, session, draw_weighted(&weights, &mut rng))
         })
         .collect()
 }
@@ -135,7 +135,7 @@ fn cumulative_weights(weights: &[u32]) -> Vec<u32> {
 }
 
 /// Draws an index by weight, given the cumulative weights.
-fn weighted(sums: &[u32], rng: &mut SmallRng) -> u16 {
+fn draw_weighted(sums: &[u32], rng: &mut SmallRng) -> u16 {
     let total = sums.last().copied().unwrap_or(0);
     if sums.len() < 2 || total == 0 {
         return 0;

@@ -20,7 +20,7 @@ pub const SESSIONS_MAX: u32 = 1 << 24;
 pub const STREAMS_MAX: usize = 1 << STREAM_BITS;
 
 /// Number of trials with different tags: trials are counted from 1 to this, then from 1 again.
-pub const TRIALS: u8 = 15;
+pub const TRIAL_TAGS_MAX: u8 = 15;
 
 const STREAM_BITS: u32 = 4;
 
@@ -96,8 +96,12 @@ mod tests {
 
     #[test]
     fn stamp_survives_the_wire_whatever_follows_it() {
-        let stamp =
-            Stamp { tag: tag(TRIALS, 13), session: SESSIONS_MAX - 1, sequence: 7, intended: 9 };
+        let stamp = Stamp {
+            tag: tag(TRIAL_TAGS_MAX, 13),
+            session: SESSIONS_MAX - 1,
+            sequence: 7,
+            intended: 9,
+        };
         let mut bytes = stamp.to_bytes().to_vec();
         assert_eq!(Stamp::parse(&bytes), Some(stamp));
         bytes.extend([0xff; 9]);

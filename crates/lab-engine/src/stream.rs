@@ -33,7 +33,7 @@ pub struct StreamConfig {
 impl StreamConfig {
     /// Returns the lowest session of the plan, and the number of sessions from it to the highest.
     #[must_use]
-    pub fn sessions(&self) -> (u32, usize) {
+    pub fn session_range(&self) -> (u32, usize) {
         let sessions = || self.plan.iter().map(|entry| entry.session);
         let (first, last) = (sessions().min().unwrap_or(0), sessions().max().unwrap_or(0));
         (first, usize::try_from(last - first).map_or(usize::MAX, |count| count + 1))
@@ -106,7 +106,7 @@ impl<B: PacketBuf> TrialStream<B> {
     /// Returns how many sequence numbers the stream has used.
     #[inline]
     #[must_use]
-    pub fn numbered(&self) -> u64 {
+    pub fn sequence_numbers_used(&self) -> u64 {
         self.next_sequence
     }
 

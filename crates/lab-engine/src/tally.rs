@@ -6,7 +6,7 @@ use super::stamp::Stamp;
 use super::windows::Windows;
 
 /// Size of the window of sequence numbers below the highest received one: 65 ms at 16 Mpps.
-pub const WINDOW: u32 = 1 << 20;
+pub const SEQUENCE_WINDOW: u32 = 1 << 20;
 
 const WORD_BITS: u32 = u64::BITS;
 
@@ -28,7 +28,7 @@ pub enum ArrivalOrder {
     NeverSent,
 }
 
-/// Records which of the last [`WINDOW`] sequence numbers were received.
+/// Records which of the last [`SEQUENCE_WINDOW`] sequence numbers were received.
 ///
 /// Invariant: the bit of each of these numbers is set if and only if the number was received.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl SequenceWindow {
     /// Makes a window without received numbers.
     #[must_use]
     pub fn new() -> Self {
-        let words = usize::try_from(WINDOW / WORD_BITS).unwrap_or_default();
+        let words = usize::try_from(SEQUENCE_WINDOW / WORD_BITS).unwrap_or_default();
         Self { bits: vec![0; words].into_boxed_slice(), next: 0 }
     }
 
@@ -62,7 +62,7 @@ impl SequenceWindow {
                 return ArrivalOrder::NeverSent;
             }
             if ahead != 0 {
-                self.forget(self.next, number);
+                self.clear_bits(self.next, number);
             }
             self.next = number + 1;
             let (word, bit) = place(sequence);
@@ -75,7 +75,7 @@ impl SequenceWindow {
         if u64::from(behind) > self.next {
             return ArrivalOrder::NeverSent;
         }
-        if behind > WINDOW {
+        if behind > SEQUENCE_WINDOW {
             return ArrivalOrder::TooLate;
         }
         let (word, bit) = place(sequence);
@@ -89,8 +89,8 @@ impl SequenceWindow {
 
     /// Clears the bits of the sequence numbers from `from` to below `to`.
     #[cold]
-    fn forget(&mut self, from: u64, to: u64) {
-        let first = from.max(to.saturating_sub(u64::from(WINDOW)));
+    fn clear_bits(&mut self, from: u64, to: u64) {
+        let first = from.max(to.saturating_sub(u64::from(SEQUENCE_WINDOW)));
         for number in first..to {
             let (word, bit) = place(low32(number));
             if let Some(word) = self.bits.get_mut(word) {
@@ -103,7 +103,7 @@ impl SequenceWindow {
 /// Returns the index of a sequence number's word, and the number's bit in the word.
 #[inline]
 fn place(sequence: u32) -> (usize, u64) {
-    let index = sequence & (WINDOW - 1);
+    let index = sequence & (SEQUENCE_WINDOW - 1);
     let word = usize::try_from(index / WORD_BITS).unwrap_or(usize::MAX);
     (word, 1 << (index % WORD_BITS))
 }
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(arrival == ArrivalOrder::Duplicate, !is_new, "{number} after {head}");
             head = head.max(number + 1);
         }
-        assert!(head > u64::from(WINDOW) * 20, "{head}");
+        assert!(head > u64::from(SEQUENCE_WINDOW) * 20, "{head}");
     }
 
     #[test]

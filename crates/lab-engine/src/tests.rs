@@ -11,7 +11,7 @@ use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_types::{MacAddr, PortId};
 
 use super::clock::TickClock;
-use super::fault::{DELAY_NS, Fault, Forwarder, found};
+use super::fault::{DELAY_NS, Fault, Forwarder, packets_with_fault};
 use super::frame::Template;
 use super::frame::UePacketKind;
 use super::frame::tests::form;
@@ -21,7 +21,7 @@ use super::plan::{PlanConfig, SessionOrder, draw_plan};
 use super::stream::StreamConfig;
 use super::traffic_io::TrafficIo;
 use super::trial::{Engine, StreamOutcome, TrialConfig, TrialOutcome, TrialProgress};
-use crate::memif::{Ports, mirrored};
+use crate::memif::{Ports, mirrored_memif};
 use adit_lab_process::stop::Stop;
 
 const HZ: u64 = 1_000_000_000;
@@ -215,7 +215,7 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
     let outcome = engine.run(&config, &TrialProgress::default(), &Stop::default());
     let octets = |stream: usize| -> Vec<u64> {
         let windows = outcome.streams[stream].windows.as_ref().unwrap();
-        assert_eq!((windows.sessions(), windows.reordered), (1000, 0));
+        assert_eq!((windows.session_count(), windows.reordered), (1000, 0));
         let sum = |window: &[u32]| window.iter().copied().map(u64::from).sum::<u64>();
         let (offered, received): (Vec<u64>, Vec<u64>) =
             (windows.offered().map(sum).collect(), windows.received().map(sum).collect());
@@ -299,7 +299,7 @@ fn frames_written_into_rings_come_back_in_order_and_at_their_rate() {
 #[test]
 fn frames_for_which_a_ring_has_no_room_are_refused() {
     // Nobody consumes the packets.
-    let (memif, _mirror) = mirrored().unwrap();
+    let (memif, _mirror) = mirrored_memif().unwrap();
     let room = u64::from(memif.ring_len());
     let ports = Ports::new(vec![memif], vec![MacAddr([2, 0, 0, 0, 0, 1])]);
     let mut engine = Engine::new(ports, VirtualClock::default(), Neighbors::default(), 1);
@@ -344,7 +344,7 @@ fn planted_faults_show_in_the_numbers_and_only_there() {
                 Some(Fault::Delay) => assert_eq!(figures, (0, 0, injected, 2)),
             }
             assert_eq!(injected, if fault.is_some() { wanted } else { 0 }, "{fault:?}");
-            assert_eq!(found(fault, &outcome, HZ), injected, "{fault:?}");
+            assert_eq!(packets_with_fault(fault, &outcome, HZ), injected, "{fault:?}");
         }
     }
 }
@@ -368,7 +368,7 @@ fn each_fault_of_one_packet_in_a_million_is_found_trial_after_trial() {
         assert!(sent.abs_diff(1_000_000) <= 1, "{sent}");
         let injected = target.borrow().forwarder.faults_injected();
         assert_eq!(injected, u64::from(fault.is_some()));
-        assert_eq!(found(fault, &outcome, HZ), injected, "{fault:?}");
+        assert_eq!(packets_with_fault(fault, &outcome, HZ), injected, "{fault:?}");
         assert_eq!(outcome.sum(|stream| stream.arrivals.foreign), 0, "of an earlier trial");
     }
 }
@@ -381,6 +381,6 @@ fn delay_shorter_than_the_planted_one_is_not_found() {
     let outcome = run(wires, clock, &[OfferedRate::Pps(200_000)], 50, &Stop::default());
     let injected = target.borrow().forwarder.faults_injected();
     // For a clock with 2 % more ticks per second, the same delay is less than a millisecond.
-    let found = |hz| found(Some(Fault::Delay), &outcome, hz);
+    let found = |hz| packets_with_fault(Some(Fault::Delay), &outcome, hz);
     assert_eq!((injected, found(HZ), found(HZ + HZ / 50)), (20, 20, 0));
 }

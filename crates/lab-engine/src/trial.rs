@@ -13,7 +13,7 @@ use super::histogram::Latency;
 use super::inspect::{ip_len, probe};
 use super::neighbor::Neighbors;
 use super::pacer::{RateStep, Schedule};
-use super::stamp::{STREAMS_MAX, TRIALS, stream_of, tag, time_units};
+use super::stamp::{STREAMS_MAX, TRIAL_TAGS_MAX, stream_of, tag, time_units};
 use super::stream::{LatenessLimits, Sending, StreamConfig, TrialStream};
 use super::tally::{Arrivals, StreamTally};
 use super::traffic_io::TrafficIo;
@@ -189,18 +189,18 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
 
     /// Runs one trial. If `stop` is raised, ends early with an incomplete outcome.
     pub fn run(&mut self, config: &TrialConfig, live: &TrialProgress, stop: &Stop) -> TrialOutcome {
-        self.run_beside(config, live, stop, &mut || {})
+        self.run_with_callback(config, live, stop, &mut || {})
     }
 
     /// Runs one trial, and calls `beside` every few hundred microseconds. `beside` must not block.
-    pub fn run_beside(
+    pub fn run_with_callback(
         &mut self,
         config: &TrialConfig,
         live: &TrialProgress,
         stop: &Stop,
         beside: &mut dyn FnMut(),
     ) -> TrialOutcome {
-        self.trial = self.trial % TRIALS + 1;
+        self.trial = self.trial % TRIAL_TAGS_MAX + 1;
         self.discard_received();
         let hz = self.clock.hz();
         let ticks = |ns: u64| scaled(ns, hz, NS_PER_S);
@@ -219,7 +219,7 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
         let mut complete = true;
         for turn in 0u64.. {
             let now = self.clock.ticks();
-            run.turn(now, hz);
+            run.begin_iteration(now, hz);
             match sending_end {
                 None => {
                     for stream in &mut streams {
@@ -241,17 +241,17 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
                         last_arrival = (received, now);
                     }
                     let nothing_comes = now > last_arrival.1.max(end) + quiet;
-                    let all_came = received == sent && now > end + ticks_short(hz);
+                    let all_came = received == sent && now > end + duplicate_wait_ticks(hz);
                     if now > end + drain || nothing_comes || all_came {
                         break;
                     }
                 }
             }
             self.receive(&ports, &mut streams, &mut run);
-            if turn.is_multiple_of(BESIDE_TURNS) {
+            if turn.is_multiple_of(CALLBACK_ITERATIONS) {
                 beside();
             }
-            if turn.is_multiple_of(LIVE_TURNS) {
+            if turn.is_multiple_of(PROGRESS_ITERATIONS) {
                 publish(live, &streams);
             }
         }
@@ -283,8 +283,8 @@ impl<I: TrafficIo, C: TickClock> Engine<I, C> {
             .map(|(((stream, mut tally), course), index)| {
                 let schedule = Schedule::new(course, hz, start, duration);
                 if window > 0 {
-                    let (first, sessions) = stream.sessions();
-                    let count = windows(config);
+                    let (first, sessions) = stream.session_range();
+                    let count = window_count(config);
                     tally.windows = Some(Windows::new(start, window, count, first, sessions));
                 }
                 TrialStream::new(stream.clone(), tag(self.trial, index), schedule, tally)
@@ -348,12 +348,12 @@ const START_DELAY_NS: u64 = 100_000;
 /// Maximum number of bursts to discard before a trial.
 const DISCARD_BURSTS_MAX: usize = 1 << 12;
 /// Iterations of the loop between two calls of `beside`.
-const BESIDE_TURNS: u64 = 1 << 8;
+const CALLBACK_ITERATIONS: u64 = 1 << 8;
 /// Iterations of the loop between two updates of [`TrialProgress`].
-const LIVE_TURNS: u64 = 1 << 10;
+const PROGRESS_ITERATIONS: u64 = 1 << 10;
 
 /// Returns a millisecond, in which duplicates of the last packets may still arrive. Unit: ticks.
-fn ticks_short(hz: u64) -> u64 {
+fn duplicate_wait_ticks(hz: u64) -> u64 {
     hz / 1000
 }
 
@@ -371,7 +371,7 @@ impl TrialState {
             last: start,
             other_frames: 0,
             window: ticks(config.window_ns),
-            window_gaps: vec![0; windows(config)],
+            window_gaps: vec![0; window_count(config)],
         }
     }
 
@@ -396,7 +396,7 @@ impl TrialState {
     }
 
     #[inline]
-    fn turn(&mut self, now: u64, hz: u64) {
+    fn begin_iteration(&mut self, now: u64, hz: u64) {
         if now > self.last {
             let gap = now - self.last;
             self.gap_max = self.gap_max.max(gap);
@@ -454,7 +454,7 @@ where
         stream.tally.arrivals.misdelivered += 1;
         return true;
     }
-    let numbered = stream.numbered();
+    let numbered = stream.sequence_numbers_used();
     let tally = &mut stream.tally;
     tally.arrivals.bytes += frame.len() as u64;
     let is_new = tally.note(stamp, time_units(now), numbered, second);
@@ -465,7 +465,7 @@ where
 }
 
 /// Returns the number of whole windows in a trial. Packets after the last one are not recorded.
-fn windows(config: &TrialConfig) -> usize {
+fn window_count(config: &TrialConfig) -> usize {
     let count = config.duration_ns.checked_div(config.window_ns).unwrap_or(0);
     usize::try_from(count).unwrap_or(0)
 }

@@ -69,7 +69,7 @@ impl Windows {
 
     /// Returns the number of sessions.
     #[must_use]
-    pub fn sessions(&self) -> usize {
+    pub fn session_count(&self) -> usize {
         self.sessions
     }
 

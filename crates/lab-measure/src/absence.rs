@@ -18,7 +18,7 @@ pub(crate) fn absence_ns_min(pps: u64, queue_pkts: u64) -> u64 {
 
 /// How long tester and target were off their cores during a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Absence {
+pub(crate) struct CoreAbsence {
     /// How often the tester was absent long enough for a queue to overflow.
     pub count: u64,
     /// Total duration of the absences that `count` counts. Unit: ns.
@@ -29,7 +29,7 @@ pub(crate) struct Absence {
     pub excused: u64,
 }
 
-impl Absence {
+impl CoreAbsence {
     /// Computes the absences in a trial at `pps`, with queues of `queue_pkts` on either side.
     #[must_use]
     pub(crate) fn of(

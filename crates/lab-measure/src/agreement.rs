@@ -36,7 +36,7 @@ pub(crate) struct PeakRates {
 
 /// The tester's and the target's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Agreement {
+pub(crate) struct CountAgreement {
     /// The tester's counts.
     pub tester: TesterTotals,
     /// Packets that the target received, as it reports.
@@ -50,7 +50,7 @@ pub(crate) struct Agreement {
     pub rates: Option<PeakRates>,
 }
 
-impl Agreement {
+impl CountAgreement {
     /// Compares the counts; `None` if the target's counters have no known format.
     #[must_use]
     pub(crate) fn of(tester: TesterTotals, counters: &Value) -> Option<Self> {
@@ -60,13 +60,13 @@ impl Agreement {
         // Names of the counters in adit, then in testpmd's statistics.
         let target_received = number(["received_pkts", "rx_packets"])?;
         let target_sent = number(["transmitted_pkts", "tx_packets"])?;
-        let difference_ppm =
-            apart(tester.sent, target_received).max(apart(tester.received, target_sent));
+        let difference_ppm = relative_difference_ppm(tester.sent, target_received)
+            .max(relative_difference_ppm(tester.received, target_sent));
         let target_pps = counters.get("tx_pps_max").and_then(Value::as_u64);
         let rates = target_pps.filter(|_| tester.fastest_pps > 0).map(|target_pps| PeakRates {
             tester_pps: tester.fastest_pps,
             target_pps,
-            difference_ppm: apart(tester.fastest_pps, target_pps),
+            difference_ppm: relative_difference_ppm(tester.fastest_pps, target_pps),
         });
         Some(Self { tester, target_received, target_sent, difference_ppm, rates })
     }
@@ -86,7 +86,7 @@ impl Agreement {
 }
 
 /// Returns the relative difference of two counts. Unit: parts per million.
-fn apart(a: u64, b: u64) -> u64 {
+fn relative_difference_ppm(a: u64, b: u64) -> u64 {
     if a == b { 0 } else { scaled(a.abs_diff(b), 1_000_000, a.max(b)) }
 }
 
@@ -95,7 +95,7 @@ fn percent(ppm: u64) -> String {
     format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
 }
 
-impl fmt::Display for Agreement {
+impl fmt::Display for CountAgreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tester, target_received, target_sent, difference_ppm, rates } = self;
         write!(
@@ -125,17 +125,17 @@ mod tests {
     fn counters_of_both_kinds_of_target_are_compared() {
         let tester = TesterTotals { sent: 1000, received: 900, fastest_pps: 500 };
         let adit = serde_json::json!({"received_pkts": 1010, "transmitted_pkts": 900});
-        let agreement = Agreement::of(tester, &adit).unwrap();
+        let agreement = CountAgreement::of(tester, &adit).unwrap();
         assert_eq!(agreement.difference_ppm, 9900);
         assert!(agreement.holds());
         let testpmd = serde_json::json!({"rx_packets": 1000, "tx_packets": 990});
-        let agreement = Agreement::of(tester, &testpmd).unwrap();
+        let agreement = CountAgreement::of(tester, &testpmd).unwrap();
         assert!(agreement.warning().unwrap().contains("9.0909 % apart"), "{agreement}");
         let counters =
             serde_json::json!({"rx_packets": 1000, "tx_packets": 900, "tx_pps_max": 400});
-        let agreement = Agreement::of(tester, &counters).unwrap();
+        let agreement = CountAgreement::of(tester, &counters).unwrap();
         assert_eq!(agreement.rates.unwrap().difference_ppm, 200_000);
         assert!(!agreement.holds());
-        assert_eq!(Agreement::of(tester, &serde_json::json!({"x": 1})), None);
+        assert_eq!(CountAgreement::of(tester, &serde_json::json!({"x": 1})), None);
     }
 }

@@ -195,15 +195,15 @@ impl AnyEngine {
         either!(self, engine => engine.serve());
     }
 
-    /// See [`Engine::run_beside`].
-    pub(crate) fn run_beside(
+    /// See [`Engine::run_with_callback`].
+    pub(crate) fn run_with_callback(
         &mut self,
         config: &TrialConfig,
         live: &TrialProgress,
         stop: &Stop,
         beside: &mut dyn FnMut(),
     ) -> TrialOutcome {
-        either!(self, engine => engine.run_beside(config, live, stop, beside))
+        either!(self, engine => engine.run_with_callback(config, live, stop, beside))
     }
 
     /// See [`Engine::run`].
@@ -213,7 +213,7 @@ impl AnyEngine {
         live: &TrialProgress,
         stop: &Stop,
     ) -> TrialOutcome {
-        self.run_beside(config, live, stop, &mut || {})
+        self.run_with_callback(config, live, stop, &mut || {})
     }
 
     /// Resolves the MAC address of a neighbor by ARP or neighbor discovery; `None` after `timeout`

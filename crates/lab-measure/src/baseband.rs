@@ -18,7 +18,7 @@ use crate::progress::show;
 use crate::quantity::{Quantity, higher, lower};
 use crate::report::{OutputArguments, Report};
 
-const MISSED: Quantity<'_> = lower("missed TTIs", "ppm");
+const MISSED_TTIS: Quantity<'_> = lower("missed TTIs", "ppm");
 const TIMED_OUT: Quantity<'_> = lower("scheduler timeouts", "ppm");
 /// Execution times of a kind of thread, and the delay of the I/O thread (`release`).
 const EXECUTION: [Quantity<'_>; 3] =
@@ -337,11 +337,11 @@ struct ThroughputMeter {
 
 impl ThroughputMeter {
     fn start(load: &mut BackgroundLoad) -> Result<Self> {
-        Ok(Self { made: load.made()?, start: Instant::now() })
+        Ok(Self { made: load.product_count()?, start: Instant::now() })
     }
 
     fn per_minute(&self, load: &mut BackgroundLoad) -> Result<u64> {
-        let (made, elapsed) = (load.made()?, self.start.elapsed());
+        let (made, elapsed) = (load.product_count()?, self.start.elapsed());
         let made = u128::from(made.saturating_sub(self.made));
         let per_minute = made * 60_000_000 / elapsed.as_micros().max(1);
         Ok(u64::try_from(per_minute).unwrap_or(u64::MAX))
@@ -361,7 +361,7 @@ fn add_round(workload: &Workload, outcome: &WorkloadOutcome, report: &mut Report
         let part = outcome.ttis.iter().filter(|tti| is_one(tti)).count();
         u64::try_from(part * 1_000_000).ok()?.checked_div(u64::try_from(outcome.ttis.len()).ok()?)
     };
-    report.add(MISSED, "", ppm(&|tti| tti.is_missed(workload.tti_ns)));
+    report.add(MISSED_TTIS, "", ppm(&|tti| tti.is_missed(workload.tti_ns)));
     report.add(TIMED_OUT, "", ppm(&|tti| tti.timed_out));
     for stage in &outcome.stages {
         let times = [stage.p50_ns, stage.p99_ns, stage.max_ns];

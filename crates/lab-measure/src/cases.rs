@@ -58,7 +58,7 @@ impl CaseArguments {
         report: &mut Report,
         stop: &Stop,
     ) -> Result<Option<(Rig, Vec<TrialCase>)>> {
-        if let Some(why) = target.take_placement(&self.bench)? {
+        if let Some(why) = target.choose_placement(&self.bench)? {
             report.leave_out(why);
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use super::measurement::{LabMeasurement, Prepared};
 use super::quantity::{Quantity, higher, lower};
 use super::report::{OutputArguments, Report};
 use adit_lab_process::adit_binary::find_binary;
-use adit_lab_process::process::owned;
+use adit_lab_process::process::owned_command;
 use adit_lab_process::stop::{Stop, environment};
 
 /// The figures of the bench that are reported, in thousandths of its unit.
@@ -85,7 +85,7 @@ impl LabMeasurement for CyclesArguments {
 
 /// Runs the bench and returns its rows.
 fn bench(binary: &std::path::Path, arguments: &CyclesArguments) -> Result<Value> {
-    let mut command = owned(binary, "KILL");
+    let mut command = owned_command(binary, "KILL");
     command.args(["models", "--json"]);
     command.arg(format!("--sessions={}", arguments.sessions));
     command.arg(format!("--packets={}", arguments.packets));

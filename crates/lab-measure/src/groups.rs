@@ -194,12 +194,16 @@ impl SessionGroup {
             return self.share_bps;
         }
         let limit = self.rules.limits_bps().get(direction).copied().flatten()?;
-        Some(if self.shares() { limit } else { limit.saturating_mul(u64::from(self.sessions)) })
+        Some(if self.has_shared_rate() {
+            limit
+        } else {
+            limit.saturating_mul(u64::from(self.sessions))
+        })
     }
 
     /// True if the group's sessions share one rate.
     #[must_use]
-    pub(crate) fn shares(&self) -> bool {
+    pub(crate) fn has_shared_rate(&self) -> bool {
         self.rules.correlation_id.is_some() || self.share_bps.is_some()
     }
 }
@@ -242,7 +246,7 @@ downlink = 8000
     fn sessions_that_share_a_rate_have_it_once() {
         let share = GOOD.replace("downlink = 8000", "downlink = 8000\nshare = \"9k\"");
         let groups = parse(&share).unwrap();
-        assert_eq!((groups[1].limit_bps(1), groups[1].shares()), (Some(9000), true));
+        assert_eq!((groups[1].limit_bps(1), groups[1].has_shared_rate()), (Some(9000), true));
         let shared = GOOD.replace("rate-qers = 1,", "rate-qers = 1, correlation-id = 7,");
         let groups = parse(&shared).unwrap();
         assert_eq!(groups[0].limit_bps(0), Some(100_000_000));

@@ -140,7 +140,7 @@ struct LatencyPoint<'c> {
 impl LatencyPoint<'_> {
     fn add_to(&self, trial: TrialReport, report: &mut Report, rig: &Rig) {
         let name = &self.name;
-        rig.judge(report, &self.case.name(), trial.offered_pps);
+        rig.warn_near_ceiling(report, &self.case.name(), trial.offered_pps);
         if trial.tester_limited {
             let rate = mpps(trial.rate_pps.unwrap_or_default());
             report.warn(format!("{}: the tester could not keep {rate}", self.case.name()));

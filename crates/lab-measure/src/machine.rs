@@ -88,7 +88,7 @@ impl Machine {
         const THRESHOLD: Duration = Duration::from_micros(1);
         let sample =
             |core: u16| thread::spawn(move || adit_machine::noise::run(core, SPAN, THRESHOLD));
-        let threads: Vec<_> = processors(&read("/proc/cpuinfo")).map(sample).collect();
+        let threads: Vec<_> = online_processors(&read("/proc/cpuinfo")).map(sample).collect();
         let reports = threads.into_iter().filter_map(|thread| thread.join().ok());
         // A core outside the process's cpuset has no report.
         self.noise = reports.flatten().collect();
@@ -96,7 +96,7 @@ impl Machine {
 }
 
 /// Returns the identifiers of the processors that are online.
-fn processors(cpuinfo: &str) -> impl Iterator<Item = u16> {
+fn online_processors(cpuinfo: &str) -> impl Iterator<Item = u16> {
     let number = |line: &str| {
         let (_, number) = line.strip_prefix("processor")?.split_once(':')?;
         number.trim().parse().ok()
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn processors_are_numbered_as_the_kernel_does() {
         let text = "processor\t: 0\nmodel name\t: processor 9\n\nprocessor\t: 12\n";
-        assert_eq!(processors(text).collect::<Vec<_>>(), [0, 12]);
+        assert_eq!(online_processors(text).collect::<Vec<_>>(), [0, 12]);
         let mut machine = Machine::default();
         machine.sample_noise();
         assert!(machine.noise.iter().all(|one| one.turns > 0) && !machine.noise.is_empty());

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 /// Timeout for the whole response. Unit: seconds.
 const TIMEOUT_S: u64 = 3;
 /// Maximum length of a response. Unit: octets.
-const ANSWER_MAX: u64 = 16 << 20;
+const ANSWER_OCTETS_MAX: u64 = 16 << 20;
 
 /// Returns the sum of all series of a metric, rounded down.
 ///
@@ -24,7 +24,7 @@ fn fetch(address: SocketAddr) -> Result<String> {
     let response = minreq::get(url).with_timeout(TIMEOUT_S).send_lazy()?;
     ensure!(response.status_code == 200, "HTTP status {}", response.status_code);
     let mut body = String::new();
-    response.take(ANSWER_MAX).read_to_string(&mut body)?;
+    response.take(ANSWER_OCTETS_MAX).read_to_string(&mut body)?;
     Ok(body)
 }
 

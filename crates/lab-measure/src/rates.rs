@@ -45,7 +45,7 @@ const WINDOW_NS: u64 = 100_000_000;
 /// Longest gap of the tester in a quiet window: 0.25 % of the window.
 const QUIET_GAP_NS: u64 = WINDOW_NS / 400;
 /// Groups with at most this many sessions report each session.
-const EACH_MAX: usize = 8;
+const REPORTED_SESSIONS_MAX: usize = 8;
 /// Maximum of sessions times windows, for which a stream takes 1 GiB.
 const CELLS_MAX: u64 = 1 << 27;
 /// Length of a window. Unit: s.
@@ -169,7 +169,7 @@ impl RatesArguments {
     }
 
     /// Returns the index of the rate that a window belongs to, and true if the window counts.
-    fn turn_of(&self, window: usize, turns: usize) -> (usize, bool) {
+    fn rate_index_of(&self, window: usize, turns: usize) -> (usize, bool) {
         let at = u64::try_from(window).unwrap_or(u64::MAX).saturating_mul(WINDOW_NS);
         if turns < 2 {
             return (0, at >= self.settle);
@@ -212,7 +212,7 @@ impl LabMeasurement for RatesArguments {
         let (step, duration) = (self.step, self.duration);
         let courses =
             groups.iter().flat_map(|group| [0, 1].map(|at| group.course(at, step, duration)));
-        let outcome = rig.follow(courses.collect(), duration, WINDOW_NS)?;
+        let outcome = rig.run_rate_sequences(courses.collect(), duration, WINDOW_NS)?;
         let names: Vec<String> = groups.iter().flat_map(names).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let trial = TrialReport::new(None, &names, &outcome, rig.hz());
@@ -340,17 +340,21 @@ impl GroupWindows<'_> {
             let octets = |window: &[u32]| window.get(session).map_or(0, |own| u64::from(*own));
             windows.received().take(count).map(|window| bps(octets(window), 1)).collect()
         };
-        let few = (2..=EACH_MAX).contains(&windows.sessions());
+        let few = (2..=REPORTED_SESSIONS_MAX).contains(&windows.session_count());
         let [uplink, downlink] = names(group);
         GroupReport {
             name: if direction == 0 { uplink } else { downlink },
             sessions: group.sessions,
             size: group.size.title(),
             limit_bps: group.limit_bps(direction),
-            shared: group.shares(),
+            shared: group.has_shared_rate(),
             offered_bps: rates(&mut windows.offered()),
             received_bps: rates(&mut windows.received()),
-            each_bps: if few { (0..windows.sessions()).map(each).collect() } else { Vec::new() },
+            each_bps: if few {
+                (0..windows.session_count()).map(each).collect()
+            } else {
+                Vec::new()
+            },
             reordered: windows.reordered,
             accuracy: self.accuracy(gaps_ns),
             below: self.below(),
@@ -363,7 +367,7 @@ impl GroupWindows<'_> {
         let sessions = u64::from(self.group.sessions);
         let limit = self.group.limit_bps(self.direction).unwrap_or(u64::MAX);
         let counts = |window: &usize| {
-            let (turn, counts) = self.arguments.turn_of(*window, offered.len());
+            let (turn, counts) = self.arguments.rate_index_of(*window, offered.len());
             let offered = offered.get(turn).map_or(0, |bps| bps.saturating_mul(sessions));
             counts && (offered > limit) == above
         };
@@ -393,29 +397,29 @@ impl GroupWindows<'_> {
         let count = u64::try_from(chosen.len()).ok().filter(|count| *count > 0)?;
         let all: Vec<&[u32]> = self.windows.received().collect();
         let windows = || chosen.iter().filter_map(|window| Some((*window, *all.get(*window)?)));
-        let shared = self.group.shares();
+        let shared = self.group.has_shared_rate();
         let sessions = if shared { 1 } else { u64::from(self.group.sessions) };
         let own_limit = limit / sessions;
-        let mut totals = vec![0u64; self.windows.sessions()];
+        let mut totals = vec![0u64; self.windows.session_count()];
         for (_, window) in windows() {
             for (total, octets) in totals.iter_mut().zip(window) {
                 *total += u64::from(*octets);
             }
         }
         let mean_bps = bps(totals.iter().sum(), count);
-        let one_by_one = !shared && totals.len() <= EACH_MAX;
+        let one_by_one = !shared && totals.len() <= REPORTED_SESSIONS_MAX;
         let worst = |quiet: bool| {
             let gap = |window| gaps_ns.get(window).copied().unwrap_or(0);
             let of = |window: &[u32]| -> i64 {
                 if one_by_one {
                     let each = window.iter().map(|octets| bps(u64::from(*octets), 1));
-                    return farthest(each.map(|rate| error_ppm(rate, own_limit)));
+                    return largest_error(each.map(|rate| error_ppm(rate, own_limit)));
                 }
                 error_ppm(bps(sum(window), 1), limit)
             };
             let taken = windows().filter(|(at, _)| !quiet || gap(*at) <= QUIET_GAP_NS);
             let errors: Vec<i64> = taken.map(|(_, window)| of(window)).collect();
-            (u64::try_from(errors.len()).unwrap_or(u64::MAX), farthest(errors.into_iter()))
+            (u64::try_from(errors.len()).unwrap_or(u64::MAX), largest_error(errors.into_iter()))
         };
         let (quiet_windows, worst_quiet_ppm) = worst(true);
         let error = |total: &u64| error_ppm(bps(*total, count), own_limit);
@@ -432,7 +436,7 @@ impl GroupWindows<'_> {
             quiet_windows,
             worst_quiet_ppm,
             session_mean_ppm: sizes / u64::try_from(errors.len().max(1)).unwrap_or(u64::MAX),
-            session_worst_ppm: farthest(errors.into_iter()),
+            session_worst_ppm: largest_error(errors.into_iter()),
             session_packet_ppm: scaled(packet / count, PPM, own_limit),
         })
     }
@@ -454,7 +458,7 @@ fn error_ppm(is: u64, should: u64) -> i64 {
 }
 
 /// Returns the error with the largest absolute value.
-fn farthest(errors: impl Iterator<Item = i64>) -> i64 {
+fn largest_error(errors: impl Iterator<Item = i64>) -> i64 {
     errors.max_by_key(|error| error.unsigned_abs()).unwrap_or(0)
 }
 

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::absence::Absence;
-use super::agreement::Agreement;
+use super::absence::CoreAbsence;
+use super::agreement::CountAgreement;
 use super::machine::{Machine, StealTime};
 use super::plot::{Plot, merge};
 use super::quantity::{Figure, Quantity};
@@ -69,7 +69,7 @@ pub(crate) struct Report {
     /// One sentence for each result that is wrong with the target.
     pub findings: Vec<String>,
     /// Comparison of the tester's and the target's counts.
-    pub agreement: Option<Agreement>,
+    pub agreement: Option<CountAgreement>,
     /// The target's own counters, in its format.
     pub target_counters: Option<Value>,
     /// Steal time at the start.
@@ -109,7 +109,7 @@ impl Report {
     }
 
     /// Records DPDK, clock and core of the tester.
-    pub(crate) fn uses(&mut self, bench: &Testbed) {
+    pub(crate) fn record_tester(&mut self, bench: &Testbed) {
         self.machine.dpdk = bench.eal().version();
         self.machine.tsc_hz = bench.eal().tsc_hz();
         self.machine.uses_hugepages = bench.eal().has_hugepages();
@@ -301,7 +301,7 @@ pub(crate) struct TrialReport {
     pub tester_limited: bool,
     /// Absences of tester and target.
     #[serde(default)]
-    pub absence: Absence,
+    pub absence: CoreAbsence,
     /// The streams.
     pub streams: Vec<StreamReport>,
 }
@@ -360,10 +360,10 @@ impl TrialReport {
             gap_ns_max: outcome.gap_ns_max,
             other_frames: outcome.other_frames,
             tester_limited: short || missed > offered / MISSED_SHARE_MAX,
-            absence: Absence {
+            absence: CoreAbsence {
                 count: outcome.absences,
                 tester_ns: outcome.absent_ns,
-                ..Absence::default()
+                ..CoreAbsence::default()
             },
             streams: outcome
                 .streams

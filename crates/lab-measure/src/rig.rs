@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::close::record_target;
 
-use super::absence::{Absence, absence_ns_min};
+use super::absence::{CoreAbsence, absence_ns_min};
 use super::agreement::TesterTotals;
 use super::any_engine::{AnyEngine, UnlinkedPorts};
 use super::progress::mpps;
@@ -50,7 +50,7 @@ const WARM_UP_PPS: u64 = 400_000;
 const WARM_UP_NS_MIN: u64 = 100_000_000;
 /// Time in which the first packet of a direction must come back; the target may resolve its
 /// neighbors meanwhile.
-const FIRST_LIMIT: Duration = Duration::from_secs(5);
+const FIRST_PACKET_TIMEOUT: Duration = Duration::from_secs(5);
 const DRAIN_NS: u64 = 500_000_000;
 /// A trial ends when no packet has arrived for this long. With churn the wait is [`DRAIN_NS`],
 /// since targets hold packets of idle sessions for longer. Unit: ns.
@@ -157,7 +157,7 @@ impl Rig {
             if let TargetAccess::Dpdk(devices) = &reach { devices } else { &[] };
         arguments.check_model()?;
         let bench = Testbed::start(bench_arguments, devices)?;
-        report.uses(&bench);
+        report.record_tester(&bench);
         record_target(arguments, report);
         let core = arguments.core(&bench)?;
         record_cores(arguments, &bench, core, report);
@@ -261,7 +261,7 @@ impl Rig {
                 order: SessionOrder::Sequential,
             };
             self.set_case(&case)?;
-            let end = Instant::now() + FIRST_LIMIT;
+            let end = Instant::now() + FIRST_PACKET_TIMEOUT;
             while let Some(reason) = self.first_trial(&case)? {
                 if Instant::now() > end {
                     bail!("{reason}");
@@ -365,12 +365,17 @@ impl Rig {
         duration_ns: u64,
         what: &str,
     ) -> Result<TrialOutcome> {
-        let config = self.steady(case, rate, duration_ns);
+        let config = self.constant_rate_config(case, rate, duration_ns);
         self.run_trial(&config, what)
     }
 
     /// Makes the configuration of a trial at one rate. The progress line shows the rate.
-    fn steady(&self, case: &TrialCase, rate: OfferedRate, duration_ns: u64) -> TrialConfig {
+    fn constant_rate_config(
+        &self,
+        case: &TrialCase,
+        rate: OfferedRate,
+        duration_ns: u64,
+    ) -> TrialConfig {
         let pps = if let OfferedRate::Pps(pps) = rate { pps } else { 0 };
         self.live.rate_pps.store(pps, Ordering::Relaxed);
         let courses = case.direction.rates(rate).into_iter().map(RateStep::always).collect();
@@ -402,7 +407,7 @@ impl Rig {
                 let smf = self.smf.as_mut().context(NO_SESSIONS)?;
                 self.bench.on_tester(live, what, || {
                     let mut failure = None;
-                    let outcome = engine.run_beside(config, live, stop, &mut || {
+                    let outcome = engine.run_with_callback(config, live, stop, &mut || {
                         if failure.is_none() {
                             failure = churn.step(smf).err();
                         }
@@ -441,16 +446,17 @@ impl Rig {
         timeline: bool,
     ) -> Result<TrialReport> {
         self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
-        let waited = self.target.waited();
-        let config = TrialConfig { timeline, ..self.steady(case, rate, duration_ns) };
+        let waited = self.target.run_queue_wait();
+        let config = TrialConfig { timeline, ..self.constant_rate_config(case, rate, duration_ns) };
         let outcome = self.run_trial(&config, &case.name())?;
-        let target_ns = waited.zip(self.target.waited()).map(|(before, now)| before.until(&now));
+        let target_ns =
+            waited.zip(self.target.run_queue_wait()).map(|(before, now)| before.until(&now));
         let hz = self.engine.hz();
         let pps = if let OfferedRate::Pps(pps) = rate { Some(pps) } else { None };
         let mut report = TrialReport::new(pps, &["uplink", "downlink"], &outcome, hz);
         let (count, tester_ns) = (outcome.absences, outcome.absent_ns);
         let pps = report.offered_pps;
-        report.absence = Absence::of(count, tester_ns, target_ns, pps, self.queue_pkts);
+        report.absence = CoreAbsence::of(count, tester_ns, target_ns, pps, self.queue_pkts);
         if !outcome.complete {
             return Err(Interrupted.into());
         }
@@ -471,7 +477,7 @@ impl Rig {
     }
 
     /// Warns if a result is near the tester's ceiling.
-    pub(crate) fn judge(&self, report: &mut Report, what: &str, pps: u64) {
+    pub(crate) fn warn_near_ceiling(&self, report: &mut Report, what: &str, pps: u64) {
         let Some(ceiling) = self.ceiling_pps else { return };
         if pps.saturating_mul(100) > ceiling.saturating_mul(CEILING_SHARE_PERCENT) {
             report.warn(format!(
@@ -484,7 +490,7 @@ impl Rig {
 
     /// Warns if the target's threads spent more than a tenth of their CPU time on the tester's core
     /// since the first trial.
-    pub(crate) fn judge_cores(&self, report: &mut Report) {
+    pub(crate) fn warn_of_shared_core(&self, report: &mut Report) {
         let (Some(before), now) = (&self.cpu, self.target.cpu_by_core()) else { return };
         let used = |core: u16| {
             let before = before.get(&core).copied().unwrap_or(0);

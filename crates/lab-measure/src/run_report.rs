@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agreement::Agreement;
+use crate::agreement::CountAgreement;
 use crate::report::Report;
 
 /// Figures from another source, shown next to the measured ones.
@@ -149,7 +149,7 @@ impl ExperimentRunReport {
                 problems.push(format!("{title}, {name}: {error}"));
             }
             let agreement = measurement.report.as_ref().and_then(|of| of.agreement.as_ref());
-            if let Some(warning) = agreement.and_then(Agreement::warning) {
+            if let Some(warning) = agreement.and_then(CountAgreement::warning) {
                 problems.push(format!("{title}, {name}: {warning}"));
             }
         }

@@ -120,7 +120,7 @@ impl LabMeasurement for SaturateArguments {
         // Report mistakes in rules and names before anything starts.
         let config = self.target_options(TargetKind::Adit).sessions_config(GNB_TEID)?;
         let bench = Testbed::start(&self.bench, &[])?;
-        report.uses(&bench);
+        report.record_tester(&bench);
         let core = self.target.core(&bench)?;
         record_cores(&self.target, &bench, core, report);
         report.condition("sessions", self.target.sessions);
@@ -471,7 +471,7 @@ fn count_returned(
         }
     }
     let first = memif.packet(0).filter(|frame| frame.len() == stream.len_back);
-    if first.is_some_and(|frame| !is_right(frame, stream)) {
+    if first.is_some_and(|frame| !is_in_session_tunnel(frame, stream)) {
         found.wrong += 1;
     }
     memif.release(count);
@@ -488,7 +488,7 @@ fn keep_request(frame: Option<&[u8]>, port: PortId, requests: &mut Requests) {
 }
 
 /// True if the frame is a probe packet in the tunnel of its session.
-fn is_right(frame: &[u8], stream: &SaturationStream) -> bool {
+fn is_in_session_tunnel(frame: &[u8], stream: &SaturationStream) -> bool {
     probe(frame).is_some_and(|probe| match stream.teid_back {
         Some(first) => probe.teid.map(|t| t.0) == Some(first.wrapping_add(probe.stamp.session)),
         None => true,

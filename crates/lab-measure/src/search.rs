@@ -45,7 +45,7 @@ pub(crate) enum Offered {
 
 /// Result of one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Measured {
+pub(crate) struct TrialLoss {
     /// Share of the offered packets that did not arrive. Unit: parts per billion.
     pub loss_ppb: u64,
     /// Lower bound of the target's own loss: absences of tester or target can explain the rest.
@@ -86,9 +86,9 @@ const SHORT_TRIALS_MAX: u32 = 3;
 const TRIALS_MAX: u32 = 4;
 /// Maximum number of repetitions of undecided trials per search. Beyond it the machine is too busy
 /// for another repetition to help.
-const UNCLEAR_MAX: u32 = 16;
+const UNDECIDED_REPEATS_MAX: u32 = 16;
 /// The search ends with zero below this fraction of the highest rate.
-const RANGE_MAX: u64 = 1000;
+const RATE_RANGE_MAX: u64 = 1000;
 
 /// Short trials narrow the interval to this multiple of the final width.
 const INITIAL_WIDTH_FACTOR: u64 = 4;
@@ -102,9 +102,9 @@ pub(crate) fn search(
     method: Method,
     goals: &[u64],
     max_pps: u64,
-    trial: &mut dyn FnMut(u64, u64) -> Result<Measured>,
+    trial: &mut dyn FnMut(u64, u64) -> Result<TrialLoss>,
 ) -> Result<Vec<SearchResult>> {
-    let (known, unclear_left) = (Vec::new(), UNCLEAR_MAX);
+    let (known, unclear_left) = (Vec::new(), UNDECIDED_REPEATS_MAX);
     let mut searcher = Searcher { trial, max: max_pps, known, unclear_left };
     let mut met = 0;
     goals
@@ -139,7 +139,7 @@ pub(crate) fn search(
 struct SearchTrial {
     rate: u64,
     duration: u64,
-    measured: Measured,
+    measured: TrialLoss,
 }
 
 /// Results of the trials of one rate for one goal.
@@ -152,8 +152,8 @@ struct Votes {
 }
 
 impl Votes {
-    fn add(&mut self, measured: Measured, goal: u64) {
-        let Measured { loss_ppb, least_ppb, offered } = measured;
+    fn add(&mut self, measured: TrialLoss, goal: u64) {
+        let TrialLoss { loss_ppb, least_ppb, offered } = measured;
         self.trials += 1;
         if least_ppb > goal {
             self.failed += 1;
@@ -185,7 +185,7 @@ impl Votes {
 }
 
 struct Searcher<'t> {
-    trial: &'t mut dyn FnMut(u64, u64) -> Result<Measured>,
+    trial: &'t mut dyn FnMut(u64, u64) -> Result<TrialLoss>,
     /// Highest rate to offer.
     max: u64,
     known: Vec<SearchTrial>,
@@ -194,7 +194,7 @@ struct Searcher<'t> {
 
 /// How a rate is tried.
 #[derive(Debug, Clone, Copy)]
-struct Effort {
+struct TrialEffort {
     /// Duration of a trial.
     duration: u64,
     /// True if two of three trials decide a failure.
@@ -221,8 +221,8 @@ impl Searcher<'_> {
     }
 
     /// Returns whether a rate meets the goal. Earlier trials for other goals count too.
-    fn meets(&mut self, goal: u64, rate: u64, effort: Effort) -> Result<bool> {
-        let Effort { duration, is_final } = effort;
+    fn meets(&mut self, goal: u64, rate: u64, effort: TrialEffort) -> Result<bool> {
+        let TrialEffort { duration, is_final } = effort;
         let (needed, trials_max) = if is_final { (2, TRIALS_MAX) } else { (1, SHORT_TRIALS_MAX) };
         loop {
             let votes = self.votes(goal, rate, duration);
@@ -243,7 +243,7 @@ impl Searcher<'_> {
     }
 
     fn binary(&mut self, goal: u64, duration: u64, precision: u64) -> Result<Interval> {
-        let effort = Effort { duration, is_final: false };
+        let effort = TrialEffort { duration, is_final: false };
         if self.meets(goal, self.max, effort)? {
             return Ok(Interval { low: self.max, high: None });
         }
@@ -261,8 +261,8 @@ impl Searcher<'_> {
 
     fn mlr(&mut self, goal: u64, durations: [u64; 2], width: u64) -> Result<Interval> {
         let [initial, last] = durations;
-        let short = Effort { duration: initial, is_final: false };
-        let long = Effort { duration: last, is_final: true };
+        let short = TrialEffort { duration: initial, is_final: false };
+        let long = TrialEffort { duration: last, is_final: true };
         let first = self.known_interval(goal, initial);
         let rough = self.narrow(goal, first, short, width * INITIAL_WIDTH_FACTOR)?;
         let confirmed = self.confirm(goal, rough, long)?;
@@ -288,7 +288,7 @@ impl Searcher<'_> {
     }
 
     /// Tries the ends of a rough interval with long trials, and moves the ends if results differ.
-    fn confirm(&mut self, goal: u64, rough: Interval, effort: Effort) -> Result<Interval> {
+    fn confirm(&mut self, goal: u64, rough: Interval, effort: TrialEffort) -> Result<Interval> {
         let max = self.max;
         let mut step = rough.high.unwrap_or(max).saturating_sub(rough.low).max(max / 1000).max(1);
         let mut low = rough.low;
@@ -320,12 +320,12 @@ impl Searcher<'_> {
         &mut self,
         goal: u64,
         mut interval: Interval,
-        effort: Effort,
+        effort: TrialEffort,
         width_permille: u64,
     ) -> Result<Interval> {
         while let Some(high) = interval.high {
             let width = (high / 1000).saturating_mul(width_permille).max(1);
-            let is_lowest = interval.low == 0 && high <= self.max / RANGE_MAX;
+            let is_lowest = interval.low == 0 && high <= self.max / RATE_RANGE_MAX;
             if high.saturating_sub(interval.low) <= width || is_lowest {
                 break;
             }
@@ -355,7 +355,7 @@ mod tests {
     fn run(
         method: Method,
         max: u64,
-        mut target: impl FnMut(u64, u64) -> Measured,
+        mut target: impl FnMut(u64, u64) -> TrialLoss,
     ) -> (Vec<SearchResult>, usize) {
         let mut trials = 0;
         let found = search(method, &[0, PLR], max, &mut |rate, duration| {
@@ -367,8 +367,8 @@ mod tests {
         (found.unwrap(), trials)
     }
 
-    fn valid(loss_ppb: u64) -> Measured {
-        Measured { loss_ppb, least_ppb: loss_ppb, offered: Offered::Whole }
+    fn valid(loss_ppb: u64) -> TrialLoss {
+        TrialLoss { loss_ppb, least_ppb: loss_ppb, offered: Offered::Whole }
     }
 
     #[test]
@@ -419,7 +419,7 @@ mod tests {
             count += 1;
             let hiccup = if count.is_multiple_of(9) { 1000 } else { 0 };
             if count.is_multiple_of(7) {
-                return Measured { loss_ppb: 900_000_000, least_ppb: 0, offered: Offered::Whole };
+                return TrialLoss { loss_ppb: 900_000_000, least_ppb: 0, offered: Offered::Whole };
             }
             valid(loss(rate, 7_000_000) + hiccup)
         });
@@ -436,7 +436,7 @@ mod tests {
                 if rate > 5_000_000 {
                     *beyond.entry((rate, duration)).or_insert(0) += 1;
                 }
-                Measured { loss_ppb: 0, least_ppb: 0, offered }
+                TrialLoss { loss_ppb: 0, least_ppb: 0, offered }
             });
             assert!((4_950_000..=5_000_000).contains(&found[0].rate_pps), "{:?}", found[0]);
             assert_eq!(found[0].bound, Some(Bound::Tester));
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn disturbed_trials_are_repeated_within_bounds_and_named_as_the_reason() {
         // Above 3 Mpps each trial loses packets that absences explain.
-        let (found, trials) = run(MLR, 20_000_000, |rate, _| Measured {
+        let (found, trials) = run(MLR, 20_000_000, |rate, _| TrialLoss {
             loss_ppb: if rate > 3_000_000 { 10_000_000 } else { 0 },
             least_ppb: 0,
             offered: Offered::Whole,
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(found[0].bound, Some(Bound::Disturbed));
         assert!(trials < 50, "{trials}");
         // A trial that lost more than that decides at once.
-        let certain = Measured { least_ppb: 1, ..valid(10_000_000) };
+        let certain = TrialLoss { least_ppb: 1, ..valid(10_000_000) };
         let mut at_most = 0;
         run(MLR, 20_000_000, |rate, duration| {
             at_most += u32::from(rate == 20_000_000 && duration == 1);

@@ -22,7 +22,7 @@ use super::target::rules::possible_value;
 use super::testbed::{Testbed, TestbedArguments, memif_socket, on_core, wait_for_links};
 use super::traffic::{Size, rate_pps};
 use adit_lab_engine::clock::{NS_PER_S, TickClock, TscClock};
-use adit_lab_engine::fault::{DELAY_NS, Fault, Forwarder, found};
+use adit_lab_engine::fault::{DELAY_NS, Fault, Forwarder, packets_with_fault};
 use adit_lab_engine::frame::{Endpoints, FrameFormat, Template, TesterTunnel, UePacketKind};
 use adit_lab_engine::neighbor::Neighbors;
 use adit_lab_engine::pacer::{OfferedRate, RateStep};
@@ -162,7 +162,7 @@ impl LabMeasurement for SelftestArguments {
     fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
         let wires = devices(self.wire, self.faults);
         let bench = Testbed::start(&self.bench, &wires)?;
-        report.uses(&bench);
+        report.record_tester(&bench);
         report.condition("wire", possible_value(&self.wire));
         report.condition("size", self.size.title());
         let mut engine = back_to_back(&bench, self.wire, &wires, stop)?;
@@ -185,7 +185,9 @@ impl LabMeasurement for SelftestArguments {
             SelftestCase::Ceiling => OfferedRate::Max,
             SelftestCase::Quiet => OfferedRate::Pps(QUIET_PPS),
             SelftestCase::Half => OfferedRate::Pps(rig.ceiling_pps / 4),
-            SelftestCase::Planted(fault) => return self.plant(rig, *fault, report, stop),
+            SelftestCase::Planted(fault) => {
+                return self.run_fault_trials(rig, *fault, report, stop);
+            }
         };
         let trial = self.trial(rig, rate, stop)?;
         add_trial(*case, &trial, report);
@@ -219,7 +221,7 @@ impl SelftestArguments {
     }
 
     /// Runs trials with a fault, until one is not disturbed.
-    fn plant(
+    fn run_fault_trials(
         &self,
         rig: &mut SelftestRig,
         fault: Option<Fault>,
@@ -245,7 +247,8 @@ impl SelftestArguments {
             let outcome = while_forwarding(bench, *core, forwarder, || {
                 bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)))
             })?;
-            let (planted, seen) = (forwarder.faults_injected(), found(fault, &outcome, hz));
+            let (planted, seen) =
+                (forwarder.faults_injected(), packets_with_fault(fault, &outcome, hz));
             let trial = TrialReport::new(pps, &NAMES, &outcome, hz);
             let again = planted != seen && is_disturbed(&trial) && trials_left > 0;
             report.case(&name).trials.push(trial);
@@ -268,8 +271,10 @@ impl SelftestArguments {
         });
         report.cores("forwarder", &[core]);
         // In each pair the tester's port comes first.
-        let names: Vec<String> =
-            FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)).collect();
+        let names: Vec<String> = FORWARDER_MEMIFS
+            .into_iter()
+            .flat_map(|(name, first)| memif_pair(name, first))
+            .collect();
         let (ports, queues) = open(bench, &names, stop)?;
         let mut queues = queues.into_iter();
         let mut take = || queues.next().ok_or_else(|| anyhow!("a port is missing"));
@@ -351,20 +356,21 @@ fn is_disturbed(trial: &TrialReport) -> bool {
 fn devices(wire: SelftestLink, faults: bool) -> Vec<String> {
     let mut devices = match wire {
         SelftestLink::Memif => Vec::new(),
-        SelftestLink::Dpdk => pair("self", 0).to_vec(),
+        SelftestLink::Dpdk => memif_pair("self", 0).to_vec(),
         SelftestLink::Ring => vec!["net_ring0".to_owned(), "net_ring1".to_owned()],
     };
     if faults {
-        devices.extend(FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)));
+        devices
+            .extend(FORWARDER_MEMIFS.into_iter().flat_map(|(name, first)| memif_pair(name, first)));
     }
     devices
 }
 
 /// Names of the memifs between tester and forwarder, with the index of the first device of each.
-const FORWARDER: [(&str, u32); 2] = [("fault0", 2), ("fault1", 4)];
+const FORWARDER_MEMIFS: [(&str, u32); 2] = [("fault0", 2), ("fault1", 4)];
 
 /// Returns the device strings of both ends of a memif.
-fn pair(name: &str, first: u32) -> [String; 2] {
+fn memif_pair(name: &str, first: u32) -> [String; 2] {
     let socket = memif_socket(name);
     let end = |index: u32, role: &str| format!("net_memif{index},role={role},id=0,socket={socket}");
     [end(first, "server"), end(first + 1, "client")]
@@ -503,7 +509,7 @@ pub(crate) fn ceiling(
     } else {
         SelftestLink::Dpdk
     };
-    let mut engine = back_to_back(bench, wire, &pair("ceiling", 20), stop)?;
+    let mut engine = back_to_back(bench, wire, &memif_pair("ceiling", 20), stop)?;
     engine.set_streams(streams(size, wire == SelftestLink::Dpdk)?);
     let live = TrialProgress::default();
     let config = trial_config(CEILING_NS, OfferedRate::Max);

@@ -25,7 +25,7 @@ const P99: Quantity<'_> = lower("p99 latency", "ns");
 /// Memory of the target at the end of an interval.
 const MEMORY: Quantity<'_> = lower("memory", "KiB");
 /// Name of the change requests among the report's procedures.
-const CHANGES: &str = "changes";
+const CHANGES_PROCEDURE: &str = "changes";
 
 /// Growth of memory between the first and the last third that counts as a leak, if it also exceeds
 /// [`LEAK_KIB`]. Unit: parts per thousand.
@@ -122,7 +122,7 @@ impl LabMeasurement for SoakArguments {
         if result.as_ref().is_ok() || result.as_ref().is_err_and(|error| error.is::<Interrupted>())
         {
             let changes = rig.end_churn()?;
-            report.procedures.extend(changes.map(|of| (CHANGES.to_owned(), of)));
+            report.procedures.extend(changes.map(|of| (CHANGES_PROCEDURE.to_owned(), of)));
         }
         result
     }
@@ -176,12 +176,14 @@ impl SoakArguments {
 /// Returns one sentence for each leak, drift or refusal.
 fn findings(report: &Report) -> Vec<String> {
     let mut findings = Vec::new();
-    if let Some(churned) = report.procedures.get(CHANGES).filter(|churned| churned.failed > 0) {
+    if let Some(churned) =
+        report.procedures.get(CHANGES_PROCEDURE).filter(|churned| churned.failed > 0)
+    {
         let first = churned.first_failure.as_deref().unwrap_or_default();
         findings
             .push(format!("{} of {} changes were refused: {first}", churned.failed, churned.count));
     }
-    if let Some((early, late)) = thirds(report.values(MEMORY, "")) {
+    if let Some((early, late)) = third_medians(report.values(MEMORY, "")) {
         let gained = late.saturating_sub(early);
         if gained > LEAK_KIB && gained * 1000 > early * LEAK_PERMILLE {
             findings.push(format!(
@@ -191,7 +193,7 @@ fn findings(report: &Report) -> Vec<String> {
             ));
         }
     }
-    if let Some((early, late)) = thirds(report.values(P99, ""))
+    if let Some((early, late)) = third_medians(report.values(P99, ""))
         && late * 100 > early * DRIFT_PERCENT
     {
         findings.push(format!(
@@ -205,7 +207,7 @@ fn findings(report: &Report) -> Vec<String> {
 
 /// Returns the medians of the first and of the last third, without the first interval, in which the
 /// target touches memory for the first time; `None` for too few intervals.
-fn thirds(values: &[u64]) -> Option<(u64, u64)> {
+fn third_medians(values: &[u64]) -> Option<(u64, u64)> {
     let settled = values.get(1..).filter(|settled| settled.len() >= 6)?;
     let third = settled.len() / 3;
     Some((median(settled.get(..third)?), median(settled.get(settled.len() - third..)?)))

@@ -34,7 +34,7 @@ use adit_lab_engine::memif::{Listener, Memif, MemifAddress};
 use adit_lab_engine::neighbor::PortAddresses;
 use adit_lab_process::adit_binary::find_binary;
 use adit_lab_process::adit_config::ExecutionModel;
-use adit_lab_process::process::{Process, Program, owned};
+use adit_lab_process::process::{Process, TimedProgram, owned_command};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
 use adit_lab_smf::bulk::{SessionsConfig, TeidAllocation};
@@ -44,7 +44,7 @@ use adit_lab_smf::{LabSmf, SessionProfile, SmfOptions};
 const LOG_TAIL_LINES: usize = 12;
 /// The exit status of a `--start` that this machine cannot run; the last line of its log has the
 /// reason.
-const MACHINE_LACKS: i32 = 77;
+const MACHINE_LACKS_STATUS: i32 = 77;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kind of target.
@@ -444,7 +444,7 @@ impl RunningTarget {
                 let placed = TargetCores { main, workers: cores, receiver };
                 let text = adit_configuration(arguments, &placed, running.dir.path());
                 fs::write(&config, text).context("write adit's configuration")?;
-                let mut command = owned(&binary, "KILL");
+                let mut command = owned_command(&binary, "KILL");
                 command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
                 running.adit = Some(binary);
                 command
@@ -454,7 +454,7 @@ impl RunningTarget {
                 testpmd::command(bench, core, arguments.target_rates, &memif)?
             }
             (_, Some(line)) => {
-                let mut command = owned("sh", "KILL");
+                let mut command = owned_command("sh", "KILL");
                 command.args(["-c", line]);
                 command
             }
@@ -497,7 +497,7 @@ impl RunningTarget {
         let Some(process) = &mut self.process else { return Ok(()) };
         match process.poll()? {
             None => Ok(()),
-            Some(status) if status.code() == Some(MACHINE_LACKS) => {
+            Some(status) if status.code() == Some(MACHINE_LACKS_STATUS) => {
                 Err(environment(self.log_tail().lines().last().unwrap_or_default()))
             }
             Some(status) => {
@@ -535,7 +535,7 @@ impl RunningTarget {
     /// Returns how long threads on the cores of the target's workers have waited to run; `None` if
     /// the kernel does not report it or the tester did not start the target.
     #[must_use]
-    pub(crate) fn waited(&self) -> Option<RunQueueWait> {
+    pub(crate) fn run_queue_wait(&self) -> Option<RunQueueWait> {
         let pid = self.process.as_ref().map(Process::id)?;
         RunQueueWait::of(pid, &self.cores)
     }
@@ -565,7 +565,7 @@ impl RunningTarget {
                 command.args(["show", "counters", "--json", "--socket"]);
                 command.arg(self.dir.path().join("admin.sock"));
                 let program =
-                    Program::start(self.dir.path(), "show", command, SHOW_TIMEOUT).ok()?;
+                    TimedProgram::start(self.dir.path(), "show", command, SHOW_TIMEOUT).ok()?;
                 let output = program.wait(stop).ok().filter(|output| output.success)?;
                 serde_json::from_str(&output.stdout).ok()
             }

@@ -113,12 +113,12 @@ impl LabMeasurement for ThroughputArguments {
 
     fn conclude(&self, rig: Rig, report: &mut Report) -> Result<()> {
         for figure in report.figures.clone().iter().filter(|figure| figure.plotted) {
-            rig.judge(report, &figure.name, figure.median);
+            rig.warn_near_ceiling(report, &figure.name, figure.median);
         }
-        if let Some(warning) = disturbed(report) {
+        if let Some(warning) = disturbance_warning(report) {
             report.warn(warning);
         }
-        for plot in loss(report) {
+        for plot in loss_plots(report) {
             report.plot(plot);
         }
         rig.close(report)
@@ -194,7 +194,7 @@ fn describe_trial(trial: &TrialReport) -> String {
 }
 
 /// Returns a warning if absences disturbed more than a tenth of the trials.
-fn disturbed(report: &Report) -> Option<String> {
+fn disturbance_warning(report: &Report) -> Option<String> {
     let trials = || report.cases.iter().flat_map(|case| &case.trials);
     let (all, bad) = (trials().count(), trials().filter(|trial| trial.is_disturbed()).count());
     (bad * 10 > all).then(|| {
@@ -206,7 +206,7 @@ fn disturbed(report: &Report) -> Option<String> {
 }
 
 /// Plots the loss of every trial against its rate. The report merges plots of the same direction.
-fn loss(report: &Report) -> Vec<Plot> {
+fn loss_plots(report: &Report) -> Vec<Plot> {
     let mut plots = Vec::new();
     for case in &report.cases {
         let valid = case.trials.iter().filter(|trial| !trial.tester_limited);

@@ -6,7 +6,7 @@
 //! the target's loss lies between these bounds.
 
 use super::report::TrialReport;
-use super::search::{Measured, Offered};
+use super::search::{Offered, TrialLoss};
 use adit_lab_engine::clock::{NS_PER_S, scaled};
 
 /// A trial with absences of the tester still counts if it offered at least this share of the rate:
@@ -36,11 +36,11 @@ impl TrialReport {
 
     /// Returns the result of the trial for a search.
     #[must_use]
-    pub(crate) fn measured(&self) -> Measured {
+    pub(crate) fn measured(&self) -> TrialLoss {
         let offered: u64 = self.streams.iter().map(|stream| stream.offered).sum();
         let lost: u64 = self.streams.iter().map(|stream| stream.lost).sum();
         let least = lost.saturating_sub(self.absence.excused);
-        Measured {
+        TrialLoss {
             loss_ppb: self.loss_ppb,
             least_ppb: if offered == 0 { 0 } else { scaled(least, 1_000_000_000, offered) },
             offered: self.offering(),
@@ -58,11 +58,11 @@ impl TrialReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::absence::Absence;
+    use crate::absence::CoreAbsence;
     use crate::report::StreamReport;
 
     /// Makes the report of a trial of one second at 1 Mpps.
-    fn trial(offered: u64, missed: u64, lost: u64, absence: Absence) -> TrialReport {
+    fn trial(offered: u64, missed: u64, lost: u64, absence: CoreAbsence) -> TrialReport {
         let stream = StreamReport { offered, missed, lost, ..StreamReport::default() };
         TrialReport {
             rate_pps: Some(1_000_000),
@@ -78,19 +78,19 @@ mod tests {
 
     #[test]
     fn slow_tester_is_distinguished_from_an_absent_one() {
-        let present = Absence::default();
+        let present = CoreAbsence::default();
         assert_eq!(trial(1_000_000, 0, 0, present).offering(), Offered::Whole);
         assert_eq!(trial(900_000, 100_000, 0, present).offering(), Offered::BeyondTester);
-        let absent = Absence::of(1, 110_000_000, None, 1_000_000, 1024);
+        let absent = CoreAbsence::of(1, 110_000_000, None, 1_000_000, 1024);
         assert_eq!(trial(900_000, 100_000, 0, absent).offering(), Offered::Interrupted);
-        let absent = Absence::of(1, 30_000_000, None, 1_000_000, 1024);
+        let absent = CoreAbsence::of(1, 30_000_000, None, 1_000_000, 1024);
         assert_eq!(trial(980_000, 20_000, 0, absent).offering(), Offered::Whole);
     }
 
     #[test]
     fn loss_beyond_what_absences_explain_is_the_targets() {
         // Three absences of 5 ms: 15,000 packets are due, but the queues hold 2,048 each time.
-        let absence = Absence::of(3, 15_000_000, None, 1_000_000, 1024);
+        let absence = CoreAbsence::of(3, 15_000_000, None, 1_000_000, 1024);
         assert_eq!(absence.excused, 6144);
         let measured = trial(1_000_000, 0, 7144, absence).measured();
         assert_eq!((measured.loss_ppb, measured.least_ppb), (7_144_000, 1_000_000));
@@ -98,7 +98,7 @@ mod tests {
         assert!(!trial(1_000_000, 0, 0, absence).is_disturbed());
         // A target that waited 20 ms for its core did not serve 20,000 packets; 1 ms fits its
         // queue.
-        let of = |ns| Absence::of(0, 0, Some(ns), 1_000_000, 1024).excused;
+        let of = |ns| CoreAbsence::of(0, 0, Some(ns), 1_000_000, 1024).excused;
         assert_eq!((of(20_000_000), of(1_000_000)), (20_000, 0));
     }
 }

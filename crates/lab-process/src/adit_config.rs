@@ -88,7 +88,7 @@ const SEVEN_QUEUES: &str = ", stages = 4, rx_queue = \"atomic\", timer_queue = t
 impl ExecutionModel {
     /// Returns how many threads need queue pairs of their own, in addition to the workers.
     #[must_use]
-    pub const fn other_transmitters(self) -> usize {
+    pub const fn other_transmitter_count(self) -> usize {
         match self {
             // With a scheduler, one thread transmits for all workers.
             Self::RunToCompletion
@@ -331,7 +331,7 @@ addresses = [{n6}]
     /// that fragments and drivers leave, hence the factor of two.
     fn packet_memory(&self) -> PacketMemory {
         let queued = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
-        let workers = self.workers.len() + self.model.other_transmitters();
+        let workers = self.workers.len() + self.model.other_transmitter_count();
         let fragments = u32::try_from(workers * 512).unwrap_or(0);
         let af_xdp = self.devices.iter().filter(|device| device.starts_with("net_af_xdp")).count();
         let kept = u32::try_from(workers * af_xdp).unwrap_or(0) * AF_XDP_QUEUE_MBUFS;

@@ -141,14 +141,14 @@ pub struct ProgramOutput {
 
 /// A program that should end by itself, within a timeout.
 #[derive(Debug)]
-pub struct Program {
+pub struct TimedProgram {
     process: Process,
     stdout: std::path::PathBuf,
     stderr: std::path::PathBuf,
     end: Instant,
 }
 
-impl Program {
+impl TimedProgram {
     /// Starts `command`, with its output in files in `dir` that are named after `name`.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Program {
 /// the thread that started it ends for any reason. So start it from the main thread. If `setpriv`
 /// of util-linux is not installed, it is a plain command.
 #[must_use]
-pub fn owned(program: impl AsRef<OsStr>, signal: &str) -> Command {
+pub fn owned_command(program: impl AsRef<OsStr>, signal: &str) -> Command {
     if !is_installed("setpriv") {
         return Command::new(program);
     }
@@ -226,7 +226,7 @@ mod tests {
         let dir = dir("output");
         let mut command = Command::new("sh");
         command.args(["-c", "echo said; echo wrong >&2; exit 3"]);
-        let program = Program::start(&dir, "sh", command, Duration::from_secs(5)).unwrap();
+        let program = TimedProgram::start(&dir, "sh", command, Duration::from_secs(5)).unwrap();
         let output = program.wait(&Stop::default()).unwrap();
         assert!(!output.success);
         assert_eq!((output.stdout.as_str(), output.error_line.as_str()), ("said\n", "wrong"));
@@ -267,8 +267,8 @@ mod tests {
             return;
         }
         let dir = dir("owned");
-        // The shell starts `sleep` by the command of `owned`, and so owns it.
-        let sleep = owned("sleep", "KILL");
+        // The shell starts `sleep` by the command of `owned_command`, and so owns it.
+        let sleep = owned_command("sleep", "KILL");
         let words = std::iter::once(sleep.get_program()).chain(sleep.get_args());
         let line: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();
         let mut shell = Command::new("sh");
@@ -304,7 +304,8 @@ mod tests {
         let dir = dir("timeout");
         let mut command = Command::new("sleep");
         command.arg("1000");
-        let program = Program::start(&dir, "sleep", command, Duration::from_millis(50)).unwrap();
+        let program =
+            TimedProgram::start(&dir, "sleep", command, Duration::from_millis(50)).unwrap();
         let error = program.wait(&Stop::default()).unwrap_err();
         assert_eq!(error.to_string(), "sleep did not end in time");
         fs::remove_dir_all(dir).unwrap();

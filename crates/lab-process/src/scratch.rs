@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 const PREFIX: &str = "adit-lab-";
-const LOCK: &str = "lock";
+const LOCK_FILE: &str = "lock";
 
 /// A folder that drop removes.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ fn lock(folder: &Path) -> std::io::Result<File> {
     let early = folder.join("locking");
     let file = File::create(&early)?;
     file.lock()?;
-    fs::rename(early, folder.join(LOCK))?;
+    fs::rename(early, folder.join(LOCK_FILE))?;
     Ok(file)
 }
 
@@ -69,7 +69,7 @@ fn remove_abandoned(parent: &Path) {
         if !is_ours || !is_folder {
             continue;
         }
-        let lock = File::open(entry.path().join(LOCK));
+        let lock = File::open(entry.path().join(LOCK_FILE));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             // Best effort: the folder may belong to another user.
             let _ = fs::remove_dir_all(entry.path());
@@ -96,7 +96,7 @@ mod tests {
         fs::create_dir(&foreign).unwrap();
         let other = parent.join("other");
         fs::create_dir(&other).unwrap();
-        File::create(other.join(LOCK)).unwrap();
+        File::create(other.join(LOCK_FILE)).unwrap();
         let now = Scratch::create_in(&parent, "now").unwrap();
         assert!(!left.exists());
         for path in [alive.path(), now.path(), &foreign, &other] {

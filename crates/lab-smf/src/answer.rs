@@ -22,7 +22,7 @@ pub fn recovery_time_stamp() -> RecoveryTimeStamp {
 ///
 /// # Errors
 /// The UPF refused the request; the message has Cause and Offending IE.
-pub fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
+pub fn check_cause(request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
     if cause == Cause::RequestAccepted {
         return Ok(());
     }
@@ -32,6 +32,6 @@ pub fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Resul
 
 /// Makes the error for an answer whose type does not match the request.
 #[must_use]
-pub fn unexpected(message: &Message<'_>) -> anyhow::Error {
+pub fn unexpected_answer(message: &Message<'_>) -> anyhow::Error {
     anyhow!("the UPF answered with an unexpected {}", message.message_type())
 }

@@ -11,7 +11,7 @@ use adit_lab_engine::frame::Endpoints;
 use anyhow::Result;
 
 use self::requests::{Deletion, Establishment};
-use crate::exchange::{Exchange, Procedure, ProcedureReport};
+use crate::exchange::{Procedure, ProcedureReport, ProcedureRun};
 use crate::profile::SessionProfile;
 use crate::smf::{LabSmf, RECEIVE_TIMEOUT};
 
@@ -129,7 +129,7 @@ impl LabSmf {
         mut watch: impl FnMut() -> Result<()>,
     ) -> Result<ProcedureReport> {
         self.wait_for_answers()?;
-        let mut exchange = Exchange::new(range, self.options.rate, tolerant);
+        let mut exchange = ProcedureRun::new(range, self.options.rate, tolerant);
         let mut watched = Instant::now();
         while !exchange.is_over() {
             self.step(&mut exchange, procedure)?;

@@ -9,9 +9,11 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::bulk::requests::{FarModification, deleted, deletion, modification, modified};
+use crate::bulk::requests::{
+    FarModification, check_deletion_answer, check_modification_answer, deletion, modification,
+};
 use crate::bulk::{SessionsConfig, UpfSessionIds};
-use crate::exchange::{Exchange, Procedure, ProcedureReport};
+use crate::exchange::{Procedure, ProcedureReport, ProcedureRun};
 use crate::identity::SmfIdentity;
 use crate::smf::LabSmf;
 
@@ -41,7 +43,7 @@ pub struct ChurnPlan {
 /// Changes sessions in turn at a rate. Each session has at most one request in flight.
 #[derive(Debug)]
 pub struct Churn {
-    exchange: Exchange,
+    exchange: ProcedureRun,
     work: ChurnJob,
 }
 
@@ -102,7 +104,7 @@ impl Churn {
             moves: vec![0; count],
             closing: false,
         };
-        Self { exchange: Exchange::new(0..u32::MAX, Some(rate), true), work }
+        Self { exchange: ProcedureRun::new(0..u32::MAX, Some(rate), true), work }
     }
 
     /// Sends due requests and processes answers. Waits for answers only if the socket is blocking.
@@ -149,7 +151,7 @@ impl Churn {
 
 impl ChurnJob {
     /// Returns the next change, if one is due.
-    fn choose(&mut self) -> Option<SessionUpdateStep> {
+    fn next_change(&mut self) -> Option<SessionUpdateStep> {
         let due = |(due, _): &(Instant, u32)| self.closing || *due <= Instant::now();
         if self.waiting.front().is_some_and(due) {
             let (_, session) = self.waiting.pop_front()?;
@@ -200,23 +202,23 @@ impl ChurnJob {
 
     fn check_answer(&mut self, step: SessionUpdateStep, message: &Message<'_>) -> Result<()> {
         match (self.pattern, step.is_second) {
-            (ChurnPattern::Recreate, false) => deleted(step.session, message),
+            (ChurnPattern::Recreate, false) => check_deletion_answer(step.session, message),
             (ChurnPattern::Recreate, true) => {
-                self.config.established(step.session, message, &mut self.sessions)
+                self.config.record_session_ids(step.session, message, &mut self.sessions)
             }
-            _ => modified(step.session, message),
+            _ => check_modification_answer(step.session, message),
         }
     }
 }
 
 impl Procedure for ChurnJob {
     fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize> {
-        let Some(step) = self.choose() else { return Ok(0) };
+        let Some(step) = self.next_change() else { return Ok(0) };
         self.open.insert(index, step);
         self.write(step, sequence, out)
     }
 
-    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+    fn process_answer(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
         let Some(step) = self.open.remove(&index) else { return Ok(()) };
         let result = self.check_answer(step, message);
         let has_second = self.pattern != ChurnPattern::Handover && !step.is_second;

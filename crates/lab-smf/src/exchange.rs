@@ -27,7 +27,7 @@ pub trait Procedure {
     ///
     /// # Errors
     /// The answer is a refusal or of another type.
-    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()>;
+    fn process_answer(&mut self, index: u32, message: &Message<'_>) -> Result<()>;
 }
 
 /// Result of a procedure for many sessions.
@@ -62,7 +62,7 @@ struct InFlight {
 
 /// A procedure for many sessions in progress.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct ProcedureRun {
     next: u32,
     end: u32,
     done: u64,
@@ -80,7 +80,7 @@ pub struct Exchange {
     started_at: u32,
 }
 
-impl Exchange {
+impl ProcedureRun {
     /// Makes a procedure before its first request.
     #[must_use]
     pub fn new(range: Range<u32>, rate: Option<u64>, tolerant: bool) -> Self {
@@ -137,7 +137,11 @@ impl LabSmf {
     ///
     /// # Errors
     /// The UPF refuses a request, unless refusals are tolerated; the UPF does not answer.
-    pub fn step(&mut self, exchange: &mut Exchange, procedure: &mut dyn Procedure) -> Result<()> {
+    pub fn step(
+        &mut self,
+        exchange: &mut ProcedureRun,
+        procedure: &mut dyn Procedure,
+    ) -> Result<()> {
         self.send_due(exchange, procedure)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut result = Ok(());
@@ -156,7 +160,7 @@ impl LabSmf {
                 exchange.latency.record(u32::try_from(ns).unwrap_or(u32::MAX));
                 let answered = Message::decode(&raw)
                     .map_err(|error| anyhow!("the UPF's answer is malformed: {error:?}"))
-                    .and_then(|message| procedure.answered(request.index, &message));
+                    .and_then(|message| procedure.process_answer(request.index, &message));
                 match answered {
                     Err(error) if exchange.tolerant => {
                         exchange.failed += 1;
@@ -183,7 +187,11 @@ impl LabSmf {
         Ok(())
     }
 
-    fn send_due(&mut self, exchange: &mut Exchange, procedure: &mut dyn Procedure) -> Result<()> {
+    fn send_due(
+        &mut self,
+        exchange: &mut ProcedureRun,
+        procedure: &mut dyn Procedure,
+    ) -> Result<()> {
         while exchange.next < exchange.end
             && exchange.in_flight.len() < self.options.window
             && u64::from(exchange.next - exchange.started_at) < exchange.due()
@@ -205,7 +213,7 @@ impl LabSmf {
         Ok(())
     }
 
-    fn retransmit(&self, exchange: &mut Exchange) -> Result<()> {
+    fn retransmit(&self, exchange: &mut ProcedureRun) -> Result<()> {
         let unanswered = exchange.in_flight.values_mut();
         for request in unanswered.filter(|request| request.last.elapsed() >= T1) {
             if request.transmissions > N1 {

@@ -18,7 +18,7 @@ use adit_pfcp::message::{
 use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 use anyhow::{Context, Result};
 
-use crate::answer::{accepted, unexpected};
+use crate::answer::{check_cause, unexpected_answer};
 use crate::inbox::ReportedUsage;
 use crate::rules::{FlowPdr, LabSessionRules, forward};
 use crate::smf::{LabSmf, message};
@@ -39,9 +39,9 @@ const FROM_SMF_PDR: PdrId = PdrId(3);
 const TO_SMF_PDR: PdrId = PdrId(4);
 const TO_SMF_FAR: FarId = FarId(3);
 /// CHOOSE ID of the F-TEID for the gNB.
-const GNB_TUNNEL: u8 = 5;
+const GNB_CHOOSE_ID: u8 = 5;
 /// Flow description of a UE's packets to the SMF: Router Solicitations.
-const SOLICITATIONS: &str = "permit out 58 from ff02::2/128 to assigned";
+const SOLICITATION_FLOW: &str = "permit out 58 from ff02::2/128 to assigned";
 const PRECEDENCE: u32 = 100;
 const SMF_PRECEDENCE: Precedence = Precedence(50);
 
@@ -88,7 +88,7 @@ impl LabSmf {
         watch: impl FnMut() -> Result<()>,
     ) -> Result<LabSession> {
         let choose = |choose_id| FTeid::Choose { v4: true, v6: false, choose_id };
-        let from_gnb = choose(session.router.map(|_| GNB_TUNNEL));
+        let from_gnb = choose(session.router.map(|_| GNB_CHOOSE_ID));
         let to_gnb = ForwardingParameters {
             outer_header_creation: Some(OuterHeaderCreation::gtpu_ipv4(
                 session.gnb_teid,
@@ -100,7 +100,7 @@ impl LabSmf {
             forward(UPLINK_FAR, ForwardingParameters::new(DestinationInterface::Core)),
             forward(DOWNLINK_FAR, to_gnb),
         ];
-        let solicitations = [SdfFilter::from_flow_description(SOLICITATIONS)];
+        let solicitations = [SdfFilter::from_flow_description(SOLICITATION_FLOW)];
         let smf_pdrs = smf_pdrs(choose(None), from_gnb, &solicitations);
         if let Some((addr, teid)) = session.router {
             fars.push(smf_far(addr, teid));
@@ -141,7 +141,7 @@ impl LabSmf {
                 self.state.set_up_seid(rules.cp_seid, session.up_seid);
                 Ok(session)
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -202,9 +202,9 @@ impl LabSmf {
         match message(&response)? {
             Message::SessionModificationResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
-                accepted("Session Modification", response.cause, offending)
+                check_cause("Session Modification", response.cause, offending)
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -221,9 +221,9 @@ impl LabSmf {
         match message(&response)? {
             Message::PfdManagementResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
-                accepted("PFD Management", response.cause, offending)
+                check_cause("PFD Management", response.cause, offending)
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -241,10 +241,10 @@ impl LabSmf {
         match message(&response)? {
             Message::SessionDeletionResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
-                accepted("Session Deletion", response.cause, offending)?;
+                check_cause("Session Deletion", response.cause, offending)?;
                 Ok(response.usage_reports.iter().map(|report| ReportedUsage::of(&report)).collect())
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 }
@@ -280,7 +280,7 @@ fn smf_far(addr: Ipv4Addr, teid: Teid) -> CreateFar<'static> {
 
 fn lab_session(response: &SessionEstablishmentResponse<'_>) -> Result<LabSession> {
     let offending = response.offending_ie.map(|ie| ie.0);
-    accepted("Session Establishment", response.cause, offending)?;
+    check_cause("Session Establishment", response.cause, offending)?;
     let up_f_seid = response.up_f_seid.context("the UPF accepted but sent no F-SEID")?;
     let teid_of = |pdr: &CreatedPdr<'_>| match pdr.local_f_teids.first() {
         Some(FTeid::Given { teid, .. }) if teid.0 != 0 => Some(teid),
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn refusal_names_cause_and_offending_ie() {
-        let error = accepted("Session Establishment", Cause::MandatoryIeMissing, Some(60));
+        let error = check_cause("Session Establishment", Cause::MandatoryIeMissing, Some(60));
         let text = error.unwrap_err().to_string();
         assert!(text.ends_with("with \"Mandatory IE missing\", offending IE 60"), "{text}");
         let response = SessionEstablishmentResponse::new(NodeId::Ipv4(CP), Cause::RequestAccepted);

@@ -21,7 +21,7 @@ use adit_types::Seid;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::net::sockopt;
 
-use crate::answer::{accepted, recovery_time_stamp, unexpected};
+use crate::answer::{check_cause, recovery_time_stamp, unexpected_answer};
 use crate::identity::SmfIdentity;
 use crate::inbox::Inbox;
 
@@ -151,9 +151,9 @@ impl LabSmf {
         let response = self.send_until_answered(None, &request, transmissions, watch)?;
         match message(&response)? {
             Message::AssociationSetupResponse(response) => {
-                accepted("Association Setup", response.cause, None)
+                check_cause("Association Setup", response.cause, None)
             }
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 
@@ -166,7 +166,7 @@ impl LabSmf {
         let response = self.request(None, &request, watch)?;
         match message(&response)? {
             Message::HeartbeatResponse(_) => Ok(()),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_answer(&other)),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::topology::{
     Topology,
 };
 use adit_lab_process::adit_config::{AditConfig, ExecutionModel, WorkerPoll};
-use adit_lab_process::process::{Process, Program};
+use adit_lab_process::process::{Process, TimedProgram};
 use adit_lab_process::stop::Stop;
 
 /// Name of adit's configuration file.
@@ -137,7 +137,7 @@ impl Admin {
         // files.
         let thread = rustix::thread::gettid().as_raw_nonzero();
         let name = format!("show-{topic}-{thread}");
-        let output = Program::start(&self.dir, &name, command, SHOW_TIMEOUT)?.wait(stop)?;
+        let output = TimedProgram::start(&self.dir, &name, command, SHOW_TIMEOUT)?.wait(stop)?;
         if !output.success {
             bail!("adit show {topic}: {}", output.error_line);
         }
@@ -288,7 +288,7 @@ network_instance = "corp"
 
 /// Returns the number of queue pairs of each port; the lab's adit has one worker.
 pub(crate) const fn queue_pairs(model: ExecutionModel) -> usize {
-    1 + model.other_transmitters()
+    1 + model.other_transmitter_count()
 }
 
 fn configuration(

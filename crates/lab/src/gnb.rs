@@ -290,12 +290,12 @@ impl Drop for Gnb {
 }
 
 /// Buffers for packets to be sent, each with [`UL_HEADERS`] octets of headers in front.
-struct Slots {
+struct PacketSlots {
     slots: Vec<[u8; SLOT_BYTES]>,
     lens: Vec<usize>,
 }
 
-impl Slots {
+impl PacketSlots {
     fn packet(&mut self) -> Option<&mut [u8; SLOT_BYTES]> {
         self.slots.get_mut(self.lens.len())
     }
@@ -317,7 +317,7 @@ impl GnbState {
 
     fn run_uplink(&self, epoll: &OwnedFd) {
         let mut events = Vec::with_capacity(256);
-        let mut slots = Slots {
+        let mut slots = PacketSlots {
             slots: vec![[0; SLOT_BYTES]; BATCH_PKTS],
             lens: Vec::with_capacity(BATCH_PKTS),
         };
@@ -340,7 +340,7 @@ impl GnbState {
     }
 
     /// Reads up to one batch of a UE's packets and sends them to adit.
-    fn uplink_burst(&self, ue: &UeTunnel, slots: &mut Slots) {
+    fn uplink_burst(&self, ue: &UeTunnel, slots: &mut PacketSlots) {
         let teid = Teid(ue.uplink_teid.load(Ordering::Acquire));
         slots.lens.clear();
         while let Some(slot) = slots.packet() {
@@ -362,7 +362,7 @@ impl GnbState {
     }
 
     /// Sends packets in order; returns how many the kernel accepted.
-    fn send_batch(&self, slots: &Slots) -> usize {
+    fn send_batch(&self, slots: &PacketSlots) -> usize {
         let packets: Vec<&[u8]> = slots.filled().collect();
         let mut sent = 0;
         while !self.sends_singly.load(Ordering::Relaxed) {

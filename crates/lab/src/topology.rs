@@ -77,7 +77,7 @@ const LINK_MTU: u16 = 1500;
 pub(crate) const UES_MAX: u8 = 250;
 
 /// Routing table of UE number 0; UE number N has the table with this number plus N.
-const TABLE_BASE: u32 = 1000;
+const ROUTING_TABLE_BASE: u32 = 1000;
 
 /// A UE, by its number, which begins at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl LabUe {
     }
 
     fn table(self) -> u32 {
-        TABLE_BASE + u32::from(self.0)
+        ROUTING_TABLE_BASE + u32::from(self.0)
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Topology {
     pub mtu_bytes: u16,
 }
 
-const V6_QUIET: [(&str, &str); 8] = [
+const IPV6_QUIET_SYSCTLS: [(&str, &str); 8] = [
     ("ipv6/conf/all/disable_ipv6", "0"),
     ("ipv6/conf/default/disable_ipv6", "0"),
     ("ipv6/conf/all/accept_dad", "0"),
@@ -142,15 +142,15 @@ const V6_QUIET: [(&str, &str); 8] = [
 ];
 
 /// Disables the reverse path filter: a reply may arrive on another device than the route back uses.
-const NO_RP_FILTER: [(&str, &str); 2] =
+const NO_RP_FILTER_SYSCTLS: [(&str, &str); 2] =
     [("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")];
 
 /// Makes the kernel route between N6 and adit's TUN device.
-const UPF_ROUTER: [(&str, &str); 1] = [("ipv4/ip_forward", "1")];
-const UPF_ROUTER_V6: [(&str, &str); 1] = [("ipv6/conf/all/forwarding", "1")];
+const UPF_ROUTER_SYSCTLS: [(&str, &str); 1] = [("ipv4/ip_forward", "1")];
+const UPF_ROUTER_SYSCTLS_V6: [(&str, &str); 1] = [("ipv6/conf/all/forwarding", "1")];
 
 /// Keeps the kernel from forwarding packets past adit, and new devices from having IPv6.
-const UPF_QUIET: [(&str, &str); 4] = [
+const UPF_QUIET_SYSCTLS: [(&str, &str); 4] = [
     ("ipv4/ip_forward", "0"),
     ("ipv6/conf/all/disable_ipv6", "1"),
     ("ipv6/conf/default/disable_ipv6", "1"),
@@ -175,10 +175,10 @@ impl Topology {
         let corp = if corp { Some(create(second)?) } else { None };
         let topology = Self { ran, upf, dn, corp, ipv6, mtu_bytes: LINK_MTU };
         for namespace in [&topology.ran, &topology.dn] {
-            namespace.sysctl(&NO_RP_FILTER)?;
-            namespace.sysctl(&V6_QUIET)?;
+            namespace.sysctl(&NO_RP_FILTER_SYSCTLS)?;
+            namespace.sysctl(&IPV6_QUIET_SYSCTLS)?;
         }
-        topology.upf.sysctl(&UPF_QUIET)?;
+        topology.upf.sysctl(&UPF_QUIET_SYSCTLS)?;
         topology.link_up(queues)?;
         if let Some(corp) = &topology.corp {
             topology.link_up_corp(corp, queues)?;
@@ -187,7 +187,7 @@ impl Topology {
     }
 
     fn link_up_corp(&self, corp: &NetNamespace, queues: usize) -> Result<()> {
-        corp.sysctl(&NO_RP_FILTER)?;
+        corp.sysctl(&NO_RP_FILTER_SYSCTLS)?;
         corp.sysctl(&[("ipv6/conf/default/disable_ipv6", "1")])?;
         let (queues, other) = (queues_option(queues), corp.name());
         self.upf.ip_batch(
@@ -268,23 +268,23 @@ impl Topology {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn give_links_to_kernel(&self, has_captures: bool) -> Result<()> {
-        self.upf.sysctl(&UPF_ROUTER)?;
-        self.upf.sysctl(&NO_RP_FILTER)?;
+        self.upf.sysctl(&UPF_ROUTER_SYSCTLS)?;
+        self.upf.sysctl(&NO_RP_FILTER_SYSCTLS)?;
         let mut lines = format!(
             "link set n3 arp on\nlink set n6 arp on\n\
              address add {ADIT_N3}/24 dev n3\naddress add {ADIT_N6}/24 dev n6\n"
         );
         if self.ipv6 {
-            self.upf.sysctl(&V6_QUIET)?;
-            self.upf.sysctl(&UPF_ROUTER_V6)?;
+            self.upf.sysctl(&IPV6_QUIET_SYSCTLS)?;
+            self.upf.sysctl(&UPF_ROUTER_SYSCTLS_V6)?;
             lines.push_str(&format!(
                 "address add {ADIT_N3_V6}/64 dev n3 nodad\naddress add {ADIT_N6_V6}/64 dev n6 nodad\n"
             ));
         }
         self.upf.ip_batch(&[], &lines)?;
         if has_captures {
-            as_on_a_wire(&self.upf, "n3")?;
-            as_on_a_wire(&self.upf, "n6")?;
+            disable_offloads(&self.upf, "n3")?;
+            disable_offloads(&self.upf, "n6")?;
         }
         Ok(())
     }
@@ -294,7 +294,7 @@ impl Topology {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn receive_from_programs(&self) -> Result<()> {
+    pub(crate) fn enable_gro_for_programs(&self) -> Result<()> {
         let links =
             [(Some(&self.ran), "n3"), (Some(&self.dn), "n6"), (self.corp.as_ref(), CORP_LINK)];
         let mut links = links.into_iter().filter_map(|(namespace, link)| Some((namespace?, link)));
@@ -436,7 +436,7 @@ fn ue_lines_v6(lines: &mut String, ue: LabUe) -> std::fmt::Result {
 }
 
 /// Disables offloads by which adit would receive packets with partial checksums or above the MTU.
-fn as_on_a_wire(namespace: &NetNamespace, device: &str) -> Result<()> {
+fn disable_offloads(namespace: &NetNamespace, device: &str) -> Result<()> {
     namespace.set_features(device, &["tx", "off", "tso", "off", "gso", "off", "gro", "off"])
 }
 

@@ -18,14 +18,14 @@ use adit_types::limits::{HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX, SETUPS
 use adit_types::{Ipv4Prefix, Ipv6Prefix, Nanos};
 
 /// How many buckets addresses without an association share. A power of two.
-const STRANGER_BUCKETS: usize = 4096;
+const STRANGER_BUCKET_COUNT: usize = 4096;
 
 /// Maximum difference of sequence numbers that continue one another: messages may be lost or
 /// reordered.
 const SEQUENCE_GAP_MAX: u32 = 32;
 
 /// A new sequence of numbers is accepted after it has continued for this time without a flood.
-const NEW_NUMBERS_AFTER: Nanos = Nanos::from_millis(100);
+const NEW_SEQUENCE_ACCEPTED_AFTER: Nanos = Nanos::from_millis(100);
 
 /// Addresses of one family that may send to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,15 +106,16 @@ impl AdmissionRate {
 
 /// Rate of Heartbeat Requests for a bucket that strangers share, and for those of a peer whose
 /// sequence numbers continue.
-const HEARTBEATS: AdmissionRate = AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX);
+const HEARTBEAT_RATE: AdmissionRate =
+    AdmissionRate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX);
 
 /// Rate of Association Setup Requests for one bucket. A stranger's setup costs more than any other
 /// message that it can send.
-const SETUPS: AdmissionRate = AdmissionRate::new(SETUPS_PER_S_MAX, SETUPS_PER_S_MAX);
+const SETUP_RATE: AdmissionRate = AdmissionRate::new(SETUPS_PER_S_MAX, SETUPS_PER_S_MAX);
 
 /// Rate of Heartbeat Requests in the name of a known peer whose sequence numbers do not continue;
 /// one bucket for the peer's port, one for all other ports.
-const KNOWN_HEARTBEATS: AdmissionRate =
+const KNOWN_PEER_HEARTBEAT_RATE: AdmissionRate =
     AdmissionRate::new(PEER_HEARTBEATS_PER_S_MAX, PEER_HEARTBEATS_PER_S_MAX / 5);
 
 /// A token bucket, as the time at which it will be full (generic cell rate algorithm).
@@ -140,7 +141,7 @@ impl AdmissionBucket {
 
 /// The part of a request that its admission depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AdmittedRequest {
+pub(crate) enum RequestToAdmit {
     /// A Heartbeat Request with this sequence number.
     Heartbeat(u32),
     /// An Association Setup Request with this sequence number.
@@ -151,7 +152,7 @@ pub(crate) enum AdmittedRequest {
     Unreadable,
 }
 
-impl AdmittedRequest {
+impl RequestToAdmit {
     const fn sequence(self) -> Option<u32> {
         match self {
             Self::Heartbeat(number) | Self::Setup(number) | Self::Other(number) => Some(number),
@@ -171,16 +172,16 @@ struct SequenceNumbers {
 
 impl SequenceNumbers {
     fn continue_with(&self, sequence: u32) -> bool {
-        are_near(self.last, sequence)
+        are_near_sequences(self.last, sequence)
     }
 
     /// Notes a number that does not continue the known sequence. Without `is_calm`, in a flood,
     /// drops the possible new sequence, so that a forged one cannot become the known one.
     fn note_new(&mut self, now: Nanos, sequence: u32, is_calm: bool) {
         match self.new.filter(|_| is_calm) {
-            Some((new, since)) if are_near(new, sequence) => {
+            Some((new, since)) if are_near_sequences(new, sequence) => {
                 self.new = Some((sequence, since));
-                if now.since(since) >= NEW_NUMBERS_AFTER {
+                if now.since(since) >= NEW_SEQUENCE_ACCEPTED_AFTER {
                     self.last = sequence;
                 }
             }
@@ -189,7 +190,7 @@ impl SequenceNumbers {
     }
 }
 
-fn are_near(one: u32, other: u32) -> bool {
+fn are_near_sequences(one: u32, other: u32) -> bool {
     let ahead = other.wrapping_sub(one) & SEQUENCE_MAX;
     ahead.min(SEQUENCE_MAX + 1 - ahead) <= SEQUENCE_GAP_MAX
 }
@@ -219,17 +220,17 @@ impl AdmissionBuckets {
         &mut self,
         now: Nanos,
         port: u16,
-        request: AdmittedRequest,
+        request: RequestToAdmit,
         requests: AdmissionRate,
     ) -> bool {
         let is_foreign = self.port != 0 && self.port != port;
-        let is_calm = self.heartbeats.is_half_full(now, KNOWN_HEARTBEATS);
+        let is_calm = self.heartbeats.is_half_full(now, KNOWN_PEER_HEARTBEAT_RATE);
         let continued = request.sequence().filter(|&number| self.numbers.continue_with(number));
         let admitted = match (request, continued) {
-            (AdmittedRequest::Heartbeat(_), Some(_)) => {
-                self.continued_heartbeats.take(now, HEARTBEATS)
+            (RequestToAdmit::Heartbeat(_), Some(_)) => {
+                self.continued_heartbeats.take(now, HEARTBEAT_RATE)
             }
-            (AdmittedRequest::Heartbeat(_), None) => false,
+            (RequestToAdmit::Heartbeat(_), None) => false,
             _ => self.take_request(now, request, requests),
         };
         match (request.sequence(), continued) {
@@ -237,20 +238,20 @@ impl AdmissionBuckets {
             (Some(number), None) if !is_foreign => self.numbers.note_new(now, number, is_calm),
             _ => {}
         }
-        let is_heartbeat = matches!(request, AdmittedRequest::Heartbeat(_));
+        let is_heartbeat = matches!(request, RequestToAdmit::Heartbeat(_));
         let bucket = if is_foreign { &mut self.foreign_heartbeats } else { &mut self.heartbeats };
-        admitted || is_heartbeat && bucket.take(now, KNOWN_HEARTBEATS)
+        admitted || is_heartbeat && bucket.take(now, KNOWN_PEER_HEARTBEAT_RATE)
     }
 
     /// Charges the cost of a request that is no heartbeat.
     fn take_request(
         &mut self,
         now: Nanos,
-        request: AdmittedRequest,
+        request: RequestToAdmit,
         requests: AdmissionRate,
     ) -> bool {
-        let is_setup = matches!(request, AdmittedRequest::Setup(_));
-        (!is_setup || self.setups.take(now, SETUPS)) && self.requests.take(now, requests)
+        let is_setup = matches!(request, RequestToAdmit::Setup(_));
+        (!is_setup || self.setups.take(now, SETUP_RATE)) && self.requests.take(now, requests)
     }
 }
 
@@ -271,7 +272,7 @@ impl Admission {
     pub(crate) fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
         Self {
             requests: request_rate(&policy),
-            strangers: vec![AdmissionBuckets::default(); STRANGER_BUCKETS],
+            strangers: vec![AdmissionBuckets::default(); STRANGER_BUCKET_COUNT],
             policy,
             configured: configured.into_iter().map(|peer| (peer, Default::default())).collect(),
             seed,
@@ -308,7 +309,7 @@ impl Admission {
         now: Nanos,
         peer: SocketAddr,
         own: Option<&mut AdmissionBuckets>,
-        request: AdmittedRequest,
+        request: RequestToAdmit,
     ) -> bool {
         let Some(requests) = self.requests else { return true };
         if let Some(known) = own.or_else(|| self.configured.get_mut(&peer.ip())) {
@@ -317,7 +318,7 @@ impl Admission {
         let shared = self.position(peer.ip());
         let Some(buckets) = self.strangers.get_mut(shared) else { return true };
         match request {
-            AdmittedRequest::Heartbeat(_) => buckets.heartbeats.take(now, HEARTBEATS),
+            RequestToAdmit::Heartbeat(_) => buckets.heartbeats.take(now, HEARTBEAT_RATE),
             _ => buckets.take_request(now, request, requests),
         }
     }
@@ -325,7 +326,7 @@ impl Admission {
     fn position(&self, peer: IpAddr) -> usize {
         let mut digest = DefaultHasher::new();
         (self.seed, peer).hash(&mut digest);
-        let mask = u64::try_from(STRANGER_BUCKETS - 1).unwrap_or_default();
+        let mask = u64::try_from(STRANGER_BUCKET_COUNT - 1).unwrap_or_default();
         usize::try_from(digest.finish() & mask).unwrap_or_default()
     }
 }
@@ -358,10 +359,10 @@ mod tests {
         for round in 0..100 {
             for n in 0..5_000 {
                 now += Nanos(20_000);
-                buckets.admit(now, 20_000, AdmittedRequest::Heartbeat(n % 1000), rate);
+                buckets.admit(now, 20_000, RequestToAdmit::Heartbeat(n % 1000), rate);
             }
             assert!(
-                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(2 + round), rate),
+                buckets.admit(now, 8805, RequestToAdmit::Heartbeat(2 + round), rate),
                 "{round}"
             );
         }
@@ -395,10 +396,10 @@ mod tests {
         let policy =
             PeerPolicy { requests_per_s_max: 1, requests_burst: 1, ..PeerPolicy::default() };
         let mut admission = Admission::new(policy, vec![], 1);
-        let other = AdmittedRequest::Other(1);
+        let other = RequestToAdmit::Other(1);
         assert!(admission.admit(Nanos(0), socket(1), None, other));
         assert!(!admission.admit(Nanos(0), socket(1), None, other));
-        assert!(admission.admit(Nanos(0), socket(1), None, AdmittedRequest::Heartbeat(1)));
+        assert!(admission.admit(Nanos(0), socket(1), None, RequestToAdmit::Heartbeat(1)));
         let mut own = AdmissionBuckets::default();
         assert!(admission.admit(Nanos(0), socket(1), Some(&mut own), other), "its own bucket");
     }
@@ -414,9 +415,9 @@ mod tests {
                 let own = own.as_deref_mut();
                 admission.admit(Nanos(0), socket(1), own, request)
             };
-            let setups = (0..100).filter(|&n| admitted(AdmittedRequest::Setup(n))).count();
+            let setups = (0..100).filter(|&n| admitted(RequestToAdmit::Setup(n))).count();
             assert_eq!(setups, 10);
-            assert!((0..100).all(|n| admitted(AdmittedRequest::Other(n))));
+            assert!((0..100).all(|n| admitted(RequestToAdmit::Other(n))));
         }
     }
 
@@ -432,15 +433,15 @@ mod tests {
         for second in 0..20_u32 {
             for n in 0..50_000 {
                 now += Nanos(20_000);
-                let forged = AdmittedRequest::Heartbeat(forged(second * 50_000 + n) & SEQUENCE_MAX);
+                let forged = RequestToAdmit::Heartbeat(forged(second * 50_000 + n) & SEQUENCE_MAX);
                 others += usize::from(second >= 5 && buckets.admit(now, 8805, forged, rate));
                 if n % 500 == 0 {
                     number = (number + 1) & SEQUENCE_MAX;
-                    assert!(buckets.admit(now, 8805, AdmittedRequest::Other(number), rate));
+                    assert!(buckets.admit(now, 8805, RequestToAdmit::Other(number), rate));
                 }
             }
             number = (number + 1) & SEQUENCE_MAX;
-            own += usize::from(buckets.admit(now, 8805, AdmittedRequest::Heartbeat(number), rate));
+            own += usize::from(buckets.admit(now, 8805, RequestToAdmit::Heartbeat(number), rate));
         }
         (own, others)
     }
@@ -464,10 +465,10 @@ mod tests {
         for pulse in 0..100 {
             let now = Nanos::from_millis(100 * u64::from(pulse));
             for forged in 0..5000 {
-                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(5_000_000 + forged), rate);
+                buckets.admit(now, 8805, RequestToAdmit::Heartbeat(5_000_000 + forged), rate);
             }
             assert!(
-                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(2 + pulse), rate),
+                buckets.admit(now, 8805, RequestToAdmit::Heartbeat(2 + pulse), rate),
                 "{pulse}"
             );
         }
@@ -478,7 +479,7 @@ mod tests {
         let rate = AdmissionRate::new(50_000, 10_000);
         let mut buckets = AdmissionBuckets::default();
         let mut now = Nanos(0);
-        let mut own = (7_000_000..7_000_100).map(AdmittedRequest::Heartbeat);
+        let mut own = (7_000_000..7_000_100).map(RequestToAdmit::Heartbeat);
         for heartbeat in own.by_ref().take(3) {
             now += Nanos::from_secs(1);
             assert!(buckets.admit(now, 8805, heartbeat, rate));
@@ -486,7 +487,7 @@ mod tests {
         for heartbeat in own {
             for forged in 0..50_000 {
                 now += Nanos(20_000);
-                buckets.admit(now, 8805, AdmittedRequest::Heartbeat(forged), rate);
+                buckets.admit(now, 8805, RequestToAdmit::Heartbeat(forged), rate);
             }
             assert!(buckets.admit(now, 8805, heartbeat, rate));
         }

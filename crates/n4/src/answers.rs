@@ -15,7 +15,7 @@ use crate::backlog::JobId;
 use crate::response_cache::RequestKey;
 
 /// Octets at the start of a message that its length field does not count.
-const LENGTH_END: usize = 4;
+const UNCOUNTED_OCTETS: usize = 4;
 
 /// A condition that must be met before a response leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,11 +53,11 @@ impl EncodedResponse {
         let Some(ie) = written.and_then(|len| scratch.get(..len)) else { return false };
         let total = self.bytes.len() + ie.len();
         let fits = total <= PFCP_MESSAGE_BYTES_MAX;
-        let Some(len) = u16::try_from(total - LENGTH_END).ok().filter(|_| fits) else {
+        let Some(len) = u16::try_from(total - UNCOUNTED_OCTETS).ok().filter(|_| fits) else {
             return false;
         };
         self.bytes.extend_from_slice(ie);
-        if let Some(field) = self.bytes.get_mut(2..LENGTH_END) {
+        if let Some(field) = self.bytes.get_mut(2..UNCOUNTED_OCTETS) {
             field.copy_from_slice(&len.to_be_bytes());
         }
         true
@@ -101,7 +101,10 @@ impl Answers {
     }
 
     /// Returns the first response that waits for this condition.
-    pub(crate) fn awaiting_mut(&mut self, condition: Condition) -> Option<&mut EncodedResponse> {
+    pub(crate) fn first_awaiting_mut(
+        &mut self,
+        condition: Condition,
+    ) -> Option<&mut EncodedResponse> {
         let number = self.by_condition.get(&condition)?.first()?;
         self.waiting.get_mut(number).map(|waiting| &mut waiting.response)
     }

@@ -122,7 +122,7 @@ impl Association {
     /// Compares a received Recovery Time Stamp with the known one. An older one comes from a late
     /// message, unless the next older one is the same or later: then the peer has restarted after
     /// its clock was set back. Spec: TS 23.007 §19A.
-    pub(crate) fn read_time_stamp(&mut self, seen: u32) -> TimeStampMeaning {
+    pub(crate) fn classify_time_stamp(&mut self, seen: u32) -> TimeStampMeaning {
         if self.is_time_stamp_unknown || seen == self.recovery_time_stamp {
             self.older_time_stamp = None;
             TimeStampMeaning::Known

@@ -20,7 +20,7 @@ use crate::session_state::{MemberCursor, SessionStates, SetKey};
 use crate::sessions::Sessions;
 
 /// How many entries of the session table one step searches for the next session.
-const PLACES_PER_PART: usize = 16;
+const INDICES_SEARCHED_PER_STEP: usize = 16;
 
 /// Identifies a job; later jobs have greater values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,7 +140,7 @@ impl Backlog {
     }
 
     /// True while a job reports an Error Indication for `tunnel`.
-    pub(crate) fn reports_tunnel(&self, tunnel: GtpuTunnel) -> bool {
+    pub(crate) fn is_reporting_tunnel(&self, tunnel: GtpuTunnel) -> bool {
         let is_it = |job: &BacklogJob| matches!(job.task, JobTask::ReportTunnel { tunnel: of, .. } if of == tunnel);
         self.jobs.iter().any(is_it)
     }
@@ -156,7 +156,7 @@ impl Backlog {
 
     /// Returns how many jobs are open: they have sessions to process, or some worker has not
     /// observed their last change yet.
-    pub(crate) fn open_len(&self) -> usize {
+    pub(crate) fn open_job_count(&self) -> usize {
         self.jobs.len() + self.ended.len()
     }
 
@@ -209,12 +209,11 @@ pub(crate) fn next_session_task(
             None => SessionTask::ApplyDisposition(sessions.next_transition(*owner, *number)?),
         },
         JobTask::Recompile { changed, next } => {
-            let found = next_of_all(sessions.store(), next)?;
+            let found = next_in_session_table(sessions.store(), next)?;
             found.map_or(SessionTask::Skip, |index| SessionTask::Recompile(index, changed.clone()))
         }
-        JobTask::RecompileAll { next } => {
-            next_of_all(sessions.store(), next)?.map_or(SessionTask::Skip, SessionTask::Republish)
-        }
+        JobTask::RecompileAll { next } => next_in_session_table(sessions.store(), next)?
+            .map_or(SessionTask::Skip, SessionTask::Republish),
         JobTask::DeleteSets { owner, keys, next } => {
             let session = sessions.store().session_at(next_member(&sessions.states, keys, next)?);
             session
@@ -251,11 +250,14 @@ pub(crate) fn next_session_task(
 
 /// Searches one part of the session table for the next session; `Some(None)` if the part has none,
 /// `None` after the last part.
-fn next_of_all(store: &SessionStore, next: &mut SessionIndex) -> Option<Option<SessionIndex>> {
+fn next_in_session_table(
+    store: &SessionStore,
+    next: &mut SessionIndex,
+) -> Option<Option<SessionIndex>> {
     if *next == SessionIndex::NONE {
         return None;
     }
-    let (mut found, behind) = store.sessions_from(*next, PLACES_PER_PART);
+    let (mut found, behind) = store.sessions_from(*next, INDICES_SEARCHED_PER_STEP);
     let found = found.next().map(Session::index);
     *next = found.map(SessionIndex::next).or(behind).unwrap_or(SessionIndex::NONE);
     Some(found)
@@ -327,7 +329,7 @@ mod tests {
         end(&mut backlog, id, Some(DeltaId(1)));
         let job = backlog.take_ended().unwrap();
         backlog.ended.extend(job.last.map(|last| (last, job.id)));
-        assert_eq!((backlog.is_open(id), backlog.len(), backlog.open_len()), (true, 0, 1));
+        assert_eq!((backlog.is_open(id), backlog.len(), backlog.open_job_count()), (true, 0, 1));
         backlog.ended.clear();
         assert!(!backlog.is_open(id));
     }

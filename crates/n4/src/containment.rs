@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 use adit_types::limits::FAULT_KINDS_MAX;
 
 thread_local! {
-    pub(crate) static CONTAINED: Cell<bool> = const { Cell::new(false) };
+    pub(crate) static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// True while a panic of this thread is contained: a panic hook need not print it, since
 /// [`NodeEvent::Fault`](crate::NodeEvent::Fault) reports it.
 #[must_use]
 pub fn is_contained() -> bool {
-    CONTAINED.get()
+    IS_CONTAINED.get()
 }
 
 /// The point at which tests inject a fault.

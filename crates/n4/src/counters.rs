@@ -11,11 +11,11 @@ macro_rules! scalars {
     ($( $(#[doc = $doc:literal])* $name:ident, )*) => {
         /// Counters with one value each.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Scalars {
+        pub struct ScalarCounters {
             $( $(#[doc = $doc])* pub $name: u64, )*
         }
 
-        impl Scalars {
+        impl ScalarCounters {
             fn list(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [ $( (stringify!($name), self.$name), )* ].into_iter()
             }
@@ -200,7 +200,7 @@ scalars! {
 }
 
 /// Message types that have named counters of received and sent messages.
-const TYPES: [(MessageType, &str); 25] = [
+const COUNTED_TYPES: [(MessageType, &str); 25] = [
     (MessageType::HEARTBEAT_REQUEST, "heartbeat_request"),
     (MessageType::HEARTBEAT_RESPONSE, "heartbeat_response"),
     (MessageType::PFD_MANAGEMENT_REQUEST, "pfd_management_request"),
@@ -232,9 +232,9 @@ const TYPES: [(MessageType, &str); 25] = [
 #[derive(Debug, Clone)]
 pub struct N4Counters {
     /// Counters with one value each.
-    pub scalars: Scalars,
-    received: [u64; TYPES.len()],
-    sent: [u64; TYPES.len()],
+    pub scalars: ScalarCounters,
+    received: [u64; COUNTED_TYPES.len()],
+    sent: [u64; COUNTED_TYPES.len()],
     refused: [u64; 256],
     answers: BTreeMap<AnswerKind, u64>,
     durations: BTreeMap<u8, DurationHistogram>,
@@ -250,9 +250,9 @@ struct AnswerKind {
 impl Default for N4Counters {
     fn default() -> Self {
         Self {
-            scalars: Scalars::default(),
-            received: [0; TYPES.len()],
-            sent: [0; TYPES.len()],
+            scalars: ScalarCounters::default(),
+            received: [0; COUNTED_TYPES.len()],
+            sent: [0; COUNTED_TYPES.len()],
             refused: [0; 256],
             answers: BTreeMap::new(),
             durations: BTreeMap::new(),
@@ -260,23 +260,23 @@ impl Default for N4Counters {
     }
 }
 
-fn bump(values: &mut [u64; TYPES.len()], message_type: MessageType) {
-    if let Some(row) = TYPES.iter().position(|&(row, _)| row == message_type) {
+fn increment(values: &mut [u64; COUNTED_TYPES.len()], message_type: MessageType) {
+    if let Some(row) = COUNTED_TYPES.iter().position(|&(row, _)| row == message_type) {
         values[row] += 1;
     }
 }
 
-fn value(values: &[u64; TYPES.len()], message_type: MessageType) -> u64 {
-    TYPES.iter().position(|&(row, _)| row == message_type).map_or(0, |row| values[row])
+fn value(values: &[u64; COUNTED_TYPES.len()], message_type: MessageType) -> u64 {
+    COUNTED_TYPES.iter().position(|&(row, _)| row == message_type).map_or(0, |row| values[row])
 }
 
 impl N4Counters {
     pub(crate) fn count_received(&mut self, message_type: MessageType) {
-        bump(&mut self.received, message_type);
+        increment(&mut self.received, message_type);
     }
 
     pub(crate) fn count_sent(&mut self, message_type: MessageType) {
-        bump(&mut self.sent, message_type);
+        increment(&mut self.sent, message_type);
     }
 
     pub(crate) fn count_refused(&mut self, cause: Cause) {
@@ -299,7 +299,7 @@ impl N4Counters {
     /// Returns for each message type its name and how many messages were received and sent,
     /// including retransmissions and replayed answers.
     pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
-        let rows = TYPES.iter().zip(self.received.iter().zip(&self.sent));
+        let rows = COUNTED_TYPES.iter().zip(self.received.iter().zip(&self.sent));
         rows.map(|((_, name), (received, sent))| (*name, *received, *sent))
     }
 
@@ -340,7 +340,7 @@ impl N4Counters {
     #[must_use]
     pub fn list(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
-        for (row, (_, name)) in TYPES.iter().enumerate() {
+        for (row, (_, name)) in COUNTED_TYPES.iter().enumerate() {
             all.push((format!("received_{name}"), self.received[row]));
             all.push((format!("sent_{name}"), self.sent[row]));
         }
@@ -352,7 +352,7 @@ impl N4Counters {
 }
 
 fn name_of(message_type: u8) -> &'static str {
-    let row = TYPES.iter().find(|(row, _)| row.0 == message_type);
+    let row = COUNTED_TYPES.iter().find(|(row, _)| row.0 == message_type);
     row.map_or("other", |(_, name)| name)
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn own_csid(config: &NodeConfig) -> [u8; 2] {
     [high, low | 1]
 }
 
-fn set_node(config: &NodeConfig) -> FqCsidNode {
+fn own_set_node(config: &NodeConfig) -> FqCsidNode {
     match config.address {
         IpAddr::V4(addr) => FqCsidNode::Ipv4(addr),
         IpAddr::V6(addr) => FqCsidNode::Ipv6(addr),
@@ -28,10 +28,10 @@ fn set_node(config: &NodeConfig) -> FqCsidNode {
 
 /// Returns our FQ-CSID, with the CSID of this process.
 pub(crate) fn own_fq_csid<'a>(config: &NodeConfig, csid: &'a [u8; 2]) -> Option<FqCsid<'a>> {
-    FqCsid::new(set_node(config), csid, None)
+    FqCsid::new(own_set_node(config), csid, None)
 }
 
 /// Returns the key of the set that our FQ-CSID identifies.
 pub(crate) fn own_set_key(config: &NodeConfig) -> SetKey {
-    SetKey::Csid(set_node(config), u16::from_be_bytes(own_csid(config)))
+    SetKey::Csid(own_set_node(config), u16::from_be_bytes(own_csid(config)))
 }

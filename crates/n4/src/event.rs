@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
-use adit_store::{RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordKind};
 use adit_types::{Nanos, Seid};
 
 use crate::association::NodeIdentity;
@@ -246,7 +246,7 @@ pub enum NodeEvent {
         /// The kind of the record.
         kind: RecordKind,
         /// The identifier of the record within its kind.
-        name: RecordName,
+        name: OwnedRecordId,
         /// Why the record could not be restored.
         reason: String,
     },

@@ -53,7 +53,7 @@ pub use config::{NodeConfig, RecordConfig};
 #[doc(hidden)]
 pub use containment::FaultPoint;
 pub use containment::is_contained;
-pub use counters::{N4Counters, Scalars};
+pub use counters::{N4Counters, ScalarCounters};
 pub use durations::{DURATION_BOUNDS, DurationHistogram};
 pub use event::{DownReason, NodeEvent, ReleaseFailure, SetupFailure};
 pub use node::Node;

@@ -3,16 +3,17 @@
 //! The load is the greatest of: the used share of the session store (sessions, TEIDs, usage
 //! counters, the fullest pool of UE addresses), the used share of waiting requests and reports, and
 //! the saturation of the busiest worker. It is 100 % while a worker is not running or the operator
-//! drains the node. It is sent when it has changed by [`LOAD_STEP`], with a sequence number.
+//! drains the node. It is sent when it has changed by [`LOAD_STEP_PERCENT`], with a sequence
+//! number.
 //! Overload begins at 95 % of the capacity. Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
 
 use adit_pfcp::grouped::{LoadControlInformation, OverloadControlInformation};
 
 /// Percentage points of load that trigger a report.
-const LOAD_STEP: u8 = 5;
+const LOAD_STEP_PERCENT: u8 = 5;
 
 /// Load at which overload begins: CP functions shall send fewer requests. Unit: per cent.
-const OVERLOAD_FROM: u8 = 95;
+const OVERLOAD_FROM_PERCENT: u8 = 95;
 
 /// How long CP functions act on a reported overload. Unit: seconds.
 pub(crate) const OVERLOAD_VALIDITY_S: u32 = 30;
@@ -39,7 +40,7 @@ pub(crate) struct Load {
 
 /// The sequence numbers of the metrics that a CP function has been sent last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LoadReported {
+pub(crate) struct LastReportedLoad {
     pub load: u32,
     pub overload: u32,
 }
@@ -54,13 +55,13 @@ pub(crate) struct LoadAndOverload {
 impl Load {
     /// Updates the metrics with the present load. Unit: per cent, 0 to 100.
     pub(crate) fn update(&mut self, percent: u8) {
-        let stepped = percent - percent % LOAD_STEP;
+        let stepped = percent - percent % LOAD_STEP_PERCENT;
         if stepped != self.load.metric {
             self.load =
                 ReportedMetric { metric: stepped, sequence: self.load.sequence.wrapping_add(1) };
         }
         // The reduction grows from 0 % at 95 % load to 100 % at full load.
-        let reduction = percent.saturating_sub(OVERLOAD_FROM).saturating_mul(20).min(100);
+        let reduction = percent.saturating_sub(OVERLOAD_FROM_PERCENT).saturating_mul(20).min(100);
         if reduction != self.overload.metric {
             let sequence = self.overload.sequence.wrapping_add(1);
             self.overload = ReportedMetric { metric: reduction, sequence };

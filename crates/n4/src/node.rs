@@ -15,7 +15,7 @@ use adit_session::{Session, SessionStore, UsageReport};
 use adit_types::limits::{PENDING_MAX, PENDING_PER_PEER_MAX, PFCP_MESSAGE_BYTES_MAX};
 use adit_types::{Nanos, Seid, SessionIndex};
 
-use crate::admission::{Admission, AdmittedRequest};
+use crate::admission::{Admission, RequestToAdmit};
 use crate::answers::{Answers, Condition, EncodedResponse};
 use crate::backlog::Backlog;
 use crate::config::NodeConfig;
@@ -35,7 +35,7 @@ use crate::response_cache::{RequestKey, RequestStatus};
 use crate::session_state::{ServiceCounts, SessionInformation};
 use crate::sessions::{FollowUp, PendingChange, Sessions};
 use crate::setup::Setups;
-use crate::setup::canonical;
+use crate::setup::canonical_address;
 use crate::transaction::{OutgoingRequest, RequestPurpose, Transactions};
 use crate::transmit::{AnsweredRequest, Transmit};
 use crate::ue_pools::PoolUsage;
@@ -126,7 +126,7 @@ impl Node {
     /// association setups.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
-        let configured = config.connect.iter().map(|&peer| canonical(peer).ip()).collect();
+        let configured = config.connect.iter().map(|&peer| canonical_address(peer).ip()).collect();
         let admission = Admission::new(config.policy.clone(), configured, config.seed);
         Self {
             sessions: Sessions::new(config.store.clone(), own_set_key(&config), config.records),
@@ -161,13 +161,13 @@ impl Node {
     /// IPv4-mapped IPv6 addresses count as IPv4 addresses; [`Transmit::to`] is never such an
     /// address.
     pub fn handle_datagram(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
-        let from = canonical(from);
+        let from = canonical_address(from);
         self.counters.scalars.datagrams_received += 1;
         if !self.peers.admission.is_allowed(from.ip()) {
             self.counters.scalars.discarded_peer_not_allowed += 1;
             return;
         }
-        if !self.postpones(from, bytes) {
+        if !self.postpone_if_restoring(from, bytes) {
             self.handle_messages(now, from, bytes);
         }
     }
@@ -185,7 +185,8 @@ impl Node {
                         self.advance_jobs(now);
                     }
                 }
-                Some(Err(_)) if !self.takes_token(now, from, AdmittedRequest::Unreadable) => {}
+                Some(Err(_)) if !self.take_request_token(now, from, RequestToAdmit::Unreadable) => {
+                }
                 Some(Err(error)) => {
                     let start = bytes.len().saturating_sub(rest);
                     let rest = bytes.get(start..).unwrap_or_default();
@@ -206,7 +207,7 @@ impl Node {
                 self.abandon_answers(Condition::Observed(id));
             }
         }
-        self.end_jobs_behind(now, id);
+        self.end_jobs_through(now, id);
     }
 
     fn complete_change(&mut self, now: Nanos, id: DeltaId, change: PendingChange) {
@@ -215,7 +216,7 @@ impl Node {
         // Workers have stopped counting for removed rules, so their final counts can be read.
         usage.extend(self.sessions.reclaim(now, id, session));
         if self.restoration.is_some() && self.sessions.store().session_at(session).is_none() {
-            self.follow_freed(now, session);
+            self.restore_waiting_for_index(now, session);
         }
         match follow_up {
             FollowUp::Nothing => {
@@ -225,14 +226,14 @@ impl Node {
             FollowUp::ReportUsage(later) => {
                 self.append_usage(id, usage, false);
                 self.meet(now, Condition::Observed(id));
-                self.report_later(now, up_seid, later);
+                self.report_overflow_later(now, up_seid, later);
             }
             FollowUp::Deleted { packet_rates, overflow } => {
                 let rest = self.append_usage(id, usage, overflow.is_some());
                 self.append_packet_rates(now, id, &packet_rates);
                 self.meet(now, Condition::Observed(id));
                 if let Some(ended) = overflow.filter(|_| !rest.is_empty()) {
-                    self.report_rest(now, up_seid, ended, rest);
+                    self.report_overflow_usage(now, up_seid, ended, rest);
                 }
             }
             FollowUp::ReportLastUsage => {
@@ -260,7 +261,7 @@ impl Node {
 
     /// Sends usage that did not fit into a response in later Session Report Requests. If the
     /// session was deleted meanwhile, adds the usage to the session's last usage.
-    fn report_later(&mut self, now: Nanos, up_seid: Seid, later: Vec<UsageReport>) {
+    fn report_overflow_later(&mut self, now: Nanos, up_seid: Seid, later: Vec<UsageReport>) {
         let is_gone = !later.is_empty() && self.sessions.store().session(up_seid).is_none();
         // No report may be sent after the response that ends the session, so the usage goes into
         // it.
@@ -269,7 +270,8 @@ impl Node {
             matches!(change.follow_up, FollowUp::ReportLastUsage)
                 || answers.is_awaited(Condition::Observed(*id))
         };
-        let deletion = self.sessions.pending_of(up_seid).find(|change| is_gone && ends(change));
+        let deletion =
+            self.sessions.pending_changes_of(up_seid).find(|change| is_gone && ends(change));
         if let Some((_, deletion)) = deletion {
             deletion.usage.splice(..0, later);
             return;
@@ -347,7 +349,7 @@ impl Node {
             self.next_late_release(),
             self.next_node_report(),
             self.next_silent_end(),
-            self.peers.next_idle(lifetime),
+            self.peers.next_idle_expiry(lifetime),
             (self.has_job_to_do() || self.has_drain_to_do()).then_some(Nanos(0)),
             self.next_usage_record(),
             self.next_rewrite(),
@@ -392,14 +394,14 @@ impl Node {
 
     /// Returns how many responses wait for workers or for jobs.
     #[must_use]
-    pub fn waiting_answers(&self) -> usize {
+    pub fn waiting_answer_count(&self) -> usize {
         self.answers.len()
     }
 
     /// Sets the address of the CP function at index `position` of [`NodeConfig::connect`], to which
     /// its name now resolves. Has no effect while it has an association at its previous address.
     pub fn set_configured_peer(&mut self, now: Nanos, position: usize, to: SocketAddr) {
-        let to = canonical(to);
+        let to = canonical_address(to);
         if let Some(former) = self.peers.setups.move_to(now, position, to) {
             self.peers.admission.move_configured(former.ip(), to.ip());
         }
@@ -428,29 +430,34 @@ impl Node {
     /// one while followed records wait to take effect.
     #[must_use]
     pub fn pending_len(&self) -> usize {
-        let changes = self.sessions.pending_len() + self.backlog.open_len();
+        let changes = self.sessions.pending_len() + self.backlog.open_job_count();
         changes + usize::from(self.has_records_to_follow())
     }
 
     /// Returns how many responses, of all peers, are kept for retransmitted requests.
     #[must_use]
     pub fn response_cache_len(&self) -> usize {
-        self.peers.cached_len()
+        self.peers.kept_response_count()
     }
 
     /// Takes a token for a request; false if there is none. Responses answer our own requests and
     /// need none.
     fn admits(&mut self, now: Nanos, from: SocketAddr, header: &Header) -> bool {
         let request = match header.message_type {
-            MessageType::HEARTBEAT_REQUEST => AdmittedRequest::Heartbeat(header.sequence),
-            MessageType::ASSOCIATION_SETUP_REQUEST => AdmittedRequest::Setup(header.sequence),
+            MessageType::HEARTBEAT_REQUEST => RequestToAdmit::Heartbeat(header.sequence),
+            MessageType::ASSOCIATION_SETUP_REQUEST => RequestToAdmit::Setup(header.sequence),
             other if other.info().is_some_and(|info| !info.is_request) => return true,
-            _ => AdmittedRequest::Other(header.sequence),
+            _ => RequestToAdmit::Other(header.sequence),
         };
-        self.takes_token(now, from, request)
+        self.take_request_token(now, from, request)
     }
 
-    fn takes_token(&mut self, now: Nanos, from: SocketAddr, request: AdmittedRequest) -> bool {
+    fn take_request_token(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        request: RequestToAdmit,
+    ) -> bool {
         let admitted = self.peers.admit(now, from, request);
         self.counters.scalars.discarded_over_rate += u64::from(!admitted);
         admitted
@@ -561,10 +568,13 @@ impl Node {
     fn refusal_to_wait(&self, is_full_of_pending: bool) -> Option<Rejected> {
         let (of_peer, of_all) = (PENDING_PER_PEER_MAX, PENDING_MAX);
         if is_full_of_pending {
-            return Some(Rejected::beyond("requests of one peer that wait for workers", of_peer));
+            return Some(Rejected::beyond_limit(
+                "requests of one peer that wait for workers",
+                of_peer,
+            ));
         }
         if self.answers.len() >= of_all {
-            return Some(Rejected::beyond("requests that wait for workers", of_all));
+            return Some(Rejected::beyond_limit("requests that wait for workers", of_all));
         }
         let held = "too many messages wait for the store";
         let is_full_of_held = self.sessions.records.is_full_of_held();
@@ -584,7 +594,7 @@ impl Node {
         let (message_type, received) = (M::TYPE, request.now);
         let open = conditions.into_iter().filter(|condition| self.is_open(*condition));
         let open: Vec<Condition> = open.collect();
-        let session = self.session_concerned(request, &open);
+        let session = self.session_of_request(request, &open);
         let response = EncodedResponse { peer, to, key, message_type, bytes, received, session };
         if open.is_empty() {
             return self.deliver(request.now, response, false);
@@ -597,7 +607,11 @@ impl Node {
 
     /// Returns the session that a request concerns, if it concerns exactly one; `open`: the
     /// conditions that its answer waits for.
-    fn session_concerned(&self, request: &ReceivedMessage<'_>, open: &[Condition]) -> Option<Seid> {
+    fn session_of_request(
+        &self,
+        request: &ReceivedMessage<'_>,
+        open: &[Condition],
+    ) -> Option<Seid> {
         let established = open.iter().find_map(|condition| match condition {
             Condition::Observed(id) => self.sessions.pending(*id).map(|change| change.up_seid),
             Condition::JobEnded(_) => None,
@@ -644,7 +658,7 @@ impl Node {
         let answers = Some(AnsweredRequest { message_type: request, received });
         let transmit = Transmit { to, bytes, answers };
         self.note_changed_usage();
-        if answered.is_none() && self.discards_held() {
+        if answered.is_none() && self.discard_for_full_store() {
             return;
         }
         match self.sessions.records.hold(transmit, answered) {
@@ -664,7 +678,7 @@ impl Node {
 
     /// True, and counted, if a response that is not kept must be discarded, because too many
     /// messages wait for the store. The peer will retransmit the request.
-    fn discards_held(&mut self) -> bool {
+    fn discard_for_full_store(&mut self) -> bool {
         let is_full = self.sessions.records.is_full_of_held();
         self.counters.scalars.discarded_store_waits += u64::from(is_full);
         is_full
@@ -744,7 +758,7 @@ impl Node {
             return self.transmits.push_back(transmit);
         }
         self.note_changed_usage();
-        if transmit.answers.is_some() && self.discards_held() {
+        if transmit.answers.is_some() && self.discard_for_full_store() {
             return;
         }
         self.transmits.extend(self.sessions.records.hold(transmit, None));

@@ -5,7 +5,7 @@
 
 use adit_types::Nanos;
 
-const SECOND: u64 = 1_000_000_000;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Time of day when the monotonic clock is zero. Unit: nanoseconds since 1900-01-01.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct NtpClock(u64);
 impl NtpClock {
     /// Creates a clock whose zero is `seconds` after 1900-01-01.
     pub(crate) fn from_seconds(seconds: u32) -> Self {
-        Self(u64::from(seconds) * SECOND)
+        Self(u64::from(seconds) * NANOS_PER_SECOND)
     }
 
     /// Creates a clock whose zero is `nanoseconds` after 1900-01-01.
@@ -24,7 +24,7 @@ impl NtpClock {
 
     /// Returns the time of day at `at`. Unit: seconds, the low 32 bits.
     pub(crate) fn seconds(self, at: Nanos) -> u32 {
-        let seconds = self.0.saturating_add(at.0) / SECOND;
+        let seconds = self.0.saturating_add(at.0) / NANOS_PER_SECOND;
         #[allow(clippy::cast_possible_truncation, reason = "the era is not transmitted")]
         let low = (seconds & 0xffff_ffff) as u32;
         low
@@ -32,8 +32,8 @@ impl NtpClock {
 
     /// Returns the time of day at `at` as a 64-bit time stamp: seconds and a fraction of 32 bits.
     pub(crate) fn time_stamp(self, at: Nanos) -> u64 {
-        let below = self.0.saturating_add(at.0) % SECOND;
-        (u64::from(self.seconds(at)) << 32) | ((below << 32) / SECOND)
+        let below = self.0.saturating_add(at.0) % NANOS_PER_SECOND;
+        (u64::from(self.seconds(at)) << 32) | ((below << 32) / NANOS_PER_SECOND)
     }
 
     /// Converts a 64-bit time stamp to monotonic time, rounded up to a second; `now` if it is past.
@@ -50,8 +50,8 @@ impl NtpClock {
         if ahead == 0 || ahead > u32::MAX / 2 {
             return now;
         }
-        let second = self.0.saturating_add(now.0) / SECOND + u64::from(ahead);
-        Nanos(second.saturating_mul(SECOND).saturating_sub(self.0))
+        let second = self.0.saturating_add(now.0) / NANOS_PER_SECOND + u64::from(ahead);
+        Nanos(second.saturating_mul(NANOS_PER_SECOND).saturating_sub(self.0))
     }
 }
 
@@ -67,19 +67,23 @@ mod tests {
 
     #[test]
     fn moment_of_a_time_of_day_is_the_nearest_ahead_and_never_before_now() {
-        let ntp_clock = NtpClock::from_nanos(10 * SECOND + 1);
-        let now = Nanos(5 * SECOND);
+        let ntp_clock = NtpClock::from_nanos(10 * NANOS_PER_SECOND + 1);
+        let now = Nanos(5 * NANOS_PER_SECOND);
         assert_eq!(ntp_clock.seconds(now), 15);
-        assert_eq!(ntp_clock.instant(now, 17), Nanos(7 * SECOND - 1));
+        assert_eq!(ntp_clock.instant(now, 17), Nanos(7 * NANOS_PER_SECOND - 1));
         assert_eq!(ntp_clock.seconds(ntp_clock.instant(now, 17)), 17);
         assert_eq!(ntp_clock.instant(now, 15), now);
         assert_eq!(ntp_clock.instant(now, 3), now);
-        let stamp = ntp_clock.time_stamp(Nanos(SECOND / 2));
+        let stamp = ntp_clock.time_stamp(Nanos(NANOS_PER_SECOND / 2));
         assert_eq!(stamp >> 28, 10 << 4 | 8, "half a second");
-        assert_eq!(ntp_clock.instant_of_time_stamp(Nanos(0), stamp), Nanos(SECOND - 1));
-        assert_eq!(ntp_clock.instant_of_time_stamp(now, 17 << 32), Nanos(7 * SECOND - 1));
+        assert_eq!(ntp_clock.instant_of_time_stamp(Nanos(0), stamp), Nanos(NANOS_PER_SECOND - 1));
+        assert_eq!(ntp_clock.instant_of_time_stamp(now, 17 << 32), Nanos(7 * NANOS_PER_SECOND - 1));
         let late = NtpClock::from_seconds(u32::MAX);
-        assert_eq!(late.instant(Nanos(0), 1), Nanos(2 * SECOND), "over the end of the era");
+        assert_eq!(
+            late.instant(Nanos(0), 1),
+            Nanos(2 * NANOS_PER_SECOND),
+            "over the end of the era"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use adit_rules::WorkerCommand;
 use adit_types::limits::COMMAND_RING_LEN;
 use adit_types::{InterfaceSet, Nanos};
 
-use crate::path_qos::MEASURES;
+use crate::path_qos::MEASURES_DELAY_BIT;
 use crate::peer_restart::PeerStart;
 
 /// The configuration of path monitoring.
@@ -157,7 +157,7 @@ impl Paths {
         let resting = self.paths.iter().filter(|(_, path)| path.unanswered == 0);
         let resting: Vec<IpAddr> = resting.map(|(peer, _)| *peer).collect();
         for peer in resting {
-            self.arm(peer, self.next_round(now));
+            self.schedule_path(peer, self.next_round(now));
         }
     }
 
@@ -180,10 +180,10 @@ impl Paths {
         let mut digest = DefaultHasher::new();
         self.random.hash(&mut digest);
         let [low, high, ..] = digest.finish().to_le_bytes();
-        u16::from_le_bytes([low, high]) & !MEASURES
+        u16::from_le_bytes([low, high]) & !MEASURES_DELAY_BIT
     }
 
-    fn arm(&mut self, peer: IpAddr, due: Nanos) {
+    fn schedule_path(&mut self, peer: IpAddr, due: Nanos) {
         let Some(path) = self.paths.get_mut(&peer) else { return };
         let before = core::mem::replace(&mut path.due, due);
         self.deadlines.remove(&(before, peer));
@@ -195,7 +195,7 @@ impl Paths {
     /// Begins a round now, unless one is under way.
     fn begin_round(&mut self, now: Nanos, peer: IpAddr) {
         if self.paths.get(&peer).is_some_and(|path| path.unanswered == 0) {
-            self.arm(peer, now);
+            self.schedule_path(peer, now);
         }
     }
 
@@ -203,7 +203,7 @@ impl Paths {
     /// short-lived peers get none.
     pub(crate) fn set_peer(&mut self, now: Nanos, peer: IpAddr, is_peer: bool) {
         if !is_peer {
-            self.widen(peer);
+            self.remove_path_mtu(peer);
             if let Some(path) = self.paths.remove(&peer) {
                 self.deadlines.remove(&(path.due, peer));
             }
@@ -218,7 +218,7 @@ impl Paths {
                 mtu: None,
                 start: PeerStart::default(),
             });
-            self.arm(peer, self.next_round(now));
+            self.schedule_path(peer, self.next_round(now));
         }
     }
 
@@ -252,7 +252,7 @@ impl Paths {
     }
 
     /// Removes the path MTU of a peer, so that only the MTUs of our links apply.
-    fn widen(&mut self, peer: IpAddr) {
+    fn remove_path_mtu(&mut self, peer: IpAddr) {
         let known = self.paths.get_mut(&peer).and_then(|path| path.mtu.take());
         if let Some(known) = known {
             self.narrow.remove(&(known.until, peer));
@@ -261,11 +261,11 @@ impl Paths {
     }
 
     /// Removes the path MTUs whose time is over, so that larger packets are tried again.
-    pub(crate) fn widen_due(&mut self, now: Nanos) {
+    pub(crate) fn remove_expired_mtus(&mut self, now: Nanos) {
         while let Some(&(until, peer)) = self.narrow.first()
             && until <= now
         {
-            self.widen(peer);
+            self.remove_path_mtu(peer);
         }
     }
 
@@ -288,7 +288,7 @@ impl Paths {
             if path.unanswered < self.config.n3 {
                 path.sequence = match path.unanswered {
                     0 => drawn,
-                    _ => path.sequence.wrapping_add(1) & !MEASURES,
+                    _ => path.sequence.wrapping_add(1) & !MEASURES_DELAY_BIT,
                 };
                 path.unanswered += 1;
                 path.requests += 1;
@@ -309,7 +309,7 @@ impl Paths {
             if is_on {
                 path.state = PathState::Down;
             }
-            self.arm(peer, self.next_round(now));
+            self.schedule_path(peer, self.next_round(now));
             if is_on && !was_down {
                 return Some(PathTransition::Failed(peer));
             }
@@ -328,7 +328,7 @@ impl Paths {
     ) -> EchoOutcome {
         let next_round = self.next_round(now);
         let Some(path) = self.paths.get_mut(&peer) else { return EchoOutcome::default() };
-        let age = u32::from(path.sequence.wrapping_sub(sequence) & !MEASURES);
+        let age = u32::from(path.sequence.wrapping_sub(sequence) & !MEASURES_DELAY_BIT);
         if age >= path.unanswered {
             return EchoOutcome::default();
         }
@@ -337,7 +337,7 @@ impl Paths {
         let is_restart = started.is_some_and(|started| path.start.learn(started));
         let asks_again = path.start.needs_confirmation(now, self.config.t3);
         let before = core::mem::replace(&mut path.state, PathState::Up);
-        self.arm(peer, if asks_again { now } else { next_round });
+        self.schedule_path(peer, if asks_again { now } else { next_round });
         let turn = (before == PathState::Down).then_some(PathTransition::Recovered(peer));
         EchoOutcome { transition: turn, is_restart }
     }
@@ -398,7 +398,7 @@ mod tests {
         let mut paths = paths();
         assert!(poll(&mut paths, 99).0.is_empty(), "the first request waits an interval");
         let first = poll(&mut paths, 100).0[0];
-        assert_eq!(poll(&mut paths, 110), (vec![(first + 1) & !MEASURES], None));
+        assert_eq!(poll(&mut paths, 110), (vec![(first + 1) & !MEASURES_DELAY_BIT], None));
         assert_eq!(poll(&mut paths, 120), (Vec::new(), Some(PathTransition::Failed(PEER))));
         assert_eq!(paths.paths[&PEER].state, PathState::Down);
         let sequence = poll(&mut paths, 220).0[0];

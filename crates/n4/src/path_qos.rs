@@ -34,7 +34,7 @@ const WINDOW_SAMPLES: u64 = 10;
 
 /// The bit of a sequence number that is set in Echo Requests that measure; those of module `path`
 /// have it clear.
-pub(crate) const MEASURES: u16 = 0x8000;
+pub(crate) const MEASURES_DELAY_BIT: u16 = 0x8000;
 
 /// The key of a measurement: the GTP-U peer, and the ToS or Traffic Class of the Echo Request.
 type PathClassKey = (IpAddr, u8);
@@ -104,7 +104,7 @@ impl PathQosControl {
             return missing(IeType::AVERAGE_PACKET_DELAY);
         }
         if control.markings.len() > PATH_TRAFFIC_CLASSES_MAX {
-            return Err(Rejected::beyond(
+            return Err(Rejected::beyond_limit(
                 "traffic classes in one GTP-U Path QoS Control Information",
                 PATH_TRAFFIC_CLASSES_MAX,
             ));
@@ -119,12 +119,12 @@ impl PathQosControl {
     /// Returns the ToS octets to measure with; zero if no class was requested.
     fn classes(&self) -> impl Iterator<Item = u8> {
         let default = self.markings.is_empty().then_some(0);
-        default.into_iter().chain(self.markings.iter().map(|&marking| class(marking)))
+        default.into_iter().chain(self.markings.iter().map(|&marking| tos_of(marking)))
     }
 
     /// Returns the marking as it was requested; `None` for a class that was not requested.
     fn marking(&self, tos: u8) -> Option<TransportLevelMarking> {
-        self.markings.iter().copied().find(|&marking| class(marking) == tos)
+        self.markings.iter().copied().find(|&marking| tos_of(marking) == tos)
     }
 
     fn is_crossed(&self, delays: &PacketDelays<Nanos>) -> bool {
@@ -137,7 +137,7 @@ impl PathQosControl {
 
 /// Returns the ToS octet that a marking stands for. The ECN field is zero: our own messages are
 /// Not-ECT. Spec: RFC 3168 §22.
-fn class(marking: TransportLevelMarking) -> u8 {
+fn tos_of(marking: TransportLevelMarking) -> u8 {
     let [value, mask] = marking.0.to_be_bytes();
     value & mask & 0xfc
 }
@@ -213,7 +213,12 @@ impl PathMonitor {
     }
 
     /// Adds a measurement. Returns a report if one is due.
-    fn measured(&mut self, now: Nanos, key: PathClassKey, delay: Nanos) -> Option<PathDelays> {
+    fn add_measurement(
+        &mut self,
+        now: Nanos,
+        key: PathClassKey,
+        delay: Nanos,
+    ) -> Option<PathDelays> {
         let control = &self.control;
         let window = self.windows.get_mut(&key)?;
         window.add(delay);
@@ -243,7 +248,7 @@ impl PathMonitor {
     }
 
     /// Returns the periodic reports if they are due: one for each path with measurements.
-    fn periodic(&mut self, now: Nanos) -> Vec<PathDelays> {
+    fn take_periodic_reports(&mut self, now: Nanos) -> Vec<PathDelays> {
         let mut reports: Vec<PathDelays> = Vec::new();
         if now < self.next_report {
             return reports;
@@ -382,7 +387,7 @@ impl PathQos {
     }
 
     /// Notes that the peers up to `last` were scanned; all peers if it is `None`.
-    pub(crate) const fn scanned(&mut self, last: Option<IpAddr>) {
+    pub(crate) const fn note_scanned(&mut self, last: Option<IpAddr>) {
         self.scan = match (self.scan, last) {
             (PeerScan::Behind { again, .. }, Some(_)) => PeerScan::Behind { peer: last, again },
             (PeerScan::Behind { again: true, .. }, None) => {
@@ -465,7 +470,7 @@ impl PathQos {
             self.deadlines.pop_first();
             let Some(probe) = self.probes.get_mut(&key) else { continue };
             self.last_sequence = self.last_sequence.wrapping_add(1);
-            let sequence = self.last_sequence | MEASURES;
+            let sequence = self.last_sequence | MEASURES_DELAY_BIT;
             let due = now + PROBE_INTERVAL;
             let sequence_sent = Some(sequence);
             *probe =
@@ -522,8 +527,9 @@ impl PathQos {
         let delay = Nanos(answered.since(sent).0 / 2);
         let watches = self.monitors.iter_mut();
         let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
-        let told = watches
-            .filter_map(|(owner, watch)| Some((owner, watch.measured(answered, key, delay)?)));
+        let told = watches.filter_map(|(owner, watch)| {
+            Some((owner, watch.add_measurement(answered, key, delay)?))
+        });
         told.collect()
     }
 
@@ -537,7 +543,8 @@ impl PathQos {
                 break;
             }
             windows += watch.windows.len();
-            reports.extend(watch.periodic(now).into_iter().map(|report| (owner, report)));
+            reports
+                .extend(watch.take_periodic_reports(now).into_iter().map(|report| (owner, report)));
         }
         reports
     }

@@ -12,13 +12,13 @@ use adit_session::OwnerId;
 use adit_types::Nanos;
 use adit_types::limits::ASSOCIATIONS_MAX;
 
-use crate::admission::{Admission, AdmissionBuckets, AdmittedRequest};
+use crate::admission::{Admission, AdmissionBuckets, RequestToAdmit};
 use crate::association::{Association, NodeIdentity};
-use crate::load::LoadReported;
+use crate::load::LastReportedLoad;
 use crate::path_reports::PathReports;
 use crate::response_cache::ResponseCache;
 use crate::setup::{ContestedSetup, Setups};
-use crate::ue_pools::PoolUsageReported;
+use crate::ue_pools::LastReportedPoolUsage;
 
 /// How many steps per iteration of the control thread clear the response caches of ended
 /// associations.
@@ -31,8 +31,8 @@ pub(crate) struct PfcpPeer {
     pub cache: ResponseCache,
     pub buckets: AdmissionBuckets,
     pub paths: PathReports,
-    pub load_reported: LoadReported,
-    pub pool_usage_reported: PoolUsageReported,
+    pub load_reported: LastReportedLoad,
+    pub pool_usage_reported: LastReportedPoolUsage,
     /// The NF Instance ID that the CP function reported.
     pub nf_instance_id: Option<[u8; 16]>,
 }
@@ -194,7 +194,7 @@ impl Peers {
     }
 
     /// Takes a token for a request; false if there is none.
-    pub(crate) fn admit(&mut self, now: Nanos, from: SocketAddr, request: AdmittedRequest) -> bool {
+    pub(crate) fn admit(&mut self, now: Nanos, from: SocketAddr, request: RequestToAdmit) -> bool {
         let of = from.ip();
         let address = self.aliases.get(&of).unwrap_or(&of);
         let peer = self.by_address.get_mut(address).filter(|peer| peer.association.is_some());
@@ -234,7 +234,7 @@ impl Peers {
         let association = peer.association.take()?;
         self.old_caches.push(core::mem::take(&mut peer.cache));
         peer.paths = PathReports::default();
-        peer.load_reported = LoadReported::default();
+        peer.load_reported = LastReportedLoad::default();
         (peer.pool_usage_reported, peer.nf_instance_id) = (None, None);
         Some(association)
     }
@@ -263,7 +263,7 @@ impl Peers {
     }
 
     /// Makes new associations get identifiers greater than `last`.
-    pub(crate) fn skip_owners(&mut self, last: OwnerId) {
+    pub(crate) fn skip_owners_through(&mut self, last: OwnerId) {
         self.last_owner = self.last_owner.max(last.0);
     }
 
@@ -275,20 +275,20 @@ impl Peers {
             peer.association.is_some() || !peer.cache.is_empty()
         });
         for _ in 0..OLD_CACHE_STEPS_PER_TURN {
-            if !self.old_caches.last_mut().is_none_or(ResponseCache::shrink) {
+            if !self.old_caches.last_mut().is_none_or(ResponseCache::remove_some_answers) {
                 self.old_caches.pop();
             }
         }
     }
 
     /// Returns when the next peer without an association loses its last kept response.
-    pub(crate) fn next_idle(&self, lifetime: Nanos) -> Option<Nanos> {
+    pub(crate) fn next_idle_expiry(&self, lifetime: Nanos) -> Option<Nanos> {
         let idle = self.iter().filter(|peer| peer.association.is_none());
-        idle.filter_map(|peer| Some(peer.cache.newest()? + lifetime)).min()
+        idle.filter_map(|peer| Some(peer.cache.newest_answer_time()? + lifetime)).min()
     }
 
     /// Returns how many responses are kept for retransmissions.
-    pub(crate) fn cached_len(&self) -> usize {
+    pub(crate) fn kept_response_count(&self) -> usize {
         self.iter().map(|peer| peer.cache.len()).sum()
     }
 }

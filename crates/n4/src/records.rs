@@ -21,7 +21,7 @@ use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adit_session::{KeptUsage, OwnerId};
-use adit_store::{RecordChange, RecordKind, RecordName, RecordNumber, StoreState};
+use adit_store::{GroupNumber, OwnedRecordId, RecordChange, RecordKind, StoreState};
 use adit_types::limits::{
     ANSWER_RECORDS_MAX, PENDING_MAX, RECORD_OCTETS_UNDER_WAY_MAX, SESSION_ANSWERS_NOTED_MAX,
 };
@@ -46,7 +46,7 @@ pub use values::{
 
 /// How a session's record changes.
 #[derive(Debug)]
-enum SessionNews {
+enum SessionRecordChange {
     /// The record gets the state that the session has when the group is made.
     Changed,
     /// The record gets this state: that before changes which some worker does not run yet.
@@ -57,8 +57,8 @@ enum SessionNews {
 /// The changes of a session since its last record. They become durable as a whole, so that the
 /// record has the state that the answers acknowledge.
 #[derive(Debug, Default)]
-struct SessionUnit {
-    record: Option<SessionNews>,
+struct SessionRecordChanges {
+    record: Option<SessionRecordChange>,
     /// Sessions that this one replaced: their records are removed together with its new record.
     replaced: Vec<Seid>,
     usage: Option<Vec<u8>>,
@@ -79,7 +79,7 @@ struct News {
     pfds: bool,
     associations: BTreeSet<IpAddr>,
     peer_states: BTreeSet<OwnerId>,
-    sessions: BTreeMap<Seid, SessionUnit>,
+    sessions: BTreeMap<Seid, SessionRecordChanges>,
     /// Answers that do not concern a single session. They acknowledge all earlier changes, so they
     /// come last.
     answers: NotedAnswers,
@@ -125,8 +125,8 @@ struct GroupUnderWay {
 }
 
 /// Returns the name of the record that marks a session as set aside.
-fn set_aside_mark(up_seid: Seid) -> RecordName {
-    RecordName::Octets(up_seid.0.to_be_bytes().to_vec())
+fn set_aside_mark(up_seid: Seid) -> OwnedRecordId {
+    OwnedRecordId::Octets(up_seid.0.to_be_bytes().to_vec())
 }
 
 /// The progress of recording the usage of all sessions.
@@ -151,7 +151,7 @@ pub(crate) enum RecordRewrite {
     /// All records are passed on; the next group is the last one.
     Ending,
     /// Done; the number of the last group.
-    Ended(RecordNumber),
+    Ended(GroupNumber),
 }
 
 /// The changes of records, and the messages that wait for them. Without a store no change is noted,
@@ -215,7 +215,7 @@ impl RecordBook {
     }
 
     /// True if changes are noted, since there is a store.
-    pub(crate) const fn are_kept(&self) -> bool {
+    pub(crate) const fn keeps_records(&self) -> bool {
         self.config.is_some()
     }
 
@@ -225,12 +225,12 @@ impl RecordBook {
 
     /// Notes that the node's own record changes.
     pub(crate) const fn note_node(&mut self) {
-        self.news.node |= self.are_kept();
+        self.news.node |= self.keeps_records();
     }
 
     /// Notes that PFDs change.
     pub(crate) const fn note_pfds(&mut self) {
-        self.news.pfds |= self.are_kept();
+        self.news.pfds |= self.keeps_records();
     }
 
     /// Notes that all PFDs change, as if none were recorded.
@@ -252,7 +252,7 @@ impl RecordBook {
 
     /// Notes that the association at `address` begins, changes or ends.
     pub(crate) fn note_association(&mut self, address: IpAddr) {
-        if self.are_kept() {
+        if self.keeps_records() {
             self.news.associations.insert(address);
         }
     }
@@ -260,7 +260,7 @@ impl RecordBook {
     /// Notes that our time stamp towards the peer of an association changes, or whether the peer is
     /// silent, or that the association ends.
     pub(crate) fn note_peer_state(&mut self, owner: OwnerId) {
-        if self.are_kept() {
+        if self.keeps_records() {
             self.news.peer_states.insert(owner);
         }
     }
@@ -282,46 +282,50 @@ impl RecordBook {
         }
     }
 
-    fn unit(&mut self, up_seid: Seid) -> &mut SessionUnit {
+    fn unit(&mut self, up_seid: Seid) -> &mut SessionRecordChanges {
         self.news.sessions.entry(up_seid).or_default()
     }
 
-    fn noted(&self, up_seid: Seid) -> Option<&SessionNews> {
+    fn noted(&self, up_seid: Seid) -> Option<&SessionRecordChange> {
         self.news.sessions.get(&up_seid)?.record.as_ref()
     }
 
     /// Notes that a session changes.
     pub(crate) fn note_session(&mut self, up_seid: Seid) {
-        if self.are_kept() {
-            self.unit(up_seid).record = Some(SessionNews::Changed);
+        if self.keeps_records() {
+            self.unit(up_seid).record = Some(SessionRecordChange::Changed);
         }
     }
 
     /// Notes that a session changes to the state in `octets`, before it changes further.
     pub(crate) fn note_former_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let known = self.noted(up_seid);
-        if self.are_kept() && !matches!(known, Some(SessionNews::Changed | SessionNews::Removed)) {
-            self.unit(up_seid).record = Some(SessionNews::Former(octets));
+        if self.keeps_records()
+            && !matches!(known, Some(SessionRecordChange::Changed | SessionRecordChange::Removed))
+        {
+            self.unit(up_seid).record = Some(SessionRecordChange::Former(octets));
         }
     }
 
     /// True if the next group gets the state that this session has when the group is made.
     pub(crate) fn is_session_noted(&self, up_seid: Seid) -> bool {
-        matches!(self.noted(up_seid), Some(SessionNews::Changed))
+        matches!(self.noted(up_seid), Some(SessionRecordChange::Changed))
     }
 
     /// Fixes the state that the next group gets of a changed session, because the session is about
     /// to change further.
     pub(crate) fn settle_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let unit = self.news.sessions.get_mut(&up_seid);
-        if let Some(news @ SessionNews::Changed) = unit.and_then(|unit| unit.record.as_mut()) {
-            *news = SessionNews::Former(octets);
+        if let Some(news @ SessionRecordChange::Changed) =
+            unit.and_then(|unit| unit.record.as_mut())
+        {
+            *news = SessionRecordChange::Former(octets);
         }
     }
 
     /// Notes that a session has replaced the session `gone`.
     pub(crate) fn note_replaced_session(&mut self, up_seid: Seid, gone: Seid) {
-        if self.are_kept() {
+        if self.keeps_records() {
             self.unit(up_seid).replaced.push(gone);
             if let Some(former) = self.news.sessions.get_mut(&gone) {
                 former.record = None;
@@ -331,12 +335,12 @@ impl RecordBook {
 
     /// Notes that a session was removed.
     pub(crate) fn note_removed_session(&mut self, up_seid: Seid) {
-        if !self.are_kept() {
+        if !self.keeps_records() {
             return;
         }
         let is_recorded = !self.unrecorded.remove(&up_seid);
         let unit = self.unit(up_seid);
-        unit.record = is_recorded.then_some(SessionNews::Removed);
+        unit.record = is_recorded.then_some(SessionRecordChange::Removed);
         unit.usage = None;
         if !is_recorded {
             unit.answers.clear();
@@ -348,7 +352,7 @@ impl RecordBook {
 
     /// Notes that a session is set aside, or no longer set aside.
     pub(crate) fn note_set_aside(&mut self, up_seid: Seid, is_set_aside: bool) {
-        if !self.are_kept() {
+        if !self.keeps_records() {
             return;
         }
         let is_marked = match is_set_aside {
@@ -375,14 +379,14 @@ impl RecordBook {
 
     /// Notes that the unacknowledged usage reports of a session change.
     pub(crate) fn note_reports(&mut self, up_seid: Seid) {
-        if self.are_kept() {
+        if self.keeps_records() {
             self.unit(up_seid).reports = true;
         }
     }
 
     /// Notes the usage of a session. False if the record of its usage has these octets already.
     pub(crate) fn note_usage(&mut self, up_seid: Seid, octets: Vec<u8>) -> bool {
-        if !self.are_kept() {
+        if !self.keeps_records() {
             return false;
         }
         let digest = encode::digest(&octets);
@@ -408,7 +412,7 @@ impl RecordBook {
         answer: KeptAnswer<'_>,
     ) -> Option<u64> {
         let tells = has_waited || !self.news.is_empty();
-        if !self.are_kept() || !tells || self.is_passing {
+        if !self.keeps_records() || !tells || self.is_passing {
             return None;
         }
         self.last_answer = self.last_answer.wrapping_add(1);
@@ -429,7 +433,7 @@ impl RecordBook {
     /// record.
     pub(crate) fn note_lost_answer(&mut self, number: u64, answer: KeptAnswer<'_>) {
         if self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
-            let name = RecordName::Number(number % ANSWER_RECORDS_MAX);
+            let name = OwnedRecordId::Number(number % ANSWER_RECORDS_MAX);
             let value = Some(encoded(&AnswerValue::new(number, answer)));
             self.news.encoded.push_back(vec![RecordChange {
                 kind: RecordKind::Answer,
@@ -441,7 +445,7 @@ impl RecordBook {
 
     /// Writes all records of a session that is set aside again, after they were lost.
     pub(crate) fn note_lost_set_aside(&mut self, up_seid: Seid, session: &SetAsideSession) {
-        let number = RecordName::Number(up_seid.0);
+        let number = OwnedRecordId::Number(up_seid.0);
         let usage = session.usage.as_ref().map(KeptUsage::octets);
         // The mark comes first, so that followers know that the session is set aside.
         let values = [
@@ -459,7 +463,7 @@ impl RecordBook {
     /// answer is not sent later.
     pub(crate) fn forget_answer(&mut self, number: u64) {
         // A later answer may use the same record.
-        if self.are_kept() && self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
+        if self.keeps_records() && self.last_answer.wrapping_sub(number) < ANSWER_RECORDS_MAX {
             self.news.answers.push_back((number % ANSWER_RECORDS_MAX, None));
         }
     }
@@ -520,7 +524,7 @@ impl RecordBook {
 
     /// True while messages must wait for this group.
     pub(crate) const fn is_awaited(&self, group: u64) -> bool {
-        group > self.durable && !self.passes_failure()
+        group > self.durable && !self.is_store_bypassed()
     }
 
     /// Returns the group that the message waits for which was just kept; zero if no message waits.
@@ -533,7 +537,7 @@ impl RecordBook {
         self.is_passing = is_passing;
     }
 
-    const fn passes_failure(&self) -> bool {
+    const fn is_store_bypassed(&self) -> bool {
         match self.config {
             Some(config) => {
                 matches!(self.store_state, StoreState::Failing) && config.serves_without_store
@@ -544,21 +548,21 @@ impl RecordBook {
 
     /// Returns the next message whose groups are durable now.
     pub(crate) fn release(&mut self) -> Option<(Transmit, Option<HeldAnswer>)> {
-        let (durable, passes) = (self.durable, self.passes_failure());
+        let (durable, passes) = (self.durable, self.is_store_bypassed());
         let held = self.held.pop_front_if(|held| held.group <= durable || passes)?;
         Some((held.transmit, held.answered))
     }
 
     /// Continues the numbers of groups after `number`, the last one of a previous process in the
     /// store.
-    pub(crate) fn begin_behind(&mut self, number: RecordNumber) {
+    pub(crate) fn continue_numbers_after(&mut self, number: GroupNumber) {
         let skipped = number.0 - self.durable;
         (self.handed_out, self.durable) = (self.handed_out + skipped, number.0);
         self.held.iter_mut().for_each(|held| held.group += skipped);
     }
 
     /// Notes that the groups up to `number` are durable.
-    pub(crate) fn set_durable(&mut self, number: RecordNumber) {
+    pub(crate) fn set_durable(&mut self, number: GroupNumber) {
         self.durable = self.durable.max(number.0.min(self.handed_out));
         let durable = self.durable;
         while let Some(group) = self.under_way.pop_front_if(|group| group.number <= durable) {
@@ -599,7 +603,7 @@ impl RecordBook {
     }
 
     /// Returns how many groups are not durable, plus one if changes wait for the next group.
-    pub(crate) fn groups_under_way(&self) -> u64 {
+    pub(crate) fn undurable_group_count(&self) -> u64 {
         let waits = self.is_blocked() && !self.news.is_empty();
         self.handed_out - self.durable + u64::from(waits)
     }

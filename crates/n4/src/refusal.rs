@@ -45,7 +45,7 @@ impl Rejected {
     }
 
     /// Cause 75: there would be more than `most` of `what`.
-    pub(crate) const fn beyond(what: &'static str, most: usize) -> Self {
+    pub(crate) const fn beyond_limit(what: &'static str, most: usize) -> Self {
         let detail = RefusalDetail::Beyond(what, most);
         Self { cause: Cause::NoResourcesAvailable, offending_ie: None, failed_rule: None, detail }
     }

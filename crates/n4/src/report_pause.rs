@@ -2,8 +2,8 @@
 
 use adit_types::Nanos;
 
-const FIRST: Nanos = Nanos::from_secs(1);
-const LONGEST: Nanos = Nanos::from_secs(60);
+const FIRST_PAUSE: Nanos = Nanos::from_secs(1);
+const PAUSE_LENGTH_MAX: Nanos = Nanos::from_secs(60);
 
 /// The pause before the next report: a second after the first failure, twice as long after each
 /// further one, up to a minute. Without a failure there is no pause.
@@ -17,7 +17,7 @@ pub(crate) struct ReportPause {
 impl ReportPause {
     /// Notes that a report failed. Returns when the next one may be sent.
     pub(crate) fn lengthen(&mut self, now: Nanos) -> Nanos {
-        self.length = (self.length + self.length).clamp(FIRST, LONGEST);
+        self.length = (self.length + self.length).clamp(FIRST_PAUSE, PAUSE_LENGTH_MAX);
         self.until = now + self.length;
         self.failures = self.failures.saturating_add(1);
         self.until
@@ -29,7 +29,7 @@ impl ReportPause {
     }
 
     /// Returns how many reports have failed in a row.
-    pub(crate) const fn failures(self) -> u32 {
+    pub(crate) const fn failure_count(self) -> u32 {
         self.failures
     }
 }
@@ -41,10 +41,10 @@ mod tests {
     #[test]
     fn pause_doubles_from_a_second_up_to_a_minute() {
         let mut pause = ReportPause::default();
-        assert_eq!((pause.until(), pause.failures()), (Nanos(0), 0));
+        assert_eq!((pause.until(), pause.failure_count()), (Nanos(0), 0));
         let seconds: Vec<u64> =
             (0..8).map(|_| pause.lengthen(Nanos(0)).0 / Nanos::from_secs(1).0).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(pause.failures(), 8);
+        assert_eq!(pause.failure_count(), 8);
     }
 }

@@ -176,7 +176,7 @@ impl ResponseCache {
     }
 
     /// Removes answers regardless of their age, a bounded number of them. False if none was left.
-    pub(crate) fn shrink(&mut self) -> bool {
+    pub(crate) fn remove_some_answers(&mut self) -> bool {
         self.expire(Nanos::NEVER, Nanos(0)) > 0
     }
 
@@ -191,7 +191,7 @@ impl ResponseCache {
 
     /// Returns the time up to which there are `count` answers given after `after`, or all of them
     /// if there are fewer. `None` if there is none.
-    pub(crate) fn next_part(&self, after: Option<Nanos>, count: usize) -> Option<Nanos> {
+    pub(crate) fn next_part_end(&self, after: Option<Nanos>, count: usize) -> Option<Nanos> {
         let behind =
             self.answered.partition_point(|(at, _)| after.is_some_and(|after| *at <= after));
         let last = self.answered.len().checked_sub(1).filter(|last| *last >= behind)?;
@@ -199,7 +199,7 @@ impl ResponseCache {
     }
 
     /// Returns the answers with records that were given after `after` and not later than `until`.
-    pub(crate) fn recorded(
+    pub(crate) fn recorded_answers(
         &self,
         after: Option<Nanos>,
         until: Nanos,
@@ -217,7 +217,7 @@ impl ResponseCache {
     }
 
     /// Returns when the last kept answer was given.
-    pub(crate) fn newest(&self) -> Option<Nanos> {
+    pub(crate) fn newest_answer_time(&self) -> Option<Nanos> {
         self.answered.back().map(|(at, _)| *at)
     }
 
@@ -274,7 +274,7 @@ mod tests {
         cache.expire(Nanos(20), Nanos(10));
         assert_eq!(cache.find(Nanos(20), LIFETIME, &key(2)), RequestStatus::New);
         assert_eq!(cache.find(Nanos(20), LIFETIME, &key(1)), RequestStatus::InProgress);
-        assert_eq!(cache.newest(), None);
+        assert_eq!(cache.newest_answer_time(), None);
         assert!(!cache.is_empty());
     }
 

@@ -20,8 +20,8 @@ use adit_types::{Nanos, Seid, SessionIndex};
 
 use buffering::BufferingEnd;
 pub use information::SessionInformation;
-use notified::{DelayedNotices, Notified};
-pub(crate) use notified::{DownlinkDataNotice, NotifiedData};
+use notified::{DelayedNotices, SentNotification};
+pub(crate) use notified::{DownlinkDataNotice, NotificationIdentity};
 use report_queue::ReportQueue;
 pub(crate) use report_queue::{
     DiscardedReports, EndedSession, RemainingReports, ReportItem, UnacknowledgedUsage,
@@ -36,14 +36,14 @@ use sets::{SetIndex, SetMembership};
 struct SessionState {
     information: SessionInformation,
     /// `None` for most sessions.
-    rare: Option<Box<RareState>>,
+    rare: Option<Box<UncommonSessionState>>,
 }
 
 const _: () = assert!(size_of::<SessionState>() <= 56, "of millions");
 
 /// The part of a state that few sessions have.
 #[derive(Debug, Default)]
-struct RareState {
+struct UncommonSessionState {
     sets: SetMembership,
     activity: Option<Box<SessionActivity>>,
 }
@@ -58,7 +58,7 @@ struct SessionActivity {
     /// over.
     former_cp: Option<CpFSeid>,
     /// Downlink data that was reported since its FAR was activated.
-    notified: Vec<Notified>,
+    notified: Vec<SentNotification>,
     queue: Option<ReportQueue>,
 }
 
@@ -68,7 +68,7 @@ impl SessionState {
     }
 }
 
-impl RareState {
+impl UncommonSessionState {
     fn is_empty(&self) -> bool {
         self.sets.is_empty() && self.activity.is_none()
     }
@@ -115,7 +115,11 @@ impl LiveStates {
         edited
     }
 
-    fn edit_rare<T>(&mut self, session: SessionIndex, edit: impl FnOnce(&mut RareState) -> T) -> T {
+    fn edit_rare<T>(
+        &mut self,
+        session: SessionIndex,
+        edit: impl FnOnce(&mut UncommonSessionState) -> T,
+    ) -> T {
         self.edit(session, |state| {
             let rare = state.rare.get_or_insert_default();
             let edited = edit(rare);
@@ -235,14 +239,17 @@ mod tests {
         states.assign_sets(session, vec![SetKey::Group(vec![1])]);
         states.set_buffering_end(seid, adit_types::BarId(1), Nanos(5));
         states.keep_former_cp(seid, CpFSeid::default());
-        let data =
-            NotifiedData { far: adit_types::FarId(1), pdr: adit_types::PdrId(1), delivery: None };
+        let data = NotificationIdentity {
+            far: adit_types::FarId(1),
+            pdr: adit_types::PdrId(1),
+            delivery: None,
+        };
         let told = DownlinkDataNotice { data, service: Default::default() };
         assert!(states.note_notified(seid, told) && !states.note_notified(seid, told));
         assert!(states.push_report(seid, OwnerId(1), ReportItem::Inactivity));
         states.end(seid, RemainingReports::Discard);
         assert!(states.live.0.is_empty() && states.ended.is_empty());
-        assert!(states.buffering_ends.is_empty() && states.sets_len() == 0);
+        assert!(states.buffering_ends.is_empty() && states.sessions_in_sets_len() == 0);
         assert_eq!((states.former_cp(seid), states.waiting_reports_len()), (None, 0));
         let later = Seid(seid.0 + (1 << 40));
         assert_eq!(seid_index(later), session);

@@ -28,11 +28,9 @@ use crate::transition::Transitions;
 enum CommittedRecord {
     /// The record does not change.
     Unchanged,
-    /// The session store has the new record; a store outside the process gets it once workers run
-    /// the change.
+    /// Changed. A store outside the process gets the record once workers run the change.
     Stored,
-    /// The session store has the new record; a store outside the process gets it at once, because
-    /// messages report it at once.
+    /// Changed. A store outside the process gets the record at once, as messages report it at once.
     StoredAtOnce,
     /// The session is removed; what happens to its reports.
     Removed(RemainingReports),
@@ -59,14 +57,12 @@ struct CommittedChange {
     delta: Option<RuleDelta>,
 }
 
-/// The result of [`Sessions::commit`].
 #[derive(Debug, Clone, Copy)]
-struct Commit {
+struct CommitOutcome {
     change: Option<DeltaId>,
     discarded: DiscardedReports,
 }
 
-/// The result of establishing a session.
 #[derive(Debug)]
 pub(crate) struct NewSession {
     pub up_seid: Seid,
@@ -88,7 +84,6 @@ pub(crate) struct EstablishmentContext {
     pub sets: Vec<SetKey>,
 }
 
-/// The result of modifying a session.
 #[derive(Debug)]
 pub(crate) struct ModifiedSession {
     /// The change on its way to workers; `None` if nothing changes for packets.
@@ -97,7 +92,6 @@ pub(crate) struct ModifiedSession {
     pub outcome: Modified,
 }
 
-/// The result of deleting a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeletedSession {
     pub change: DeltaId,
@@ -175,7 +169,6 @@ impl Sessions {
         }
     }
 
-    /// Returns the session store.
     pub(crate) const fn store(&self) -> &SessionStore {
         &self.store
     }
@@ -187,13 +180,13 @@ impl Sessions {
 
     /// Applies a change that the session store has made: ends the state of a session that was
     /// removed, and queues the delta for the workers.
-    fn commit(&mut self, change: CommittedChange) -> Commit {
+    fn commit(&mut self, change: CommittedChange) -> CommitOutcome {
         let CommittedChange { up_seid, record, delta } = change;
         let discarded = match record {
             CommittedRecord::Removed(remaining) => self.states.end(up_seid, remaining),
             _ => DiscardedReports::default(),
         };
-        let pending_record = self.pend_record(up_seid, record, delta.is_some());
+        let pending_record = self.note_or_defer_record(up_seid, record, delta.is_some());
         let change = delta.map(|delta| {
             self.last_change += 1;
             let (id, session) = (DeltaId(self.last_change), delta.session);
@@ -201,7 +194,7 @@ impl Sessions {
             let replaced = Vec::new();
             let pending = PendingChange { up_seid, session, usage, follow_up, record, replaced };
             self.pending.insert(id, pending);
-            if self.records.are_kept() {
+            if self.records.keeps_records() {
                 self.pending_by_session.entry(up_seid).or_default().push(id);
             }
             self.deltas.push_back((id, delta));
@@ -210,7 +203,7 @@ impl Sessions {
         // A change without a delta of its own is recorded together with the last pending change.
         let behind =
             || self.last_pending(up_seid).filter(|_| matches!(record, CommittedRecord::Stored));
-        Commit { change: change.or_else(behind), discarded }
+        CommitOutcome { change: change.or_else(behind), discarded }
     }
 
     /// True while some worker does not run the last change of a session, if records are kept.
@@ -223,7 +216,7 @@ impl Sessions {
     }
 
     /// Notes the changed record, unless that has to wait for workers: then returns what to record.
-    fn pend_record(
+    fn note_or_defer_record(
         &mut self,
         up_seid: Seid,
         record: CommittedRecord,
@@ -257,8 +250,8 @@ impl Sessions {
 
     /// Makes records of earlier pending changes contain the present state of the session, because
     /// the session is about to change again.
-    fn keep_former(&mut self, now: Nanos, up_seid: Seid) {
-        if !self.records.are_kept() {
+    fn fix_earlier_records(&mut self, now: Nanos, up_seid: Seid) {
+        if !self.records.keeps_records() {
             return;
         }
         let pending = self.pending_by_session.get(&up_seid).into_iter().flatten();
@@ -309,7 +302,8 @@ impl Sessions {
         remaining: RemainingReports,
     ) -> DeletedSession {
         let (record, delta) = (CommittedRecord::Removed(remaining), Some(delta));
-        let Commit { change, discarded } = self.commit(CommittedChange { up_seid, record, delta });
+        let CommitOutcome { change, discarded } =
+            self.commit(CommittedChange { up_seid, record, delta });
         DeletedSession { change: change.unwrap_or_default(), discarded }
     }
 
@@ -370,7 +364,7 @@ impl Sessions {
         change: SessionChange,
     ) -> Result<ModifiedSession, Refusal> {
         self.latest = change.at;
-        self.keep_former(change.at, up_seid);
+        self.fix_earlier_records(change.at, up_seid);
         let mut outcome = self.store.modify(up_seid, change)?;
         let change = self.commit_stored(up_seid, outcome.delta.take());
         Ok(ModifiedSession { change, outcome })
@@ -397,12 +391,10 @@ impl Sessions {
         self.store.reserve_index(up_seid)
     }
 
-    /// Frees the reserved index of this session.
     pub(crate) fn release_index(&mut self, up_seid: Seid) {
         self.store.release_index(up_seid);
     }
 
-    /// Sets the usage of a followed session.
     pub(crate) fn resume_usage(&mut self, now: Nanos, up_seid: Seid, used: &KeptUsage) {
         let delta = self.store.resume_usage(now, up_seid, used);
         let record = CommittedRecord::Unchanged;
@@ -421,13 +413,13 @@ impl Sessions {
         self.store.describe_application(id, descriptions)
     }
 
-    /// Deletes a session. `None` if there is no such session.
+    /// `None` if there is no such session.
     pub(crate) fn delete(
         &mut self,
         up_seid: Seid,
         remaining: RemainingReports,
     ) -> Option<DeletedSession> {
-        self.keep_former(self.latest, up_seid);
+        self.fix_earlier_records(self.latest, up_seid);
         let delta = self.store.delete(up_seid).ok()?;
         Some(self.commit_removed(up_seid, delta, remaining))
     }
@@ -450,8 +442,7 @@ impl Sessions {
         self.commit_stored(up_seid, None);
     }
 
-    /// Returns the next session to which the disposition `number` of its association was not
-    /// applied.
+    /// Returns the next session to which transition `number` of `owner` was not applied yet.
     pub(crate) fn next_transition(&mut self, owner: OwnerId, number: u64) -> Option<Seid> {
         self.transitions.next(owner, number, &self.store)
     }
@@ -459,7 +450,11 @@ impl Sessions {
     /// Removes and returns a session that only has last reports, if these have no receiver, because
     /// the sessions of its association move elsewhere.
     pub(crate) fn take_ended(&mut self, owner: OwnerId) -> Option<Seid> {
-        if self.transitions.strands_ended(owner) { self.states.pop_ended(owner) } else { None }
+        if self.transitions.leaves_ended_without_receiver(owner) {
+            self.states.pop_ended(owner)
+        } else {
+            None
+        }
     }
 
     /// Recompiles a session if its rules refer to one of the applications.
@@ -603,7 +598,7 @@ impl Sessions {
     }
 
     /// Returns the pending changes of a session, the latest first.
-    pub(crate) fn pending_of(
+    pub(crate) fn pending_changes_of(
         &mut self,
         up_seid: Seid,
     ) -> impl Iterator<Item = (DeltaId, &mut PendingChange)> {
@@ -696,7 +691,8 @@ mod tests {
         let deleted = sessions.delete(up_seid, RemainingReports::Discard).unwrap().change;
         assert_eq!((change, modified, deleted), (DeltaId(1), Some(DeltaId(2)), DeltaId(3)));
         assert_eq!((sessions.pending_len(), sessions.is_pending(deleted)), (3, true));
-        let latest_first: Vec<_> = sessions.pending_of(up_seid).map(|(id, _)| id.0).collect();
+        let latest_first: Vec<_> =
+            sessions.pending_changes_of(up_seid).map(|(id, _)| id.0).collect();
         assert_eq!(latest_first, [3, 2, 1]);
         for id in [1, 2, 3] {
             let (known, delta) = observe(&mut sessions).unwrap();
@@ -714,13 +710,19 @@ mod tests {
         let NewSession { up_seid, index, .. } = establish(&mut sessions, ONE, 1);
         assert!(sessions.states.information(index).is_some());
         let store = sessions.store();
-        assert_eq!((store.len(), store.owned_count(ONE), sessions.states.sets_len()), (1, 1, 1));
+        assert_eq!(
+            (store.len(), store.owned_count(ONE), sessions.states.sessions_in_sets_len()),
+            (1, 1, 1)
+        );
         assert_eq!(store.tunnel_users(TUNNEL).count(), 1);
         sessions.delete(up_seid, RemainingReports::Discard).unwrap();
         assert!(sessions.delete(up_seid, RemainingReports::Discard).is_none());
         assert!(sessions.states.information(index).is_none());
         let store = sessions.store();
-        assert_eq!((store.len(), store.owned_count(ONE), sessions.states.sets_len()), (0, 0, 0));
+        assert_eq!(
+            (store.len(), store.owned_count(ONE), sessions.states.sessions_in_sets_len()),
+            (0, 0, 0)
+        );
         assert_eq!(store.tunnel_users(TUNNEL).count(), 0);
         assert_ne!(store.reserved(), ReservedCounts::default(), "workers may know it");
         while observe(&mut sessions).is_some() {}

@@ -15,7 +15,7 @@ use crate::transaction::RequestPurpose;
 const PAUSE_MAX: Nanos = Nanos::from_secs(60);
 
 /// Returns the address that identifies a peer: an IPv4-mapped IPv6 address becomes an IPv4 address.
-pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical_address(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
@@ -58,7 +58,7 @@ impl Setups {
     /// every further failure, up to [`PAUSE_MAX`].
     pub(crate) fn new(peers: &[SocketAddr], first_pause: Nanos) -> Self {
         let setup = |&to| ConfiguredSetup {
-            to: canonical(to),
+            to: canonical_address(to),
             progress: SetupProgress::Waiting(Nanos(0)),
             pause: first_pause,
         };
@@ -114,21 +114,21 @@ impl Setups {
     }
 
     /// Postpones the attempt, because sessions of the former association have not all ended.
-    pub(crate) fn postponed(&mut self, now: Nanos, position: usize) {
+    pub(crate) fn postpone(&mut self, now: Nanos, position: usize) {
         if let Some(setup) = self.setups.get_mut(position) {
             setup.progress = SetupProgress::Waiting(now + self.first_pause);
         }
     }
 
     /// Notes that the peer at `address` has an association.
-    pub(crate) fn connected(&mut self, address: IpAddr) {
+    pub(crate) fn note_connected(&mut self, address: IpAddr) {
         for setup in self.at(address) {
             setup.progress = SetupProgress::Connected;
         }
     }
 
     /// Notes that the association of the peer at `address` ended.
-    pub(crate) fn disconnected(&mut self, now: Nanos, address: IpAddr) {
+    pub(crate) fn note_disconnected(&mut self, now: Nanos, address: IpAddr) {
         let first_pause = self.first_pause;
         for setup in self.at(address) {
             setup.pause = first_pause;
@@ -180,9 +180,9 @@ mod tests {
         assert_eq!(setups.poll_due(Nanos(7)), None);
         assert_eq!(setups.move_to(Nanos(8), 0, other), Some(one));
         assert_eq!(setups.poll_due(Nanos(8)), Some((0, other)), "without a pause");
-        setups.connected(other.ip());
+        setups.note_connected(other.ip());
         assert_eq!(setups.move_to(Nanos(9), 0, one), None, "it has an association");
-        setups.disconnected(Nanos(10), other.ip());
+        setups.note_disconnected(Nanos(10), other.ip());
         assert_eq!(setups.move_to(Nanos(11), 0, one), Some(other));
     }
 
@@ -197,9 +197,9 @@ mod tests {
             pauses.push(setups.failed(Nanos(0), 0).unwrap().1.0 / 1_000_000_000);
         }
         assert_eq!(pauses, [3, 6, 12, 24, 48, 60]);
-        setups.connected(peer.ip());
+        setups.note_connected(peer.ip());
         assert_eq!(setups.poll_timeout(), None);
-        setups.disconnected(Nanos(5), peer.ip());
+        setups.note_disconnected(Nanos(5), peer.ip());
         assert_eq!(setups.poll_timeout(), Some(Nanos(5) + Nanos::from_secs(3)));
         assert_eq!(setups.port_of(peer.ip()), 9000);
         assert_eq!(setups.port_of("192.0.2.2".parse().unwrap()), 8805);

@@ -34,7 +34,7 @@ const TSN: &str = "TSN";
 const L2TP: &str = "L2TP";
 
 /// Messages that do not have their full effect; all others do.
-const MESSAGES: &[(MessageType, Acts)] = &[
+const LIMITED_MESSAGES: &[(MessageType, Acts)] = &[
     (MessageType::PFD_MANAGEMENT_REQUEST, Acts::Partly("see PFD contents")),
     (
         MessageType::ASSOCIATION_UPDATE_REQUEST,
@@ -147,9 +147,9 @@ const PARTLY: &[(IeType, &str)] = &[
         "withdrawn in Release 16.3: taken, not sent; we choose F-TEIDs (FTUP)",
     ),
     (IeType::SOURCE_IP_ADDRESS, "taken; answers go to the source of the datagram"),
-    (IeType::PARTIAL_FAILURE_INFORMATION, WHOLE),
-    (IeType::PARTIAL_FAILURE_INFORMATION_MODIFICATION_RESPONSE, WHOLE),
-    (IeType::OFFENDING_IE_INFORMATION, WHOLE),
+    (IeType::PARTIAL_FAILURE_INFORMATION, NEVER_PARTLY_EXECUTED),
+    (IeType::PARTIAL_FAILURE_INFORMATION_MODIFICATION_RESPONSE, NEVER_PARTLY_EXECUTED),
+    (IeType::OFFENDING_IE_INFORMATION, NEVER_PARTLY_EXECUTED),
     (
         IeType::VENDOR_SPECIFIC_NODE_REPORT_TYPE,
         "not sent: this UP function has no reports of its own",
@@ -158,14 +158,14 @@ const PARTLY: &[(IeType, &str)] = &[
 ];
 
 /// IEs of reports that this UP function never sends.
-const NOT_TOLD: &[(IeType, &str)] = &[
+const NEVER_SENT: &[(IeType, &str)] = &[
     (IeType::APPLICATION_INSTANCE_ID, "not sent: only the name distinguishes applications"),
     (IeType::FLOW_INFORMATION, "not sent: only the name distinguishes applications"),
     (IeType::PREDEFINED_RULES_NAME, "not sent: reports name the URR"),
 ];
 
 /// Text for IEs that report a partly executed request, which this UP function never has.
-const WHOLE: &str = "not sent: a request is carried out whole or refused whole";
+const NEVER_PARTLY_EXECUTED: &str = "not sent: a request is carried out whole or refused whole";
 
 /// IEs of functions that this release leaves out.
 const LEFT_OUT: &[(&str, &[IeType])] = &[
@@ -229,7 +229,7 @@ const LEFT_OUT: &[(&str, &[IeType])] = &[
 /// Returns how far a message acts, received or sent as its direction requires.
 #[must_use]
 pub fn message_acts(message_type: MessageType) -> Acts {
-    let row = MESSAGES.iter().find(|(known, _)| *known == message_type);
+    let row = LIMITED_MESSAGES.iter().find(|(known, _)| *known == message_type);
     row.map_or(Acts::Yes, |(_, acts)| *acts)
 }
 
@@ -239,7 +239,7 @@ pub fn ie_acts(ie: IeType) -> Acts {
     if WHOLLY.contains(&ie) {
         return Acts::Yes;
     }
-    if let Some((_, text)) = PARTLY.iter().chain(NOT_TOLD).find(|(known, _)| *known == ie) {
+    if let Some((_, text)) = PARTLY.iter().chain(NEVER_SENT).find(|(known, _)| *known == ie) {
         return Acts::Partly(text);
     }
     if let Some(text) = unannounced::text(ie) {
@@ -275,7 +275,7 @@ mod tests {
         let left_out = LEFT_OUT.iter().flat_map(|(_, ies)| ies.iter());
         let unannounced = unannounced::UNANNOUNCED;
         let unannounced = unannounced.iter().flat_map(|row| row.refused.iter().chain(row.within));
-        let partly = PARTLY.iter().chain(NOT_TOLD).map(|(ie, _)| ie);
+        let partly = PARTLY.iter().chain(NEVER_SENT).map(|(ie, _)| ie);
         let rows = WHOLLY.iter().chain(partly).chain(left_out).chain(unannounced);
         let all: Vec<IeType> = rows.copied().collect();
         for (position, ie) in all.iter().enumerate() {

@@ -202,7 +202,11 @@ impl<P: Copy> Transactions<P> {
 
     /// Closes a request to `peer` whose purpose satisfies `expects`, regardless of its sequence
     /// number, and returns its purpose.
-    pub(crate) fn take_of(&mut self, peer: SocketAddr, expects: impl Fn(&P) -> bool) -> Option<P> {
+    pub(crate) fn take_any_to(
+        &mut self,
+        peer: SocketAddr,
+        expects: impl Fn(&P) -> bool,
+    ) -> Option<P> {
         let is_meant = |request: &OwnRequest<P>| request.to == peer && expects(&request.purpose);
         let sequence = *self.open.iter().find(|(_, request)| is_meant(request))?.0;
         self.close(sequence).map(|request| request.purpose)

@@ -93,7 +93,7 @@ impl Transitions {
 
     /// True if the sessions of an ended association move elsewhere. Deleted sessions that only have
     /// reports then have no receiver, since only their former CP function knows them.
-    pub(crate) fn strands_ended(&self, owner: OwnerId) -> bool {
+    pub(crate) fn leaves_ended_without_receiver(&self, owner: OwnerId) -> bool {
         let stays = |transition: &Transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => to == owner,
             SessionDisposition::Retain { .. } => true,
@@ -154,7 +154,7 @@ impl Transitions {
     }
 
     /// Drops all dispositions of an association, whose sessions end.
-    pub(crate) fn drop_of(&mut self, owner: OwnerId) {
+    pub(crate) fn drop_transitions_of(&mut self, owner: OwnerId) {
         self.of.remove(&owner);
     }
 }
@@ -191,11 +191,14 @@ mod tests {
         transitions.begin(ONE, MOVE);
         assert_eq!(transitions.successor(ONE), Some(HEIR));
         assert_eq!(transitions.predecessors_of(&[HEIR]), [ONE]);
-        assert!(transitions.strands_ended(ONE) && !transitions.strands_ended(HEIR));
+        assert!(
+            transitions.leaves_ended_without_receiver(ONE)
+                && !transitions.leaves_ended_without_receiver(HEIR)
+        );
         assert_eq!(transitions.redirect(HEIR, &SessionDisposition::End), [ONE]);
         assert_eq!(transitions.successor(ONE), None);
         assert_eq!(transitions.take(ONE, SessionIndex(0)), Some(SessionDisposition::End));
-        transitions.drop_of(ONE);
-        assert!(!transitions.strands_ended(ONE));
+        transitions.drop_transitions_of(ONE);
+        assert!(!transitions.leaves_ended_without_receiver(ONE));
     }
 }

@@ -14,10 +14,10 @@ use adit_types::Nanos;
 use adit_types::limits::ANNOUNCED_POOLS_MAX;
 
 /// Percentage points of usage that trigger a report.
-const USAGE_STEP: u8 = 5;
+const USAGE_STEP_PERCENT: u8 = 5;
 
 /// Time between two checks, and so the minimum time between two reports to one CP function.
-pub(crate) const INTERVAL: Nanos = Nanos::from_secs(10);
+pub(crate) const POOL_CHECK_INTERVAL: Nanos = Nanos::from_secs(10);
 
 /// How long a report is valid. Unit: seconds.
 pub(crate) const VALIDITY_S: u16 = 3600;
@@ -33,11 +33,11 @@ pub(crate) struct PoolUsage {
 }
 
 /// Sequence number and time of the last report to a CP function; `None` before the first.
-pub(crate) type PoolUsageReported = Option<(u32, Nanos)>;
+pub(crate) type LastReportedPoolUsage = Option<(u32, Nanos)>;
 
 /// Returns the announced pools with their indices and identities, in the order of the
 /// configuration.
-pub(crate) fn announced(pools: &[UePool]) -> impl Iterator<Item = (usize, &UePool, &str)> {
+pub(crate) fn announced_pools(pools: &[UePool]) -> impl Iterator<Item = (usize, &UePool, &str)> {
     let named = pools.iter().enumerate();
     let named = named.filter_map(|(at, pool)| Some((at, pool, pool.identity.as_deref()?)));
     named.take(ANNOUNCED_POOLS_MAX)
@@ -62,7 +62,7 @@ pub(crate) struct PoolAnnouncement<'a> {
 impl<'a> PoolAnnouncement<'a> {
     /// Prepares the announcement of the pools that have an identity.
     pub(crate) fn new(pools: &'a [UePool]) -> Self {
-        let parts = announced(pools).map(|(_, pool, identity)| {
+        let parts = announced_pools(pools).map(|(_, pool, identity)| {
             let identity = [UeIpAddressPoolIdentity(identity.as_bytes())];
             (pool, identity, slice(pool).into_iter().collect())
         });
@@ -83,16 +83,16 @@ impl<'a> PoolAnnouncement<'a> {
     }
 }
 
-pub(crate) fn wants(association: &crate::Association) -> bool {
+pub(crate) fn wants_pool_usage(association: &crate::Association) -> bool {
     association.has(CpFunctionFeatures::UIAUR)
 }
 
 /// Returns the used share in per cent, rounded down to a step, so that 100 % means that no address
 /// is left.
-pub(crate) fn stepped(used: u64, size: u64) -> u8 {
+pub(crate) fn usage_in_steps(used: u64, size: u64) -> u8 {
     let percent = used.saturating_mul(100).checked_div(size).unwrap_or(100).min(100);
     let percent = u8::try_from(percent).unwrap_or(100);
-    percent - percent % USAGE_STEP
+    percent - percent % USAGE_STEP_PERCENT
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn usage_moves_in_steps_up_to_the_whole() {
         let steps = [(0, 10), (4, 100), (5, 100), (99, 100), (100, 100), (0, 0)]
-            .map(|(used, size)| stepped(used, size));
+            .map(|(used, size)| usage_in_steps(used, size));
         assert_eq!(steps, [0, 0, 5, 95, 100, 100]);
     }
 }

@@ -4,7 +4,7 @@ use adit_transport::TlsFault;
 use serde::Deserialize;
 
 /// Largest body of an answer. Unit: octets.
-pub(crate) const BODY_MAX: usize = 64 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The name of a request for a token.
 pub(crate) const TOKEN_REQUEST: &str = "the token request";
@@ -12,10 +12,10 @@ pub(crate) const TOKEN_REQUEST: &str = "the token request";
 const GRANT_TOKENS: &str = "let the NRF grant this UPF tokens for nnrf-nfm";
 
 /// Most characters of foreign text that an operator sees.
-const SHOWN_MAX: usize = 200;
+const SHOWN_CHARS_MAX: usize = 200;
 
 /// Most characters of an access token.
-const TOKEN_MAX: usize = 8 * 1024;
+const TOKEN_CHARS_MAX: usize = 8 * 1024;
 
 /// An answer as it arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl NrfAnswer {
         let granted: AccessTokenRsp = serde_json::from_slice(&self.body).ok()?;
         let AccessTokenRsp { access_token: token, token_type, expires_in } = granted;
         let is_graphic = token.bytes().all(|octet| octet.is_ascii_graphic());
-        let is_usable = is_graphic && !token.is_empty() && token.len() <= TOKEN_MAX;
+        let is_usable = is_graphic && !token.is_empty() && token.len() <= TOKEN_CHARS_MAX;
         let is_usable = is_usable && token_type.eq_ignore_ascii_case("Bearer");
         let lifetime_s = expires_in.unwrap_or(LIFETIME_S);
         is_usable.then_some(GrantedToken { token, lifetime_s })
@@ -144,7 +144,7 @@ impl NrfAnswer {
 /// Returns foreign text for display: bounded, and without characters that a terminal executes.
 pub(crate) fn shown(text: &str) -> String {
     let mut rest = text.chars();
-    let begin: String = rest.by_ref().take(SHOWN_MAX).collect();
+    let begin: String = rest.by_ref().take(SHOWN_CHARS_MAX).collect();
     let masked = begin.escape_debug().to_string();
     let masked = masked.replace("\\\"", "\"").replace("\\'", "'");
     if rest.next().is_some() { format!("{masked}…") } else { masked }
@@ -210,7 +210,10 @@ mod tests {
         assert!(plain.starts_with("answers a heartbeat with 403: let the NRF accept"), "{plain}");
         let long = format!(r#"{{"detail":"{}"}}"#, "\\u202e".repeat(5000));
         let refusal = answer(500, &long).refusal("a heartbeat", false);
-        assert!(refusal.len() < 8 * SHOWN_MAX + 200 && !refusal.contains('\u{202e}'), "{refusal}");
+        assert!(
+            refusal.len() < 8 * SHOWN_CHARS_MAX + 200 && !refusal.contains('\u{202e}'),
+            "{refusal}"
+        );
         assert!(answer(401, "").refusal("x", false).ends_with("set nrf.oauth2 = true"));
     }
 }

@@ -20,7 +20,7 @@ use crate::registration::{
 use crate::state::NrfState;
 
 /// How long the deregistration at the end may take.
-const END_MAX: Duration = Duration::from_secs(2);
+const END_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Longest sleep if no timer runs; an announcement ends it.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
@@ -102,7 +102,7 @@ impl ClientThread {
             }
             self.shown.send_replace(self.registration.state(&announcement));
             if announcement.end.is_some() {
-                let until = *ends_until.get_or_insert(Instant::now() + END_MAX);
+                let until = *ends_until.get_or_insert(Instant::now() + END_TIME_MAX);
                 if self.registration.has_ended(&announcement) || Instant::now() >= until {
                     return;
                 }

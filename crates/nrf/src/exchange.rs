@@ -20,30 +20,32 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::answer::{BODY_MAX, NrfAnswer, NrfFault, shown};
+use crate::answer::{BODY_BYTES_MAX, NrfAnswer, NrfFault, shown};
 use crate::registration::NrfRequest;
 
 /// How long a request may take, with connection and answer.
-const REQUEST_MAX: Duration = Duration::from_secs(5);
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How long a connection to one address may take.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Most addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 4;
 
 /// Flow-control window of HTTP/2, for the connection and its stream. Unit: octets.
-const WINDOW: u32 = 65_535;
+const WINDOW_BYTES: u32 = 65_535;
 
 /// Most octets of the header fields of an answer.
-const FIELDS_MAX: u32 = 16 * 1024;
+const FIELD_BYTES_MAX: u32 = 16 * 1024;
 
 /// Sends a request, and returns its answer.
 pub(crate) async fn exchange(
     tls: Option<&TlsSettings>,
     request: &NrfRequest,
 ) -> Result<NrfAnswer, NrfFault> {
-    timeout(REQUEST_MAX, exchange_untimed(tls, request)).await.unwrap_or(Err(NrfFault::TooSlow))
+    timeout(REQUEST_TIME_MAX, exchange_untimed(tls, request))
+        .await
+        .unwrap_or(Err(NrfFault::TooSlow))
 }
 
 async fn exchange_untimed(
@@ -56,7 +58,7 @@ async fn exchange_untimed(
     let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
     let stream = connect(host, port).await?;
     if !is_tls {
-        return ask(stream, uri, request).await;
+        return send_http2(stream, uri, request).await;
     }
     let tls = tls.ok_or(NrfFault::NoTls)?;
     let name = match tls.name() {
@@ -67,7 +69,7 @@ async fn exchange_untimed(
     config.alpn_protocols = vec![b"h2".to_vec()];
     let stream = TlsConnector::from(std::sync::Arc::new(config)).connect(name, stream).await;
     let stream = stream.map_err(|error| NrfFault::Tls(tls_fault(&error)))?;
-    ask(stream, uri, request).await
+    send_http2(stream, uri, request).await
 }
 
 async fn connect(host: &str, port: u16) -> Result<TcpStream, NrfFault> {
@@ -75,7 +77,7 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, NrfFault> {
     let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
     let mut fault = NrfFault::Unresolved;
     for address in addresses {
-        fault = match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+        fault = match timeout(CONNECT_TIME_MAX, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
@@ -87,14 +89,14 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, NrfFault> {
     Err(fault)
 }
 
-async fn ask(
+async fn send_http2(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     uri: Uri,
     request: &NrfRequest,
 ) -> Result<NrfAnswer, NrfFault> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
-    builder.max_header_list_size(FIELDS_MAX);
+    builder.initial_stream_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
+    builder.max_header_list_size(FIELD_BYTES_MAX);
     let link = builder.handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = link.map_err(|error| http_fault(&error))?;
     let driver = ConnectionDriver(tokio::spawn(async { drop(connection.await) }));
@@ -137,10 +139,10 @@ async fn to_answer(response: Response<Incoming>) -> Result<NrfAnswer, NrfFault> 
     let mut answer = NrfAnswer {
         status: parts.status.as_u16(),
         location: field(LOCATION).map(str::to_owned),
-        retry_after_s: field(RETRY_AFTER).and_then(|value| pause_s(value, field(DATE))),
+        retry_after_s: field(RETRY_AFTER).and_then(|value| parse_retry_after_s(value, field(DATE))),
         body: Vec::new(),
     };
-    let body = Limited::new(body, BODY_MAX).collect().await;
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     answer.body = match body {
         Ok(body) => body.to_bytes().to_vec(),
         Err(error) if error.is::<LengthLimitError>() => return Err(NrfFault::TooLong),
@@ -155,7 +157,7 @@ async fn to_answer(response: Response<Incoming>) -> Result<NrfAnswer, NrfFault> 
 /// Returns the seconds to wait by a Retry-After field, which has a number of seconds or a date. A
 /// date is compared with the date of the answer rather than with the clock of this host, which may
 /// differ from the NRF's. Spec: RFC 9110 §10.2.3.
-fn pause_s(retry_after: &str, date: Option<&str>) -> Option<u64> {
+fn parse_retry_after_s(retry_after: &str, date: Option<&str>) -> Option<u64> {
     if let Ok(seconds) = retry_after.trim().parse() {
         return Some(seconds);
     }
@@ -195,7 +197,7 @@ mod tests {
             ("soon", None),
             ("Sun, 32 Nov 1994 08:49:37 GMT", None),
         ] {
-            assert_eq!(pause_s(field, ANSWERED), pause, "{field}");
+            assert_eq!(parse_retry_after_s(field, ANSWERED), pause, "{field}");
         }
     }
 
@@ -203,7 +205,7 @@ mod tests {
     fn date_is_compared_with_the_clock_if_the_answer_has_none() {
         let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
         for date in [None, Some("yesterday")] {
-            let pause = pause_s(&soon, date).unwrap();
+            let pause = parse_retry_after_s(&soon, date).unwrap();
             assert!((90..=100).contains(&pause), "{pause}");
         }
     }

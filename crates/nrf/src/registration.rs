@@ -15,7 +15,7 @@ use adit_types::Nanos;
 use crate::answer::{NrfAnswer, NrfFault};
 use crate::instance_id::NfInstanceUuid;
 use crate::profile::{NfProfile, NfStatus};
-use crate::server::{NrfServer, located};
+use crate::server::{NrfServer, resolve_location};
 use crate::state::{NrfCounters, NrfPhase, NrfServerState, NrfState};
 pub(crate) use operation::NrfRequest;
 use operation::{Operation, OperationKind};
@@ -31,7 +31,7 @@ const PAUSE_MAX: Nanos = Nanos::from_secs(60);
 /// The longest pause that an NRF may ask for.
 const RETRY_AFTER_MAX: Nanos = Nanos::from_secs(300);
 /// Consecutive failed updates after which the UPF registers anew, at another NRF or at the same.
-const UPDATE_TRIES: u32 = 2;
+const UPDATE_FAILURES_MAX: u32 = 2;
 /// Most redirections of one request.
 const REDIRECTS_MAX: u8 = 3;
 /// A token is renewed this long before it expires.
@@ -272,7 +272,8 @@ impl Registration {
             OperationKind::Register => {
                 self.counters.registrations += 1;
                 let resource = answer.location.as_ref();
-                let resource = resource.and_then(|location| located(&operation.uri, location));
+                let resource =
+                    resource.and_then(|location| resolve_location(&operation.uri, location));
                 let resource = resource.unwrap_or_else(|| operation.uri.clone());
                 let heartbeat = heartbeat.or(self.settings.heartbeat).unwrap_or(HEARTBEAT_DEFAULT);
                 self.held = Some(HeldRegistration::new(operation, resource, heartbeat));
@@ -295,7 +296,7 @@ impl Registration {
     /// §6.10.9.
     fn redirect(&mut self, now: Nanos, mut operation: Operation, answer: &NrfAnswer) {
         let location = answer.location.as_deref();
-        let uri = location.and_then(|location| located(&operation.uri, location));
+        let uri = location.and_then(|location| resolve_location(&operation.uri, location));
         let Some(uri) = uri.filter(|_| operation.redirects < REDIRECTS_MAX) else {
             return self.refuse(now, operation, answer);
         };
@@ -362,7 +363,7 @@ impl Registration {
         match (operation.kind, &mut self.held) {
             (OperationKind::Deregister, _) => self.has_ended = true,
             (OperationKind::Update, Some(held))
-                if held.failures + 1 < UPDATE_TRIES && pause <= held.heartbeat =>
+                if held.failures + 1 < UPDATE_FAILURES_MAX && pause <= held.heartbeat =>
             {
                 held.failures += 1;
                 held.not_before = now + pause;

@@ -58,7 +58,7 @@ impl fmt::Display for NrfServer {
 
 /// Resolves the field Location of an answer from the URI `from`. `None` if the result is no URI of
 /// HTTP, is too long, or gives up TLS.
-pub(crate) fn located(from: &str, location: &str) -> Option<String> {
+pub(crate) fn resolve_location(from: &str, location: &str) -> Option<String> {
     const URI_MAX: usize = 1024;
     let from: Uri = from.parse().ok()?;
     let absolute = match location.starts_with('/') && !location.starts_with("//") {
@@ -111,13 +111,13 @@ mod tests {
     #[test]
     fn location_keeps_tls_and_is_bounded() {
         let from = "https://nrf:8000/nnrf-nfm/v1/nf-instances/x";
-        let at = |location: &str| located(from, location);
+        let at = |location: &str| resolve_location(from, location);
         assert_eq!(at("/other/x").as_deref(), Some("https://nrf:8000/other/x"));
         assert_eq!(at("https://nrf-2/x").as_deref(), Some("https://nrf-2/x"));
         for location in ["http://nrf:8000/x", "ftp://nrf/x", "//nrf/x", "x", "", "https://a@b/x"] {
             assert_eq!(at(location), None, "{location}");
         }
         assert_eq!(at(&format!("/{}", "x".repeat(2000))), None);
-        assert!(located("http://nrf/x", "https://nrf/x").is_some());
+        assert!(resolve_location("http://nrf/x", "https://nrf/x").is_some());
     }
 }

@@ -144,7 +144,7 @@ impl Withdrawn {
 
     /// Returns the types of the withdrawn members, in the order of their rows.
     ///
-    /// PERF: every part of a rule calls it, and nearly always nothing is withdrawn.
+    /// PERF (adit-bench n4): every part of a rule calls it, and nearly always nothing is withdrawn.
     pub fn iter(self) -> impl Iterator<Item = IeType> {
         let mut rows = self.rows;
         core::iter::from_fn(move || {
@@ -175,7 +175,7 @@ pub(crate) trait WhenAbsent {
 
 /// State of the decoder while it iterates over one body.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
+pub(crate) struct DecodeProgress {
     pub ignored: u16,
     pub incorrect: u64,
     /// Bit i is set if the member of row i came with length zero.
@@ -184,7 +184,7 @@ pub(crate) struct Walked {
 
 /// An IE in a body: its position, and its row of the table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundIe<'a> {
     pub ie: RawIe<'a>,
     pub start: usize,
     pub end: usize,
@@ -192,7 +192,7 @@ pub(crate) struct Found<'a> {
     pub lenient: bool,
 }
 
-impl Found<'_> {
+impl FoundIe<'_> {
     #[cold]
     fn error(&self, error: IeError) -> DecodeError {
         DecodeError::from_ie(error, self.ie.ie_type, offset16(self.start))
@@ -208,8 +208,8 @@ pub(crate) fn missing(ie: IeType, body: &[u8]) -> DecodeError {
 #[inline]
 pub(crate) fn take_one<'a, T: Ie<'a>>(
     slot: &mut Option<T>,
-    found: Found<'a>,
-    walked: &mut Walked,
+    found: FoundIe<'a>,
+    walked: &mut DecodeProgress,
 ) -> Result<(), DecodeError> {
     if slot.is_some() || (walked.incorrect >> found.row) & 1 == 1 {
         walked.ignored = walked.ignored.saturating_add(1);
@@ -231,9 +231,9 @@ pub(crate) fn take_one<'a, T: Ie<'a>>(
 #[inline]
 pub(crate) fn take_null<'a>(
     has_value: bool,
-    found: Found<'a>,
-    walked: &mut Walked,
-) -> Result<Option<Found<'a>>, DecodeError> {
+    found: FoundIe<'a>,
+    walked: &mut DecodeProgress,
+) -> Result<Option<FoundIe<'a>>, DecodeError> {
     let is_null = found.ie.value.is_empty();
     let was_null = (walked.withdrawn >> found.row) & 1 == 1;
     match is_null {
@@ -272,7 +272,7 @@ impl Span {
 #[inline]
 pub(crate) fn take_several<'a, T: Ie<'a>>(
     span: &mut Span,
-    found: Found<'a>,
+    found: FoundIe<'a>,
 ) -> Result<(), DecodeError> {
     T::decode(found.ie.value).map_err(|error| found.error(error))?;
     if span.count == 0 {
@@ -330,7 +330,7 @@ macro_rules! bodies {
                 enum Row { $( $field, )* Count }
                 const { assert!((Row::Count as u32) <= 64, "the mask of rows has 64 bits") };
                 $( let mut $field = $crate::body::bodies!(@slot $presence $ty); )*
-                let mut walked = $crate::body::Walked::default();
+                let mut walked = $crate::body::DecodeProgress::default();
                 let mut ies = $crate::ie::IeIter::new(body);
                 loop {
                     let start = ies.offset();
@@ -340,7 +340,7 @@ macro_rules! bodies {
                     match ie.ie_type {
                         $(
                             $crate::ie::IeType::$ie => {
-                                let found = $crate::body::Found {
+                                let found = $crate::body::FoundIe {
                                     ie, start, end, row: Row::$field as u32,
                                     lenient: lenient && $crate::body::bodies!(@lenient $presence),
                                 };

@@ -9,7 +9,7 @@ pub struct MessageType(pub u8);
 
 /// The parties or object that a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
+pub enum MessageRelation {
     /// Two nodes: the header has no SEID.
     Node,
     /// One PFCP session: the header has a SEID.
@@ -26,7 +26,7 @@ pub struct MessageInfo {
     /// The clause of TS 29.244 that lists the IEs of the message.
     pub clause: &'static str,
     /// Whether the message is about two nodes or about a session.
-    pub relation: Relation,
+    pub relation: MessageRelation,
     /// True for requests, false for responses.
     pub is_request: bool,
 }
@@ -46,7 +46,7 @@ macro_rules! message_table {
                 message_type: MessageType($number),
                 name: $name,
                 clause: $clause,
-                relation: Relation::$relation,
+                relation: MessageRelation::$relation,
                 is_request: $request,
             },
         )* ];

@@ -50,7 +50,7 @@ pub use next_hops::{NextHop, NextHops};
 pub use offload::{
     NetworkPart, Offload, OffloadBatch, OffloadChoice, OffloadCounts, OffloadInterface,
     OffloadInterfaceTotals, OffloadNotice, OffloadRefusal, OffloadRule, OffloadTotals,
-    OffloadUsage, share_of,
+    OffloadUsage, share_per_part,
 };
 pub use outer_tos::OuterTos;
 pub use packed_fast_rule::PackedFastRule;
@@ -67,9 +67,9 @@ pub use rule::{
 pub use sdf::{FlowSelector, PacketFilter};
 pub use sdf_set::SdfSet;
 pub use tap::{
-    DroppedFor, FastPathAnswer, FastPathDifference, FastPathFrame, PdrMismatch, TAP_OCTETS,
-    TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket, TapQer, TapRequest,
-    TapSession, TapSet, TapStage, TapWait,
+    FastPathDifference, FastPathFrame, FastPathTrialResult, PdrMismatch, TAP_OCTETS_MAX,
+    TapDropFilter, TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapPacket, TapQer,
+    TapRequest, TapSession, TapSet, TapStage, TapWait,
 };
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,

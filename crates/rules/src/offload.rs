@@ -190,7 +190,7 @@ pub trait OffloadUsage: fmt::Debug + Send + Sync {
 
 /// Divides `more` octets by `parts`; `u64::MAX` (no limit) stays.
 #[must_use]
-pub const fn share_of(more: u64, parts: u64) -> u64 {
+pub const fn share_per_part(more: u64, parts: u64) -> u64 {
     match (more, parts) {
         (u64::MAX, _) | (_, 0) => more,
         _ => more / parts,
@@ -200,6 +200,7 @@ pub const fn share_of(more: u64, parts: u64) -> u64 {
 /// A rule for [`Offload::put`].
 #[derive(Debug, Clone, Copy)]
 pub struct OffloadRule<'r> {
+    /// The fast rule that the entry follows.
     pub rule: &'r FastRule,
     /// True if the session has its own URR: packets need budget.
     pub is_limited: bool,

@@ -62,9 +62,10 @@ use crate::outer_tos::OuterTos;
 pub const FAST_RULE_WORDS: usize = 5;
 
 /// Index of the first word with a URR.
-const URRS: usize = 3;
+const FIRST_URR_WORD: usize = 3;
 
-const _: () = assert!(URRS + FAST_RULE_URRS_MAX == FAST_RULE_WORDS && FAST_RULE_QFIS_MAX == 4);
+const _: () =
+    assert!(FIRST_URR_WORD + FAST_RULE_URRS_MAX == FAST_RULE_WORDS && FAST_RULE_QFIS_MAX == 4);
 const _: () = assert!(SLICES_MAX < 1 << 4);
 
 /// Set if the session's own URR does not count the packet.
@@ -79,7 +80,7 @@ const INTO_V6: u64 = RELAY;
 /// Set if the rate of the buckets is guaranteed.
 const GUARANTEED: u64 = 1 << 16;
 const SLICE_SHIFT: u32 = 17;
-const SLICE: u64 = 0xf << SLICE_SHIFT;
+const SLICE_MASK: u64 = 0xf << SLICE_SHIFT;
 /// Position of two bits: whether the packet has to pass bucket 0, and bucket 1.
 const METERS_SHIFT: u32 = 21;
 const V4: u64 = 1 << 25;
@@ -139,7 +140,7 @@ impl From<&FastRule> for PackedFastRule {
             }
             _ => families,
         };
-        flags |= u64::from(slice.0) << SLICE_SHIFT & SLICE;
+        flags |= u64::from(slice.0) << SLICE_SHIFT & SLICE_MASK;
         flags |= if *guaranteed { GUARANTEED } else { 0 };
         flags |= if *counts_apart { COUNTS_APART } else { 0 };
         flags |= if urrs.is_empty() { 0 } else { HAS_URRS };
@@ -183,12 +184,12 @@ impl From<&FastRule> for PackedFastRule {
                 words[2] = pair(arrival.0, onward.next_hop.0);
             }
         }
-        for (word, urr) in words[URRS..].iter_mut().zip(urrs) {
+        for (word, urr) in words[FIRST_URR_WORD..].iter_mut().zip(urrs) {
             *word = pair(urr.slot.0, urr.generation);
         }
         // A relay rule has one URR at most, so the last word is free.
         if let FastRuleForwarding::Relay { onward, .. } = forwarding {
-            words[relay::ONWARD] = pair(onward.teid.0, onward.addr.to_bits());
+            words[relay::ONWARD_WORD] = pair(onward.teid.0, onward.addr.to_bits());
         }
         Self { flags, words }
     }
@@ -253,6 +254,7 @@ impl PackedFastRule {
         self.flags
     }
 
+    /// Returns the words of the rule as a cell holds them.
     #[inline]
     #[must_use]
     pub const fn words(&self) -> [u64; FAST_RULE_WORDS] {
@@ -313,7 +315,7 @@ impl PackedFastRule {
     /// Returns the usage slots in the last two words of a rule; out of range without a URR.
     #[inline]
     #[must_use]
-    pub fn slots_in(urrs: [u64; FAST_RULE_URRS_MAX]) -> [UsageSlot; FAST_RULE_URRS_MAX] {
+    pub fn usage_slots_in(urrs: [u64; FAST_RULE_URRS_MAX]) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         urrs.map(|urr| UsageSlot(halves(urr).0))
     }
 
@@ -322,7 +324,7 @@ impl PackedFastRule {
     #[must_use]
     pub fn usage_slots(&self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         let [_, _, _, urrs @ ..] = self.words;
-        Self::slots_in(urrs)
+        Self::usage_slots_in(urrs)
     }
 
     /// Same as [`PackedFastRule::matches_uplink`], for a packet that arrived over IPv6.
@@ -474,7 +476,7 @@ impl PackedFastRule {
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "four bits")]
     pub const fn slice(&self) -> SliceId {
-        SliceId(((self.flags & SLICE) >> SLICE_SHIFT) as u8)
+        SliceId(((self.flags & SLICE_MASK) >> SLICE_SHIFT) as u8)
     }
 
     /// True if the rate of the buckets is guaranteed.

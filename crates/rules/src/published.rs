@@ -68,13 +68,13 @@ struct RareRules {
     ue_networks: Vec<IpPrefix>,
     /// See [`SessionRules::tunnel_sides`].
     tunnel_sides: Vec<(Teid, TunnelSide)>,
-    /// See [`UnruledPackets::pdrs`].
+    /// See [`UnruledReasons::pdrs`].
     unruled_pdrs: Vec<UnruledPdr>,
 }
 
 /// Why packets of a session have no fast rule.
 #[derive(Debug, Default)]
-pub(crate) struct UnruledPackets {
+pub(crate) struct UnruledReasons {
     /// Why usual packets in uplink and in downlink have none, whichever PDR they match.
     pub all: [Option<NoFastRule>; 2],
     /// Why packets that another UPF sends to the UE in a tunnel have none.
@@ -231,7 +231,7 @@ impl Deref for PublishedUrr {
 impl PublishedRules {
     /// Makes the compact form of `rules`. Shares equal shapes from `shapes`, and adds new ones.
     #[must_use]
-    pub(crate) fn new(rules: SessionRules, unruled: UnruledPackets, shapes: &mut Shapes) -> Self {
+    pub(crate) fn new(rules: SessionRules, unruled: UnruledReasons, shapes: &mut Shapes) -> Self {
         let SessionRules {
             up_seid,
             generation,
@@ -258,7 +258,7 @@ impl PublishedRules {
         let pdrs = pdrs.map(|pdr| published_pdr(pdr, &mut ues, shapes)).collect();
         let mut ues = ues.into_iter();
         let ue = ues.next().unwrap_or_default();
-        let UnruledPackets { all: [of_uplink, of_downlink], to_ue, pdrs: unruled_pdrs } = unruled;
+        let UnruledReasons { all: [of_uplink, of_downlink], to_ue, pdrs: unruled_pdrs } = unruled;
         let further_ues = ues.collect();
         let rare = RareRules { further_ues, ue_networks, tunnel_sides, unruled_pdrs };
         let RareRules { further_ues, ue_networks, tunnel_sides, unruled_pdrs } = &rare;
@@ -615,7 +615,7 @@ mod tests {
             urrs: Vec::new(),
             own_urr: None,
         };
-        PublishedRules::new(rules, UnruledPackets::default(), &mut Shapes::default())
+        PublishedRules::new(rules, UnruledReasons::default(), &mut Shapes::default())
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        Self::at(self.begin(now).time().saturating_add(packet_time(limit, bytes as u64)))
+        Self::at(self.packet_start(now).time().saturating_add(packet_time(limit, bytes as u64)))
     }
 
     /// Same as [`Bucket::after`] without saturation: times must be below 2^62 nanoseconds.
@@ -209,7 +209,7 @@ impl Bucket {
     #[inline(always)]
     #[must_use]
     pub const fn after_unsaturated(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        Self::at(self.begin(now).time().wrapping_add(packet_time(limit, bytes as u64)))
+        Self::at(self.packet_start(now).time().wrapping_add(packet_time(limit, bytes as u64)))
     }
 
     /// Returns the state of a bucket, idle before, after packets of `bytes` octets together passed
@@ -225,7 +225,7 @@ impl Bucket {
     /// Returns the start of the time that a packet at `now` takes: the later of `now` and `due`.
     #[inline(always)]
     // PERF (rules/rate): part of [`Bucket::after_unsaturated`].
-    const fn begin(self, now: Nanos) -> Self {
+    const fn packet_start(self, now: Nanos) -> Self {
         if self.due < now.0 { Self { due: now.0, fraction: 0 } } else { self }
     }
 
@@ -303,7 +303,7 @@ const fn packet_time(limit: RateLimit, bytes: u64) -> u128 {
 const SHARED_FRACTION_BITS: u32 = 8;
 
 /// Workers that share a bucket have clocks that differ by less, read once per step.
-const CLOCKS_APART_MAX: Nanos = Nanos(1 << 27);
+const CLOCK_DIFFERENCE_MAX: Nanos = Nanos(1 << 27);
 
 /// A bucket in one word, for several writers: the theoretical arrival time in units of 2^-8 ns,
 /// modulo 2^64 units (2.3 years), rounded up with each packet. Each writer has its limit.
@@ -323,7 +323,7 @@ impl SharedBucket {
         let due = now.0.saturating_add_signed(ahead >> SHARED_FRACTION_BITS);
         let fraction = ahead.cast_unsigned() & ((1 << SHARED_FRACTION_BITS) - 1);
         let fraction = fraction << (BUCKET_FRACTION_BITS - SHARED_FRACTION_BITS);
-        Bucket { due, fraction }.without_debt_beyond(limit, now, CLOCKS_APART_MAX)
+        Bucket { due, fraction }.without_debt_beyond(limit, now, CLOCK_DIFFERENCE_MAX)
     }
 
     /// Returns the bucket after a packet of `bytes` octets passed at `now`.

@@ -39,14 +39,14 @@ pub enum TapKey {
 
 /// The drops that a tap reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DroppedFor {
+pub enum TapDropFilter {
     /// All drops.
     Any,
     /// The drops for one reason.
     Only(DropReason),
 }
 
-impl DroppedFor {
+impl TapDropFilter {
     /// True if a drop for `reason` is reported.
     #[must_use]
     pub fn includes(self, reason: DropReason) -> bool {
@@ -63,7 +63,7 @@ pub struct TapFilter {
     /// Which packets, by session, address, tunnel or interface.
     pub key: TapKey,
     /// If set, only packets that are dropped for this reason.
-    pub drop: Option<DroppedFor>,
+    pub drop: Option<TapDropFilter>,
     /// Reports one of this many packets that `key` selects; 0 and 1 report all of them.
     pub one_of: u32,
 }
@@ -143,7 +143,7 @@ impl TapSet {
 const _: () = assert!(TAPS_MAX < 8, "a bit per tap, and one is left");
 
 /// Maximum number of octets in one [`TapItem::Octets`].
-pub const TAP_OCTETS: usize = 56;
+pub const TAP_OCTETS_MAX: usize = 56;
 
 /// One item of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub enum TapItem {
         /// How many octets are valid.
         len: u8,
         /// The octets, followed by padding.
-        octets: [u8; TAP_OCTETS],
+        octets: [u8; TAP_OCTETS_MAX],
     },
     /// The packet waited for this event, and the time since it began to wait.
     Waited(TapWait, Nanos),
@@ -217,7 +217,7 @@ pub enum TapItem {
         dscp: Option<u8>,
     },
     /// The result of trying the fast path with the packet.
-    FastPath(FastPathAnswer),
+    FastPath(FastPathTrialResult),
     /// A frame that leaves. Items with its octets follow.
     Sent {
         /// The port through which the frame leaves.
@@ -419,7 +419,7 @@ pub enum TapOutcome {
 
 /// The result of trying the fast path with a copy of a packet that takes the stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FastPathAnswer {
+pub enum FastPathTrialResult {
     /// The fast path would send the packet.
     Sends(FastPathFrame),
     /// The fast path would queue the packet for its rates.

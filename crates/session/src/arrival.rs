@@ -40,10 +40,10 @@ fn arrival_interface(
             provisioning.with_address(provisioning.tunnel_interfaces(side), v4, v6)
         }
     };
-    first(interfaces)
+    lowest_interface(interfaces)
 }
 
-fn first(interfaces: InterfaceSet) -> Option<InterfaceId> {
+fn lowest_interface(interfaces: InterfaceSet) -> Option<InterfaceId> {
     let number = u8::try_from(interfaces.0.trailing_zeros()).ok()?;
     (!interfaces.is_empty()).then_some(InterfaceId(number))
 }

@@ -54,7 +54,7 @@ pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> 
 /// Returns the QoS flow with which all packets of a FAR are marked; `None` if there are several.
 fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
     let pdrs = records.pdrs.iter().filter(|pdr| pdr.far == Some(far));
-    let mut qfis: Vec<Qfi> = pdrs.flat_map(|pdr| marks(known, records, pdr)).collect();
+    let mut qfis: Vec<Qfi> = pdrs.flat_map(|pdr| marked_qfis(known, records, pdr)).collect();
     qfis.dedup();
     match qfis[..] {
         [qfi] => Some(qfi),
@@ -63,7 +63,7 @@ fn qfi(known: RuleCatalog<'_>, records: &Records, far: FarId) -> Option<Qfi> {
 }
 
 /// Returns the QoS flows with which a PDR's QERs or predefined rules mark packets.
-fn marks(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
+fn marked_qfis(known: RuleCatalog<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
     let own = records.marking_qer(pdr).and_then(|qer| qer.qfi);
     match pdr.predefined.is_empty() {
         true => own.into_iter().collect(),

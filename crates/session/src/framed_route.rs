@@ -43,7 +43,7 @@ impl core::error::Error for FramedRouteError {}
 pub fn parse_ipv4(octets: &[u8]) -> Result<IpPrefix, FramedRouteError> {
     let destination = words::<Ipv4Addr>(octets)?;
     let prefix = match destination.parse::<Ipv4Addr>() {
-        Ok(addr) => of_class(addr),
+        Ok(addr) => classful_network(addr),
         Err(_) => destination.parse(),
     };
     prefix.map(IpPrefix::V4).map_err(FramedRouteError::Prefix)
@@ -75,7 +75,7 @@ fn words<A: FromStr>(octets: &[u8]) -> Result<&str, FramedRouteError> {
 }
 
 /// Returns the network of an address of class A, B or C.
-fn of_class(addr: Ipv4Addr) -> Result<Ipv4Prefix, PrefixError> {
+fn classful_network(addr: Ipv4Addr) -> Result<Ipv4Prefix, PrefixError> {
     let len = match addr.octets()[0] {
         0..=127 => 8,
         128..=191 => 16,

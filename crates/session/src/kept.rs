@@ -12,7 +12,7 @@ use crate::index::resume;
 use crate::keys::SessionKeys;
 use crate::pack::{Pack, packed};
 use crate::packed_record::{
-    PackedRecord, PackedRecordError, PackedRules, RecordParts, behind_version,
+    PackedRecord, PackedRecordError, PackedRules, RecordParts, after_version,
 };
 use crate::usage::UsageReport;
 
@@ -22,7 +22,7 @@ use crate::usage::UsageReport;
 /// Times are readings of the node's clock, which runs on across processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSession {
-    pub(crate) names: KeptNames,
+    pub(crate) names: KeptIdentity,
     pub(crate) usage: KeptUsage,
     pub(crate) record: PackedRecord,
 }
@@ -31,7 +31,7 @@ pub struct KeptSession {
 /// makes the same session from it, even in a store with another configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerSession {
-    pub(crate) names: KeptNames,
+    pub(crate) names: KeptIdentity,
     pub(crate) usage: KeptUsage,
     pub(crate) parts: RecordParts,
     pub(crate) rules: PackedRules,
@@ -49,7 +49,7 @@ pub(crate) struct PreparedSession {
 
 /// The identifiers of a session, its owners, and the TEIDs and UE addresses that we chose for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct KeptNames {
+pub(crate) struct KeptIdentity {
     pub up_seid: Seid,
     pub owner: OwnerId,
     pub origin: OwnerId,
@@ -88,7 +88,7 @@ pub(crate) struct KeptPacketRate {
     pub downlink: Option<PacketsLeft>,
 }
 
-packed!(KeptNames { up_seid, owner, origin, cp, teids, addresses });
+packed!(KeptIdentity { up_seid, owner, origin, cp, teids, addresses });
 packed!(CpFSeid { seid, v4, v6 });
 packed!(KeptAddress { domain, v4, v6 });
 packed!(KeptUsage { counts, last, packet_rates });
@@ -114,7 +114,7 @@ impl FormerSession {
     /// # Errors
     /// [`PackedRecordError`] if the octets have another version or are not a session.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
-        let mut rest = behind_version(octets)?;
+        let mut rest = after_version(octets)?;
         let mut parts = || Some((Pack::unpack(&mut rest)?, Pack::unpack(&mut rest)?));
         let (names, usage) = parts().ok_or(PackedRecordError::Malformed)?;
         let (parts, rules) = RecordParts::from_octets(rest)?;
@@ -159,7 +159,7 @@ impl KeptUsage {
     /// # Errors
     /// [`PackedRecordError`] if the octets have another version or are not a usage.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
-        versioned(octets)
+        unpack_versioned(octets)
     }
 
     /// Continues the packet rates of a restored session from their kept state.
@@ -169,7 +169,7 @@ impl KeptUsage {
             let entries: Vec<KeptPacketRate> = entries.copied().collect();
             match entries.as_slice() {
                 [] => {}
-                [_, windows @ ..] if windows.len() == KeptPacketRate::WINDOW_ENTRIES => {
+                [_, windows @ ..] if windows.len() == KeptPacketRate::WINDOW_ENTRY_COUNT => {
                     let uplink = KeptPacketRate::windows(windows, |kept| kept.uplink);
                     let downlink = KeptPacketRate::windows(windows, |kept| kept.downlink);
                     rate.set_windows(Direction::Uplink, uplink);
@@ -184,7 +184,7 @@ impl KeptUsage {
 impl KeptPacketRate {
     /// How many entries follow the first one: for the plain rate, one with packets and end of the
     /// window, one with its length in place of the end; then the same of the additional rate.
-    const WINDOW_ENTRIES: usize = 4;
+    const WINDOW_ENTRY_COUNT: usize = 4;
 
     /// Makes the entries of a QER's rate at `now`.
     pub(crate) fn of(qer: QerId, rate: &PacketRateMeter, now: Nanos) -> [Self; 5] {
@@ -232,13 +232,13 @@ impl UsageReport {
     /// # Errors
     /// [`PackedRecordError`] if the octets have another version or are not a report.
     pub fn from_octets(octets: &[u8]) -> Result<Self, PackedRecordError> {
-        versioned(octets)
+        unpack_versioned(octets)
     }
 }
 
 /// Parses a version and a value that takes all octets after it.
-fn versioned<T: Pack>(octets: &[u8]) -> Result<T, PackedRecordError> {
-    let mut rest = behind_version(octets)?;
+fn unpack_versioned<T: Pack>(octets: &[u8]) -> Result<T, PackedRecordError> {
+    let mut rest = after_version(octets)?;
     let value = T::unpack(&mut rest).filter(|_| rest.is_empty());
     value.ok_or(PackedRecordError::Malformed)
 }

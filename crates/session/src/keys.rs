@@ -15,7 +15,7 @@ use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 /// The routing domains of a session's rules. A rule without a network instance belongs to the
 /// domains that the session's other rules name, or to all domains if none names one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct SessionDomains<'a> {
     own: &'a Provisioning,
     /// The domains of rules without a network instance.
     unnamed: DomainSet,
@@ -25,7 +25,7 @@ pub(crate) struct Scope<'a> {
     of_any_ue: DomainSet,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> SessionDomains<'a> {
     pub(crate) fn new(own: &'a Provisioning, records: &Records) -> Self {
         let union = |sets: &mut dyn Iterator<Item = DomainSet>| {
             sets.fold(DomainSet::NONE, DomainSet::union)
@@ -33,7 +33,7 @@ impl<'a> Scope<'a> {
         let plain = || pdis(records).filter(|pdi| is_plain_downlink(pdi));
         let parts = records.fars.iter().filter_map(|far| far.forwarding.as_ref());
         let leaving = parts.filter(|parts| parts.leads_to_a_data_network());
-        let of_name = |name| match own.knows(name) {
+        let of_name = |name| match own.serves_network_instance(name) {
             true => own.domains_of(Some(name)),
             false => DomainSet::NONE,
         };
@@ -110,10 +110,10 @@ fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
 
 /// Returns all TEIDs, UE addresses and framed routes that the records name, in ascending order.
 pub(crate) fn claims(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
-    claims_in(Scope::new(own, records), records)
+    claims_in(SessionDomains::new(own, records), records)
 }
 
-fn claims_in(scope: Scope<'_>, records: &Records) -> Vec<SessionKey> {
+fn claims_in(scope: SessionDomains<'_>, records: &Records) -> Vec<SessionKey> {
     let pdis = pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_claims(pdi))));
     let endpoints = records.traffic_endpoints.iter();
     sorted(pdis.chain(endpoints.flat_map(|known| of_endpoint(known, scope.of_endpoints()))))
@@ -135,7 +135,7 @@ impl SessionKeys {
         if records.pdrs.is_empty() && records.traffic_endpoints.is_empty() {
             return Self::default();
         }
-        let scope = Scope::new(own, records);
+        let scope = SessionDomains::new(own, records);
         let keys = pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_keys(pdi))));
         Self { claims: claims_in(scope, records), keys: sorted(keys) }
     }
@@ -149,7 +149,7 @@ pub(crate) fn of_endpoint(
     let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
     let addresses = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
     let networks = endpoint.further_ues.iter().chain(&endpoint.framed_routes).copied();
-    let named = ue(addresses).chain(networks.map(of_prefix));
+    let named = ue_keys(addresses).chain(networks.map(of_prefix));
     teid.into_iter().chain(named.flat_map(move |key| within(key, domains)))
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn difference<'a, T: Ord + Copy>(
 }
 
 /// Returns the keys of UE addresses, in the first domain.
-pub(crate) fn ue(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
+pub(crate) fn ue_keys(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
     let v4 = addresses.v4.map(|addr| SessionKey::UeIpv4(DomainId(0), addr));
     let v6 = addresses.v6.map(|prefix| ue_ipv6_key(prefix.addr()));
     let v6 = v6.map(|key| SessionKey::UeIpv6(DomainId(0), key));
@@ -180,7 +180,7 @@ pub(crate) fn ue(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
 }
 
 /// Returns the address of a UE key; `None` for a TEID.
-pub(crate) fn addr(key: SessionKey) -> Option<IpAddr> {
+pub(crate) fn address_of(key: SessionKey) -> Option<IpAddr> {
     match key {
         SessionKey::Teid(_) => None,
         SessionKey::UeIpv4(_, addr) => Some(IpAddr::V4(addr)),
@@ -196,7 +196,7 @@ fn teid(pdi: &Pdi) -> impl Iterator<Item = SessionKey> + use<> {
 }
 
 fn ues(pdi: &Pdi, domains: DomainSet) -> impl Iterator<Item = SessionKey> {
-    let named = ue(pdi.ue_addresses()).chain(pdi.ue_networks().map(of_prefix));
+    let named = ue_keys(pdi.ue_addresses()).chain(pdi.ue_networks().map(of_prefix));
     named.flat_map(move |key| within(key, domains))
 }
 

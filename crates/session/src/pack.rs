@@ -136,7 +136,7 @@ impl PresenceBits {
 }
 
 /// Removes `N` octets from the front of `from`.
-pub(crate) fn octets<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn take_octets<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
     let (octets, rest) = from.split_first_chunk()?;
     *from = rest;
     Some(*octets)
@@ -161,7 +161,7 @@ impl Pack for u64 {
     fn unpack(from: &mut &[u8]) -> Option<Self> {
         let mut value = 0;
         for shift in (0..Self::BITS).step_by(7) {
-            let [octet] = octets(from)?;
+            let [octet] = take_octets(from)?;
             value |= Self::from(octet & 0x7f) << shift;
             if octet < 0x80 {
                 return Some(value);
@@ -224,7 +224,7 @@ impl Pack for u8 {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        octets(from).map(|[octet]| octet)
+        take_octets(from).map(|[octet]| octet)
     }
 }
 
@@ -359,7 +359,7 @@ impl Pack for Ipv4Addr {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        octets::<4>(from).map(Self::from)
+        take_octets::<4>(from).map(Self::from)
     }
 }
 
@@ -373,7 +373,7 @@ impl Pack for Ipv6Addr {
     }
 
     fn unpack(from: &mut &[u8]) -> Option<Self> {
-        octets::<16>(from).map(Self::from)
+        take_octets::<16>(from).map(Self::from)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::record::{Qer, Records};
 use crate::usage::SessionUsage;
 
 /// Capacity that suffices to pack most records without growing. Unit: octets.
-const RECORD_BYTES_USUAL: usize = 512;
+const RECORD_CAPACITY: usize = 512;
 
 /// All that the store keeps of a session except its identifiers and owners: rules, measurements and
 /// the epoch of buffered packets, packed (`pack`).
@@ -69,7 +69,7 @@ impl PackedRecord {
     pub const OLDEST: u8 = 3;
 
     pub(crate) fn pack(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Self {
-        let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);
+        let mut octets = Vec::with_capacity(RECORD_CAPACITY);
         octets.push(records.version());
         records.pack(&mut octets);
         usage.pack(&mut octets);
@@ -79,7 +79,7 @@ impl PackedRecord {
 
     /// Packs new measurements with rules that are packed already.
     pub(crate) fn repack(rules: &PackedRules, usage: &SessionUsage, buffer_epoch: u32) -> Self {
-        let mut octets = Vec::with_capacity(RECORD_BYTES_USUAL);
+        let mut octets = Vec::with_capacity(RECORD_CAPACITY);
         octets.extend_from_slice(&rules.0);
         usage.pack(&mut octets);
         buffer_epoch.pack(&mut octets);
@@ -119,7 +119,7 @@ impl RecordParts {
     /// # Errors
     /// [`PackedRecordError`] if the octets are not a record.
     pub(crate) fn from_octets(octets: &[u8]) -> Result<(Self, PackedRules), PackedRecordError> {
-        let mut packed = behind_version(octets)?;
+        let mut packed = after_version(octets)?;
         let records = Records::unpack(&mut packed).ok_or(PackedRecordError::Malformed)?;
         let (rules, _) = octets.split_at(octets.len() - packed.len());
         let rest = unpack_usage(&mut packed).filter(|_| packed.is_empty());
@@ -144,14 +144,14 @@ fn unpacked<T>(parts: Option<T>) -> T {
 }
 
 fn unpack(octets: &[u8]) -> Option<RecordParts> {
-    let mut packed = behind_version(octets).ok()?;
+    let mut packed = after_version(octets).ok()?;
     let records = Records::unpack(&mut packed)?;
     let (usage, buffer_epoch) = unpack_usage(&mut packed)?;
     Some(RecordParts { records, usage, buffer_epoch })
 }
 
 /// Returns the octets after the version. An error if this program does not read this version.
-pub(crate) fn behind_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
+pub(crate) fn after_version(octets: &[u8]) -> Result<&[u8], PackedRecordError> {
     let (&version, packed) = octets.split_first().ok_or(PackedRecordError::Malformed)?;
     match (PackedRecord::OLDEST..=PackedRecord::VERSION).contains(&version) {
         true => Ok(packed),

@@ -30,7 +30,7 @@ impl SessionPreparer {
     pub fn prepare(&self, former: &mut FormerSession) {
         let FormerSession { names, parts, prepared, .. } = former;
         let RecordParts { records, usage, buffer_epoch } = parts;
-        if depends_on_more(records) {
+        if depends_on_store(records) {
             return;
         }
         // The store has the control planes' applications; sessions with these are left out.
@@ -49,7 +49,7 @@ impl SessionPreparer {
 }
 
 /// True if rules need PFDs of applications, or packet rates, which only the store has.
-fn depends_on_more(records: &Records) -> bool {
+fn depends_on_store(records: &Records) -> bool {
     let mut pdrs = records.pdrs.iter();
     pdrs.any(|pdr| pdr.pdi.application.is_some() || !pdr.predefined.is_empty())
         || records.qers.iter().any(|qer| qer.packet_rate.is_some())

@@ -127,7 +127,7 @@ refusals! {
     DuplicateRule { rule: RuleId } => Some(rule), "the rule exists already or is named twice";
     /// The change updates or removes a rule that does not exist.
     UnknownRule { rule: RuleId } => Some(rule), "no such rule";
-    /// The session would exceed [`RuleKind::most`] rules of one kind.
+    /// The session would exceed [`RuleKind::max_per_session`] rules of one kind.
     TooManyRules { kind: RuleKind } => None, "too many rules of one kind";
     /// The session would exceed `limits::RATES_PER_SESSION_MAX` QERs with a bit rate.
     TooManyRates => None, "too many QERs with a bit rate in one session";
@@ -360,7 +360,7 @@ impl Refusal {
     #[must_use]
     pub const fn limit(&self) -> Option<usize> {
         Some(match self {
-            Self::TooManyRules { kind } => kind.most(),
+            Self::TooManyRules { kind } => kind.max_per_session(),
             Self::TooManyTrafficEndpoints => TRAFFIC_ENDPOINTS_PER_SESSION_MAX,
             Self::TooManyRates => RATES_PER_SESSION_MAX,
             Self::TooManyPoolMembers { .. } => POOL_MEMBERS_PER_SESSION_MAX,
@@ -416,7 +416,7 @@ impl Refusal {
 impl RuleKind {
     /// Returns the maximum number of rules of this kind in a session.
     #[must_use]
-    pub const fn most(self) -> usize {
+    pub const fn max_per_session(self) -> usize {
         match self {
             Self::Pdr | Self::Far | Self::Qer | Self::Urr => RULES_PER_SESSION_MAX,
             Self::Bar => BARS_PER_SESSION_MAX,

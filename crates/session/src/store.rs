@@ -22,7 +22,7 @@ use crate::provisioning::Pfds;
 use crate::provisioning::{LocalInterface, Provisioning, RuleCatalog};
 use crate::record::{LocalFTeid, Rates, TrafficEndpointId, UeSide};
 use crate::session::Session;
-use crate::usage::{EndedMeasurement, UsageHandle};
+use crate::usage::{EndedMeasurement, UsageSourceHandle};
 
 /// The capacity of a store and the objects that rules may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub struct SessionStore {
     pub(crate) ue_pools: UeIpAllocator,
     pub(crate) seids: SeidAllocator,
     pub(crate) indices: SessionIndexAllocator,
-    pub(crate) usage: UsageHandle,
+    pub(crate) usage: UsageSourceHandle,
     pub(crate) usage_slots: UsageSlotAllocator,
     /// The newest generation that an entry of a URR has got.
     pub(crate) generation: u32,
@@ -173,7 +173,7 @@ impl SessionStore {
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
             indices: SessionIndexAllocator::new(sessions_max, config.owner_nodes),
-            usage: UsageHandle::default(),
+            usage: UsageSourceHandle::default(),
             usage_slots: UsageSlotAllocator::new(usage_slots_max(sessions_max)),
             generation: 0,
             deadlines: Deadlines::default(),
@@ -374,7 +374,7 @@ impl SessionStore {
     /// Returns the sum of the guaranteed bit rates of all sessions, and the capacity for them.
     #[must_use]
     pub fn guaranteed(&self) -> (Rates, Rates) {
-        self.guaranteed.all()
+        self.guaranteed.total_and_capacity()
     }
 
     /// Returns the maximum number of sessions.

@@ -2,11 +2,11 @@
 
 use adit_store::{RecordId, RecordKey, StoreError};
 
-use crate::keys::{KINDS, read_name};
+use crate::keys::{KIND_KEYS, read_name};
 use crate::printable::printable;
 
 /// How many damaged records a report names at most; it counts all.
-const NAMED_MAX: usize = 16;
+const DAMAGED_NAMED_MAX: usize = 16;
 
 /// Returns the CRC-32C of `parts` one after the other: a record's name, then its value in a group,
 /// which begins with `=`; a removal has no value.
@@ -30,8 +30,8 @@ impl RecordDamage {
     /// Counts the record of this name, with the fault `is_what`: "is missing" or "is damaged".
     pub(crate) fn note(&mut self, name: &[u8], is_what: &str) {
         self.count += 1;
-        if self.named.len() < NAMED_MAX {
-            self.named.push(format!("{} {is_what}", shown(name)));
+        if self.named.len() < DAMAGED_NAMED_MAX {
+            self.named.push(format!("{} {is_what}", record_text(name)));
         }
     }
 
@@ -58,11 +58,11 @@ impl RecordDamage {
 }
 
 /// Returns the name of a record for operators: SEIDs in hexadecimal.
-fn shown(name: &[u8]) -> String {
+fn record_text(name: &[u8]) -> String {
     let Some(RecordKey { kind, id }) = read_name(name) else {
         return format!("the record \"{}\"", printable(name));
     };
-    let word = KINDS.get(usize::from(kind as u8) - 1).copied().unwrap_or_default();
+    let word = KIND_KEYS.get(usize::from(kind as u8) - 1).copied().unwrap_or_default();
     match id {
         RecordId::Number(number) => format!("the record of {word} {number:#x}"),
         RecordId::Octets(octets) => format!("the record of {word} \"{}\"", printable(octets)),

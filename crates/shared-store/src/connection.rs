@@ -10,7 +10,8 @@ use adit_transport::{StreamId, StreamState, Transport, TransportError};
 use crate::printable::printable;
 
 /// Maximum size of replies: one part of a scan with the largest records.
-const LIMITS: RespLimits = RespLimits { value_bytes_max: 256 << 20, elements_max: 1 << 22 };
+const SERVER_RESP_LIMITS: RespLimits =
+    RespLimits { value_bytes_max: 256 << 20, elements_max: 1 << 22 };
 /// Maximum of commands that await a reply.
 const IN_FLIGHT_MAX: usize = 1024;
 /// Maximum of octets of commands that wait to be sent.
@@ -19,7 +20,7 @@ const OUTPUT_BYTES_MAX: usize = 32 << 20;
 const PUSHES_MAX: u32 = 1000;
 /// Maximum of receive calls that one call makes, so that a server which never stops sending does
 /// not hold up the caller.
-const PARTS_MAX: u32 = 64;
+const RECEIVE_CALLS_MAX: u32 = 64;
 
 /// The reason why a server cannot be used. The caller closes the connection.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl ServerConnection {
         now: Instant,
     ) -> Result<Self, TransportError> {
         let stream = transport.connect(server)?;
-        let resp = RespClient::new(LIMITS, IN_FLIGHT_MAX, OUTPUT_BYTES_MAX);
+        let resp = RespClient::new(SERVER_RESP_LIMITS, IN_FLIGHT_MAX, OUTPUT_BYTES_MAX);
         Ok(Self { server, stream, resp, replied: now, heard: now, pushes: 0 })
     }
 
@@ -103,15 +104,15 @@ impl ServerConnection {
 
     /// Returns how long a reply has been awaited; zero if no command awaits one.
     pub(crate) fn reply_awaited(&self, now: Instant) -> Duration {
-        self.awaited(self.replied, now)
+        self.awaited_since(self.replied, now)
     }
 
     /// Returns how long octets have been awaited; zero if no command awaits a reply.
     pub(crate) fn octets_awaited(&self, now: Instant) -> Duration {
-        self.awaited(self.heard, now)
+        self.awaited_since(self.heard, now)
     }
 
-    fn awaited(&self, since: Instant, now: Instant) -> Duration {
+    fn awaited_since(&self, since: Instant, now: Instant) -> Duration {
         let is_waiting = self.resp.in_flight() > 0;
         if is_waiting { now.saturating_duration_since(since) } else { Duration::ZERO }
     }
@@ -131,7 +132,7 @@ impl ServerConnection {
         }
         self.flush(transport)?;
         let mut has_arrived = false;
-        for _ in 0..PARTS_MAX {
+        for _ in 0..RECEIVE_CALLS_MAX {
             let arrived = transport.receive(self.stream, self.resp.input_room())?;
             if arrived == 0 {
                 break;
@@ -155,7 +156,7 @@ impl ServerConnection {
                 if let RespValue::Error(text) = reply.value
                     && tag != PipelineTag::Info
                 {
-                    return Err(refusal(text, self.server));
+                    return Err(link_error_of(text, self.server));
                 }
                 each(tag, reply.value);
             }
@@ -176,19 +177,21 @@ impl ServerConnection {
 }
 
 /// Converts an error that a server returned into what it means for the connection.
-fn refusal(text: &[u8], server: SocketAddr) -> LinkError {
+fn link_error_of(text: &[u8], server: SocketAddr) -> LinkError {
     let text = printable(text);
     let mut words = text.split(' ');
     match words.next() {
-        Some("MOVED") => match words.nth(1).and_then(|address| moved_to(address, server)) {
-            Some(address) if address == server => LinkError::Lost(format!(
-                "it says that the records are elsewhere, and names itself ({text})"
-            )),
-            Some(address) => LinkError::Moved(address),
-            None => LinkError::Lost(format!(
-                "it names another server of the Cluster by something else than an address ({text})"
-            )),
-        },
+        Some("MOVED") => {
+            match words.nth(1).and_then(|address| parse_redirection(address, server)) {
+                Some(address) if address == server => LinkError::Lost(format!(
+                    "it says that the records are elsewhere, and names itself ({text})"
+                )),
+                Some(address) => LinkError::Moved(address),
+                None => LinkError::Lost(format!(
+                    "it names another server of the Cluster by something else than an address ({text})"
+                )),
+            }
+        }
         Some(
             "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "NOSCRIPT" | "ASK" | "TRYAGAIN"
             | "UNBLOCKED",
@@ -199,7 +202,7 @@ fn refusal(text: &[u8], server: SocketAddr) -> LinkError {
 
 /// Parses the address in a redirection. If the host is missing, it is that of `server`, which sent
 /// the redirection.
-fn moved_to(address: &str, server: SocketAddr) -> Option<SocketAddr> {
+fn parse_redirection(address: &str, server: SocketAddr) -> Option<SocketAddr> {
     let (host, port) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let ip: IpAddr = if host.is_empty() { server.ip() } else { host.parse().ok()? };
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn redirection_names_a_server() {
         let server: SocketAddr = "192.0.2.1:6379".parse().unwrap();
-        let to = |text: &str| match refusal(text.as_bytes(), server) {
+        let to = |text: &str| match link_error_of(text.as_bytes(), server) {
             LinkError::Moved(address) => Some(address.to_string()),
             _ => None,
         };
@@ -222,16 +225,18 @@ mod tests {
         assert_eq!(to("MOVED 3999 2001:db8::1:6381").as_deref(), Some("[2001:db8::1]:6381"));
         assert_eq!(to("MOVED 3999 redis-2:6381"), None);
         assert_eq!(to("MOVED"), None);
-        let LinkError::Lost(why) = refusal(b"MOVED 3999 :6379", server) else { panic!("itself") };
+        let LinkError::Lost(why) = link_error_of(b"MOVED 3999 :6379", server) else {
+            panic!("itself")
+        };
         assert!(why.contains("names itself"), "{why}");
-        assert!(matches!(refusal(b"READONLY You can't", server), LinkError::Lost(_)));
-        assert!(matches!(refusal(b"OOM command not allowed", server), LinkError::Refused(_)));
+        assert!(matches!(link_error_of(b"READONLY You can't", server), LinkError::Lost(_)));
+        assert!(matches!(link_error_of(b"OOM command not allowed", server), LinkError::Refused(_)));
     }
 
     #[test]
     fn text_of_a_server_is_printable() {
         let server: SocketAddr = "192.0.2.1:6379".parse().unwrap();
-        let LinkError::Refused(text) = refusal(b"ERR \x1b[2J\xff\nok", server) else {
+        let LinkError::Refused(text) = link_error_of(b"ERR \x1b[2J\xff\nok", server) else {
             panic!("another error")
         };
         assert_eq!(text, "ERR \\x1b[2J\\xff\\nok");

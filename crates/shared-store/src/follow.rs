@@ -10,8 +10,8 @@ use crate::checksum::checksum;
 use crate::connection::LinkError;
 use crate::keys::{FORMAT_VERSION, read_name};
 use crate::lease::LeaseView;
-use crate::lease_clock::LeaseSight;
-use crate::pipeline::unreadable;
+use crate::lease_clock::LeaseReading;
+use crate::pipeline::unreadable_answer;
 use crate::printable::printable;
 use crate::scan_findings::{GatheredGroups, ScanFindings};
 use crate::scripts::{number, octets, replicas};
@@ -21,10 +21,10 @@ use crate::shared_store::SharedStore;
 const GROUPS_PER_READ: &[u8] = b"64";
 
 /// The field of a group's entry in the stream that has the checksums of its changes.
-const CHECKSUMS: &[u8] = b"8=checksums";
+const CHECKSUMS_FIELD: &[u8] = b"8=checksums";
 
 /// Error: neither this process nor the server has all records.
-const UNFINISHED: &str = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
+const REFILL_UNFINISHED: &str = "the adit that wrote all records again, after the server had lost them, ended before it was done: start it again";
 
 /// An event that a follower receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,11 +104,11 @@ impl<T: Transport> SharedStore<T> {
             if let Some(mut reached) = followed
                 && match known(reached, view.last) {
                     Some(groups) => {
-                        store.take_known(&groups, view.last, limit, visitor);
+                        store.visit_known_groups(&groups, view.last, limit, visitor);
                         reached = view.last;
                         true
                     }
-                    None => store.read_followed(&mut reached, view.last, limit, visitor)?,
+                    None => store.read_and_note_groups(&mut reached, view.last, limit, visitor)?,
                 }
             {
                 store.lacking_since = None;
@@ -117,9 +117,9 @@ impl<T: Transport> SharedStore<T> {
                 let last = view.last.max(reached);
                 return Ok(FollowProgress { reached, last, is_caught_up, lease: view.lease });
             }
-            match store.weigh(&view, followed.is_none()) {
+            match store.decide_kept_records(&view, followed.is_none()) {
                 KeptRecords::None => store.read_all(view, visitor),
-                KeptRecords::Unusable => Err(LinkError::Refused(UNFINISHED.to_owned())),
+                KeptRecords::Unusable => Err(LinkError::Refused(REFILL_UNFINISHED.to_owned())),
                 KeptRecords::Waiting => Ok(store.keep_followed(view, false, limit)),
                 KeptRecords::Best => Ok(store.keep_followed(view, true, limit)),
             }
@@ -128,7 +128,7 @@ impl<T: Transport> SharedStore<T> {
 
     /// Decides whose records count: the followed ones or those of the server. `lacks`: the server
     /// has fewer groups than this process has followed.
-    fn weigh(&mut self, view: &StoreView, lacks: bool) -> KeptRecords {
+    fn decide_kept_records(&mut self, view: &StoreView, lacks: bool) -> KeptRecords {
         let (is_held, is_whole) = (view.lease.is_some(), self.is_followed_whole);
         if self.epoch.is_some() {
             return KeptRecords::None;
@@ -181,8 +181,8 @@ impl<T: Transport> SharedStore<T> {
                 visitor(FollowedChange::Change(StoreChange::put(key, value)));
             })?;
         }
-        if let Err(error) = self.judge(&findings.damage) {
-            self.tell_of_damage()?;
+        if let Err(error) = self.accept_or_refuse_damage(&findings.damage) {
+            self.mark_damage()?;
             return Err(LinkError::Refused(error.to_string()));
         }
         let gathered = findings.gathered.unwrap_or_default();
@@ -199,7 +199,7 @@ impl<T: Transport> SharedStore<T> {
 
     /// Reads the groups that were written since the last call, before the server trims them from
     /// its stream.
-    pub(crate) fn gather(&mut self, gathered: &mut GatheredGroups) -> Result<(), LinkError> {
+    pub(crate) fn gather_groups(&mut self, gathered: &mut GatheredGroups) -> Result<(), LinkError> {
         loop {
             let (before, mut reached) = (gathered.reached, gathered.reached);
             self.read_groups(&mut reached, before, Duration::ZERO, &mut |change| {
@@ -216,14 +216,14 @@ impl<T: Transport> SharedStore<T> {
 
     /// Sets the mark of damaged records, upon which the holder of the lease writes all records
     /// again.
-    fn tell_of_damage(&mut self) -> Result<(), LinkError> {
+    fn mark_damage(&mut self) -> Result<(), LinkError> {
         let command = vec![&b"HSET"[..], self.keys.state(), b"damaged", b"1"];
-        self.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
+        self.link.call_server(&[command], Duration::ZERO, &mut |_, _| {})
     }
 
     /// Passes known groups, the last of which is `last`, to `visitor`; waits for `limit` if there
     /// are none.
-    fn take_known(
+    fn visit_known_groups(
         &mut self,
         groups: &[QueuedGroup],
         last: GroupPosition,
@@ -241,7 +241,7 @@ impl<T: Transport> SharedStore<T> {
 
     /// Reads the groups after `reached`, and notes how far it has read. False if the server lacks
     /// some of them.
-    fn read_followed(
+    fn read_and_note_groups(
         &mut self,
         reached: &mut GroupPosition,
         last: GroupPosition,
@@ -272,12 +272,12 @@ impl<T: Transport> SharedStore<T> {
             }
             command.extend([&b"STREAMS"[..], self.keys.groups(), position.as_bytes()]);
             let mut read = GroupsRead { reached: before, is_gapless: true, is_sound: true };
-            self.link.exchange(&[command], limit, &mut |_, value| {
+            self.link.call_server(&[command], limit, &mut |_, value| {
                 read.take(value, visitor);
             })?;
             *reached = read.reached;
             if !read.is_sound {
-                return Err(unreadable());
+                return Err(unreadable_answer());
             }
             let is_stuck = is_behind && *reached == before;
             if !read.is_gapless || is_stuck {
@@ -311,7 +311,7 @@ impl<T: Transport> SharedStore<T> {
         ];
         let mut seen = SeenState::default();
         let mut role = None;
-        self.link.exchange(&commands, Duration::ZERO, &mut |at, value| match (at, value) {
+        self.link.call_server(&commands, Duration::ZERO, &mut |at, value| match (at, value) {
             (0, RespValue::Array(fields)) => seen.fields(fields),
             (1, value) => seen.leased = octets(value).map(printable),
             (2, RespValue::Integer(left)) => seen.former_left_ms = u64::try_from(left).unwrap_or(0),
@@ -324,11 +324,11 @@ impl<T: Transport> SharedStore<T> {
         self.figures.replicas = replicas;
         if seen.format > u64::from(FORMAT_VERSION) {
             let version = u32::try_from(seen.format).unwrap_or(u32::MAX);
-            return Err(LinkError::Final(self.newer(version)));
+            return Err(LinkError::Final(self.newer_format_error(version)));
         }
         let (last, is_filling) = (seen.last, seen.is_filling);
         // If nobody holds the lease, there is nothing to measure.
-        let lease = seen.sight().map(|sight| self.measure(sight));
+        let lease = seen.sight().map(|sight| self.update_lease_clock(sight));
         let lease = lease.filter(|lease| !lease.left.is_zero());
         Ok(StoreView { last, lease, is_filling })
     }
@@ -365,14 +365,14 @@ impl SeenState {
     }
 
     /// Returns the lease; `None` if nobody holds it.
-    fn sight(self) -> Option<LeaseSight> {
+    fn sight(self) -> Option<LeaseReading> {
         let Self { epoch, beat, lease_ms, .. } = self;
         // A holder of release 0.1.0 sets the lease key only, without the suffix.
         let former = self.leased.filter(|holder| !holder.ends_with(";beat"));
         let former_left_ms = former.is_some().then_some(self.former_left_ms);
         let lease_ms = if former.is_some() { None } else { lease_ms };
         let holder = former.or(self.holder.filter(|_| self.is_held))?;
-        Some(LeaseSight { holder, lease_ms, epoch, beat, former_left_ms })
+        Some(LeaseReading { holder, lease_ms, epoch, beat, former_left_ms })
     }
 }
 
@@ -406,7 +406,7 @@ impl GroupsRead {
         let RespValue::Array(mut parts) = entry else { return None };
         let position = GroupPosition::parse(octets(parts.next()?)?)?;
         let RespValue::Array(mut fields) = parts.next()? else { return None };
-        let (name, after) = pair(&mut fields)?;
+        let (name, after) = next_pair(&mut fields)?;
         if name != b"after" {
             return None;
         }
@@ -416,8 +416,8 @@ impl GroupsRead {
         }
         let mut checksums = None;
         while fields.count_left() > 0 {
-            let (name, value) = pair(&mut fields)?;
-            if name == CHECKSUMS {
+            let (name, value) = next_pair(&mut fields)?;
+            if name == CHECKSUMS_FIELD {
                 checksums = Some(value.get(1..)?.chunks_exact(4));
                 continue;
             }
@@ -442,6 +442,6 @@ impl GroupsRead {
     }
 }
 
-fn pair<'a>(fields: &mut RespElements<'a>) -> Option<(&'a [u8], &'a [u8])> {
+fn next_pair<'a>(fields: &mut RespElements<'a>) -> Option<(&'a [u8], &'a [u8])> {
     Some((octets(fields.next()?)?, octets(fields.next()?)?))
 }

@@ -38,7 +38,7 @@ impl Greeting {
                 (self.last, self.epoch) = (last.unwrap_or_default(), epoch.unwrap_or(0));
             }
             1 => self.replicas = replicas(value),
-            LOGIN => {}
+            LOGIN_INDEX => {}
             script => self.scripts.set(script - 2, octets(value).unwrap_or_default()),
         }
     }
@@ -46,7 +46,7 @@ impl Greeting {
 
 /// The index of the login among the commands of a greeting. Index 0 is the state of the records,
 /// which a Cluster redirects; 1 is the role; the scripts follow.
-const LOGIN: usize = usize::MAX;
+const LOGIN_INDEX: usize = usize::MAX;
 
 /// Builds the commands of a greeting.
 #[derive(Debug)]
@@ -68,8 +68,8 @@ impl GreetingCommands {
         if let Some(StoreLogin { username, password }) = &self.login {
             let (user, password) = (username.as_bytes(), password.as_bytes());
             match user {
-                b"" => queue(PipelineTag::Call(LOGIN), &[b"AUTH", password]),
-                user => queue(PipelineTag::Call(LOGIN), &[b"AUTH", user, password]),
+                b"" => queue(PipelineTag::Call(LOGIN_INDEX), &[b"AUTH", password]),
+                user => queue(PipelineTag::Call(LOGIN_INDEX), &[b"AUTH", user, password]),
             };
         }
         queue(PipelineTag::Call(0), &[b"HMGET", &self.state, b"last", b"epoch"]);

@@ -35,14 +35,19 @@ impl JournalFolder {
     /// # Errors
     /// The folder does not exist and cannot be made, or its permissions cannot be changed.
     pub fn new(path: PathBuf) -> io::Result<Self> {
-        make(&path)?;
+        make_folder(&path)?;
         let folder = File::open(&path)?;
         let mut narrowed = Vec::new();
-        narrow(&path, &folder, FOLDER_MODE, &mut narrowed)?;
+        restrict_permissions(&path, &folder, FOLDER_MODE, &mut narrowed)?;
         for entry in fs::read_dir(&path)? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
-                narrow(&entry.path(), &File::open(entry.path())?, FILE_MODE, &mut narrowed)?;
+                restrict_permissions(
+                    &entry.path(),
+                    &File::open(entry.path())?,
+                    FILE_MODE,
+                    &mut narrowed,
+                )?;
             }
         }
         Ok(Self { path, folder, lock: None, syncing: None, narrowed })
@@ -57,21 +62,26 @@ impl JournalFolder {
 }
 
 /// Makes a folder and its missing parents. Syncs each parent, so that the new names are durable.
-fn make(path: &Path) -> io::Result<()> {
+fn make_folder(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     match DirBuilder::new().mode(FOLDER_MODE).create(path) {
         Ok(()) => File::open(parent.unwrap_or(Path::new(".")))?.sync_all(),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make(parent.ok_or(error)?)?;
-            make(path)
+            make_folder(parent.ok_or(error)?)?;
+            make_folder(path)
         }
         Err(error) => Err(error),
     }
 }
 
 /// Removes the permissions that `mode` lacks, and adds the path to `narrowed` if there were any.
-fn narrow(path: &Path, file: &File, mode: u32, narrowed: &mut Vec<PathBuf>) -> io::Result<()> {
+fn restrict_permissions(
+    path: &Path,
+    file: &File,
+    mode: u32,
+    narrowed: &mut Vec<PathBuf>,
+) -> io::Result<()> {
     let former = file.metadata()?.permissions().mode() & 0o777;
     if former & !mode != 0 {
         file.set_permissions(Permissions::from_mode(former & mode))?;
@@ -120,7 +130,7 @@ impl Files for JournalFolder {
     }
 
     fn renew(&mut self) -> io::Result<()> {
-        make(&self.path)?;
+        make_folder(&self.path)?;
         let folder = File::open(&self.path)?;
         let is_own = is_same(&folder.metadata()?, &self.folder.metadata()?);
         let lock_file = self.lock.as_ref().and_then(|lock| lock.metadata().ok());
@@ -132,7 +142,7 @@ impl Files for JournalFolder {
         if !is_own && others.any(|name| name != LOCK_NAME) {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        narrow(&self.path, &folder, FOLDER_MODE, &mut self.narrowed)?;
+        restrict_permissions(&self.path, &folder, FOLDER_MODE, &mut self.narrowed)?;
         (self.lock, self.folder, self.syncing) = (Some(lock(&folder)?), folder, None);
         Ok(())
     }

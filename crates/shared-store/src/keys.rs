@@ -16,19 +16,19 @@ pub(crate) struct StoreKeys {
 }
 
 /// The keys that precede the hashes of records.
-const FIXED: [&str; 4] = ["state", "lease", "handover", "groups"];
+const FIXED_KEYS: [&str; 4] = ["state", "lease", "handover", "groups"];
 /// Names of the hashes of records: index 0 is the kind with octet 1.
-pub(crate) const KINDS: [&str; 8] =
+pub(crate) const KIND_KEYS: [&str; 8] =
     ["node", "association", "pfds", "session", "usage", "report", "answer", "standby"];
 /// Name of the hash that has the checksum of each record.
-const CHECKSUMS: &str = "checksums";
+const CHECKSUMS_KEY: &str = "checksums";
 /// The number of keys, as the argument of a script.
 pub(crate) const KEY_COUNT: &[u8] = b"13";
 
 impl StoreKeys {
     pub(crate) fn new(name: &str) -> Self {
         let key = |part: &&str| format!("adit:{{{name}}}:{part}").into_bytes();
-        Self { all: FIXED.iter().chain(&KINDS).chain([&CHECKSUMS]).map(key).collect() }
+        Self { all: FIXED_KEYS.iter().chain(&KIND_KEYS).chain([&CHECKSUMS_KEY]).map(key).collect() }
     }
 
     /// Returns all keys, for a script.
@@ -116,7 +116,7 @@ mod tests {
         assert!(keys.all().all(|key| key.starts_with(b"adit:{upf-1}:")));
         assert_eq!(KEY_COUNT, keys.all().count().to_string().as_bytes());
         // Index 4 on: the hashes of records, ordered by the octet of the kind.
-        let of_kind = |kind: RecordKind| keys.at(FIXED.len() + usize::from(kind as u8) - 1);
+        let of_kind = |kind: RecordKind| keys.at(FIXED_KEYS.len() + usize::from(kind as u8) - 1);
         assert_eq!(of_kind(RecordKind::Node), b"adit:{upf-1}:node");
         assert_eq!(of_kind(RecordKind::Answer), b"adit:{upf-1}:answer");
         assert_eq!(keys.all().last(), Some(&b"adit:{upf-1}:checksums"[..]));

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use adit_store::{GroupPosition, Incarnation, RecordNumber, StoreError};
+use adit_store::{GroupNumber, GroupPosition, Incarnation, StoreError};
 use adit_transport::Transport;
 
 use crate::connection::LinkError;
 use crate::keys::FORMAT_VERSION;
-use crate::lease_clock::LeaseSight;
-use crate::pipeline::unreadable;
+use crate::lease_clock::LeaseReading;
+use crate::pipeline::unreadable_answer;
 use crate::scripts::{Script, ScriptAnswer, octets};
 use crate::shared_store::SharedStore;
 use crate::standby_name::StandbyName;
@@ -56,19 +56,19 @@ impl<T: Transport> SharedStore<T> {
     /// No server can be used, the server evicts records, or a newer program wrote the records.
     pub fn acquire(&mut self) -> Result<LeaseAnswer, StoreError> {
         self.on_primary(&mut |store| {
-            if let Some(why) = store.info.eviction() {
+            if let Some(why) = store.info.eviction_warning() {
                 let server = store.link.server().map_or_else(String::new, |at| at.to_string());
                 return Err(LinkError::Refused(format!("{server}: {why}")));
             }
             let began = Instant::now();
-            match store.ask_for_lease()? {
+            match store.run_acquire_script()? {
                 ScriptAnswer::Taken { epoch, last, before, are_checked, standby } => {
                     // If replicas did not have it, one that becomes the primary might give the same
                     // epoch to another process.
                     store.wait_for_replicas(began)?;
-                    let is_incomplete = store.read_mark()?;
+                    let is_incomplete = store.read_refill_mark()?;
                     if is_incomplete && store.refill.marked_until.is_none() {
-                        store.refill.marked_until = Some(RecordNumber(u64::MAX));
+                        store.refill.marked_until = Some(GroupNumber(u64::MAX));
                         store.figures.is_incomplete = true;
                     }
                     if store.epoch != Some(epoch) && before.0 < epoch {
@@ -81,22 +81,22 @@ impl<T: Transport> SharedStore<T> {
                     store.figures.last = last;
                     store.is_handover_requested = false;
                     store.figures.holder.clone_from(&store.holder);
-                    store.keep_what_was_followed(last, is_incomplete);
+                    store.keep_followed_records(last, is_incomplete);
                     if !are_checked {
                         store.add_checksums()?;
                     }
                     Ok(LeaseAnswer::Taken { epoch })
                 }
                 ScriptAnswer::Named(standby) => Ok(LeaseAnswer::Named(standby)),
-                ScriptAnswer::Held(sight) => Ok(LeaseAnswer::Held(store.measure(sight))),
-                _ => Err(unreadable()),
+                ScriptAnswer::Held(sight) => Ok(LeaseAnswer::Held(store.update_lease_clock(sight))),
+                _ => Err(unreadable_answer()),
             }
         })
     }
 
     /// Keeps the followed records, to write them again, if they are whole and the server has only
     /// groups up to `last`, before the last followed one, or does not have all records.
-    fn keep_what_was_followed(&mut self, last: GroupPosition, is_incomplete: bool) {
+    fn keep_followed_records(&mut self, last: GroupPosition, is_incomplete: bool) {
         let lacks = self.followed.is_some_and(|reached| reached > last) || is_incomplete;
         if lacks && self.is_followed_whole {
             self.kept = self.followed.replace(last);
@@ -124,17 +124,17 @@ impl<T: Transport> SharedStore<T> {
 
     /// True if the server has the mark that a process is writing all records again, or ended before
     /// it was done.
-    fn read_mark(&mut self) -> Result<bool, LinkError> {
+    fn read_refill_mark(&mut self) -> Result<bool, LinkError> {
         let mut is_marked = false;
         let command = vec![&b"HGET"[..], self.keys.state(), b"filling"];
-        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
+        self.link.call_server(&[command], Duration::ZERO, &mut |_, value| {
             is_marked = octets(value).is_some();
         })?;
         Ok(is_marked)
     }
 
     /// Updates the clock of another holder's lease with what was just read, and returns its state.
-    pub(crate) fn measure(&mut self, sight: LeaseSight) -> LeaseView {
+    pub(crate) fn update_lease_clock(&mut self, sight: LeaseReading) -> LeaseView {
         self.figures.holder.clone_from(&sight.holder);
         if self.figures.replicas < self.options.acknowledge_replicas {
             // The holder may be connected to another primary, which this server knows nothing of.
@@ -145,7 +145,7 @@ impl<T: Transport> SharedStore<T> {
         LeaseView { holder, epoch, left, renewals: self.lease_clock.renewals() }
     }
 
-    fn ask_for_lease(&mut self) -> Result<ScriptAnswer, LinkError> {
+    fn run_acquire_script(&mut self) -> Result<ScriptAnswer, LinkError> {
         let (instance, lease) = (self.options.instance_prefix(), self.options.lease_ms());
         let format = FORMAT_VERSION.to_string();
         let mut command = self.scripts.command(Script::Acquire, &self.keys);
@@ -163,14 +163,16 @@ impl<T: Transport> SharedStore<T> {
             None => b"",
         });
         match self.link.run_script(command)? {
-            Some(ScriptAnswer::Newer { format }) => Err(LinkError::Final(self.newer(format))),
+            Some(ScriptAnswer::Newer { format }) => {
+                Err(LinkError::Final(self.newer_format_error(format)))
+            }
             Some(answer) => Ok(answer),
-            None => Err(unreadable()),
+            None => Err(unreadable_answer()),
         }
     }
 
     /// Returns the error for records that a newer program wrote.
-    pub(crate) fn newer(&self, version: u32) -> StoreError {
+    pub(crate) fn newer_format_error(&self, version: u32) -> StoreError {
         let file = format!("the shared store of \"{}\"", self.options.name);
         StoreError::Newer { file, version, newest: FORMAT_VERSION }
     }
@@ -189,7 +191,7 @@ impl<T: Transport> SharedStore<T> {
             command.push(store.holder.as_bytes());
             match store.link.run_script(command)? {
                 Some(ScriptAnswer::Released) => Ok(()),
-                _ => Err(unreadable()),
+                _ => Err(unreadable_answer()),
             }
         })
     }
@@ -205,7 +207,7 @@ impl<T: Transport> SharedStore<T> {
             let script = include_bytes!("scripts/handover.lua");
             let command =
                 vec![&b"EVAL"[..], script, b"1", store.keys.handover(), holder, HANDOVER_MS];
-            store.link.exchange(&[command], Duration::ZERO, &mut |_, _| {})
+            store.link.call_server(&[command], Duration::ZERO, &mut |_, _| {})
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// A lease as a server shows it at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LeaseSight {
+pub(crate) struct LeaseReading {
     /// Name of the process that holds the lease.
     pub(crate) holder: String,
     /// The length of the lease, as its holder wrote it. `None` for a holder of release 0.1.0.
@@ -24,7 +24,7 @@ pub(crate) struct LeaseSight {
 #[derive(Debug, Default)]
 pub(crate) struct LeaseClock {
     /// The lease as last read, and when it is over unless it changes.
-    seen: Option<(LeaseSight, Instant)>,
+    seen: Option<(LeaseReading, Instant)>,
     /// How often the lease was seen to be prolonged.
     renewals: u64,
 }
@@ -40,7 +40,7 @@ impl LeaseClock {
     /// runs. `own_lease`: the length to assume if the holder wrote none.
     pub(crate) fn note(
         &mut self,
-        sight: LeaseSight,
+        sight: LeaseReading,
         now: Instant,
         own_lease: Duration,
     ) -> Duration {
@@ -71,7 +71,7 @@ impl LeaseClock {
 }
 
 /// True if the holder has not prolonged the lease between two readings.
-fn is_unchanged(before: &LeaseSight, after: &LeaseSight) -> bool {
+fn is_unchanged(before: &LeaseReading, after: &LeaseReading) -> bool {
     let is_prolonged = match (before.former_left_ms, after.former_left_ms) {
         (Some(before), Some(after)) => after > before,
         (before, after) => before.is_some() != after.is_some(),
@@ -86,8 +86,8 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(2);
 
-    fn sight(beat: u64) -> LeaseSight {
-        LeaseSight {
+    fn sight(beat: u64) -> LeaseReading {
+        LeaseReading {
             holder: "a/1".to_owned(),
             lease_ms: Some(1000),
             epoch: 3,
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn holder_of_the_former_release_is_alive_while_its_time_to_live_grows() {
         let (mut clock, zero) = (LeaseClock::default(), Instant::now());
-        let look = |left| LeaseSight { lease_ms: None, former_left_ms: Some(left), ..sight(0) };
+        let look = |left| LeaseReading { lease_ms: None, former_left_ms: Some(left), ..sight(0) };
         // The time to live is not used as a length: the lease ends after this process's own length.
         assert_eq!(clock.note(look(120_000), zero, LEASE), LEASE);
         let later = zero + Duration::from_millis(500);

@@ -15,8 +15,8 @@ use crate::scripts::{PipelineReply, ScriptAnswer};
 const SERVERS_MAX: usize = 96;
 
 /// Pauses before a server is tried again: after a failure, and after it refused a command.
-const RETRY: Duration = Duration::from_millis(50);
-const RETRY_REFUSED: Duration = Duration::from_millis(500);
+const SERVER_RETRY_PAUSE: Duration = Duration::from_millis(50);
+const REFUSED_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Maximum time of a call while octets keep arriving.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -140,7 +140,7 @@ impl<T: Transport> ServerLink<T> {
         let mut place = 0;
         // Redirections append candidates during the loop.
         while place < self.candidates.len() {
-            self.greet(place, now);
+            self.advance_greeting(place, now);
             place += 1;
         }
         let is_usable = |one: &ServerCandidate| matches!(one.stage, CandidateStage::Usable { .. });
@@ -188,7 +188,7 @@ impl<T: Transport> ServerLink<T> {
     }
 
     /// Does one step of the greeting of a server.
-    fn greet(&mut self, place: usize, now: Instant) {
+    fn advance_greeting(&mut self, place: usize, now: Instant) {
         let Self { transport, candidates, commands, times, .. } = self;
         let Some(one) = candidates.get_mut(place) else { return };
         let failed = match &mut one.stage {
@@ -234,7 +234,8 @@ impl<T: Transport> ServerLink<T> {
     /// Closes the connection to a server, and does not try it again before a pause.
     fn reject(&mut self, place: usize, why: LinkError, now: Instant) {
         let Some(one) = self.candidates.get_mut(place) else { return };
-        let pause = if let LinkError::Refused(_) = why { RETRY_REFUSED } else { RETRY };
+        let pause =
+            if let LinkError::Refused(_) = why { REFUSED_RETRY_PAUSE } else { SERVER_RETRY_PAUSE };
         let idle = CandidateStage::Idle { retry_at: now + pause };
         match std::mem::replace(&mut one.stage, idle) {
             CandidateStage::Idle { .. } => {}
@@ -306,7 +307,7 @@ impl<T: Transport> ServerLink<T> {
         command: CommandWords<'_>,
     ) -> Result<Option<ScriptAnswer>, LinkError> {
         let mut answer = None;
-        self.exchange(&[command], Duration::ZERO, &mut |_, value| {
+        self.call_server(&[command], Duration::ZERO, &mut |_, value| {
             answer = ScriptAnswer::read(value);
         })?;
         Ok(answer)
@@ -314,7 +315,7 @@ impl<T: Transport> ServerLink<T> {
 
     /// Sends commands and waits for their replies; calls `each` with the index of the command and
     /// its reply. `limit`: how much longer than usual the server may be silent.
-    pub(crate) fn exchange(
+    pub(crate) fn call_server(
         &mut self,
         commands: &[CommandWords<'_>],
         limit: Duration,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use adit_store::{GroupPosition, QueuedGroup, RecordKey, RecordKind, RecordNumber, StoreError};
+use adit_store::{GroupNumber, GroupPosition, QueuedGroup, RecordKey, RecordKind, StoreError};
 use adit_transport::Transport;
 use adit_transport::resp::RespValue;
 
@@ -28,7 +28,7 @@ const INFO_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The pause between two calls of [`SharedStore::drive`], about; renewals are due that much
 /// earlier.
-const TICK: Duration = Duration::from_millis(100);
+const CALLER_INTERVAL: Duration = Duration::from_millis(100);
 
 impl<T: Transport> SharedStore<T> {
     /// Makes progress without waiting: searches for the primary, prolongs the lease, sends groups,
@@ -80,26 +80,26 @@ impl<T: Transport> SharedStore<T> {
         self.is_ready = false;
         self.lost_at.get_or_insert_with(Instant::now);
         self.link.take_replies().clear();
-        self.forget_refill();
+        self.forget_sent_refill();
         self.standby.forget_sent();
         if let LinkError::Final(error) = error {
             self.link.lose(LinkError::Lost(error.to_string()));
             return Err(error);
         }
         if let LinkError::Refused(why) = &error {
-            self.refuse(why.clone());
+            self.note_refusal(why.clone());
         }
         self.link.lose(error);
         Ok(())
     }
 
-    fn refuse(&mut self, why: String) {
+    fn note_refusal(&mut self, why: String) {
         self.refusals += 1;
         self.refusal = Some(why);
     }
 
     /// Returns why groups do not become durable, if that has lasted for some time.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn lasting_failure(&self) -> Option<String> {
         let is_away = self.lost_at.is_some_and(|at| at.elapsed() >= self.options.patience);
         match &self.refusal {
             Some(why) => Some(why.clone()),
@@ -139,7 +139,7 @@ impl<T: Transport> SharedStore<T> {
             (PipelineTag::Write { at }, PipelineReply::Script(Some(answer))) => {
                 self.take_answer(answer, at)
             }
-            _ => Err(unreadable()),
+            _ => Err(unreadable_answer()),
         }
     }
 
@@ -148,7 +148,7 @@ impl<T: Transport> SharedStore<T> {
         let wanted = self.options.acknowledge_replicas;
         if replicas < i64::from(wanted) {
             let server = self.link.server().map_or_else(String::new, |server| server.to_string());
-            return self.refuse(format!(
+            return self.note_refusal(format!(
                 "{replicas} of {wanted} replicas of {server} have the last changes"
             ));
         }
@@ -173,11 +173,11 @@ impl<T: Transport> SharedStore<T> {
             ScriptAnswer::Gap { last } => {
                 return Err(LinkError::Lost(format!("it has changes up to {last} only")));
             }
-            _ => return Err(unreadable()),
+            _ => return Err(unreadable_answer()),
         };
         self.is_handover_requested = handover;
         self.figures.last = last;
-        if !self.take_refill(last) && !self.tail.set_written(last) {
+        if !self.on_refill_answer(last) && !self.tail.set_written(last) {
             return match self.is_ready {
                 true => Err(LinkError::Lost("its records were changed by others".to_owned())),
                 false => self.note_lost_records(last),
@@ -215,12 +215,12 @@ impl<T: Transport> SharedStore<T> {
 
     fn is_renewal_due(&self, now: Instant) -> bool {
         let third = self.options.lease / 3;
-        let interval = third.saturating_sub(TICK.min(third / 2)).min(RENEWAL_MAX);
+        let interval = third.saturating_sub(CALLER_INTERVAL.min(third / 2)).min(RENEWAL_MAX);
         self.queued_at.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
     fn queue_renewal(&mut self, now: Instant) {
-        let words = WriteWords::new(self, GroupPosition::default(), RecordNumber(0));
+        let words = WriteWords::new(self, GroupPosition::default(), GroupNumber(0));
         let script = self.scripts.command(Script::Write, &self.keys);
         self.link.command(PipelineTag::Write { at: now }, &words.command(&script, None), now);
         self.link.command(PipelineTag::Role, &[b"ROLE"], now);
@@ -303,7 +303,7 @@ impl<T: Transport> SharedStore<T> {
 }
 
 /// Returns the error for an answer that does not fit the command.
-pub(crate) fn unreadable() -> LinkError {
+pub(crate) fn unreadable_answer() -> LinkError {
     LinkError::Lost("its answer cannot be read".to_owned())
 }
 
@@ -323,7 +323,7 @@ impl WriteWords {
     fn new<T: Transport>(
         store: &SharedStore<T>,
         before: GroupPosition,
-        number: RecordNumber,
+        number: GroupNumber,
     ) -> Self {
         Self {
             epoch: store.epoch.unwrap_or(0).to_string(),

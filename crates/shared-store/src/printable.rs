@@ -1,12 +1,12 @@
 //! Makes text of servers printable, for operators.
 
 /// Maximum of octets of a text that are shown.
-const OCTETS_MAX: usize = 300;
+const SHOWN_OCTETS_MAX: usize = 300;
 
 /// Escapes control characters in a text of a server and limits its length: it goes to logs and
 /// terminals.
 pub(crate) fn printable(octets: &[u8]) -> String {
-    let shown = octets.get(..OCTETS_MAX).unwrap_or(octets);
+    let shown = octets.get(..SHOWN_OCTETS_MAX).unwrap_or(octets);
     let text = shown.escape_ascii().to_string();
     // `escape_ascii` also escapes quotes, which are harmless here.
     let text = text.replace("\\'", "'").replace("\\\"", "\"");

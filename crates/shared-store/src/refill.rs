@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use adit_transport::Transport;
 
-use adit_store::{GroupPosition, RecordNumber};
+use adit_store::{GroupNumber, GroupPosition};
 
 use crate::connection::{LinkError, PipelineTag};
 use crate::refill_progress::RefillProgress;
@@ -73,7 +73,7 @@ impl<T: Transport> SharedStore<T> {
     }
 
     /// Processes the server's answer. True if the server has started anew.
-    pub(crate) fn take_refill(&mut self, last: GroupPosition) -> bool {
+    pub(crate) fn on_refill_answer(&mut self, last: GroupPosition) -> bool {
         if self.refill.ends {
             (self.refill.ends, self.refill.marked_until) = (false, None);
         }
@@ -83,7 +83,7 @@ impl<T: Transport> SharedStore<T> {
         self.tail.restart();
         self.standby.forget();
         let losses = self.refill.losses + 1;
-        let marked_until = Some(RecordNumber(u64::MAX));
+        let marked_until = Some(GroupNumber(u64::MAX));
         let begun =
             RefillProgress { losses, marked_until, is_possible: true, ..Default::default() };
         self.refill = begun;
@@ -91,7 +91,7 @@ impl<T: Transport> SharedStore<T> {
     }
 
     /// Notes that the connection is lost: the command that was sent may not have arrived.
-    pub(crate) fn forget_refill(&mut self) {
+    pub(crate) fn forget_sent_refill(&mut self) {
         (self.refill.begins, self.refill.ends) = (false, false);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use adit_store::RecordNumber;
+use adit_store::GroupNumber;
 
 /// How far a holder has come with writing all records again.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct RefillProgress {
     pub(crate) losses: u64,
     /// The mark stays until this group is durable; `u64::MAX` until the group is known. `None`
     /// without a mark.
-    pub(crate) marked_until: Option<RecordNumber>,
+    pub(crate) marked_until: Option<GroupNumber>,
     /// True if the command that removes the mark was sent.
     pub(crate) ends: bool,
 }

@@ -10,7 +10,7 @@ use adit_transport::resp::RespValue;
 use crate::checksum::{RecordDamage, checksum};
 use crate::connection::LinkError;
 use crate::keys::read_field;
-use crate::pipeline::unreadable;
+use crate::pipeline::unreadable_answer;
 use crate::scan_findings::ScanFindings;
 use crate::scripts::{Script, ScriptAnswer, number, octets};
 use crate::shared_store::SharedStore;
@@ -18,7 +18,7 @@ use crate::shared_store::SharedStore;
 /// About how many records a server returns at once.
 const SCAN_COUNT: &[u8] = b"256";
 /// Maximum of parts of a scan: enough for 16 million records in a nearly empty hash table.
-const PARTS_MAX: usize = 1 << 20;
+const SCAN_PARTS_MAX: usize = 1 << 20;
 
 /// A record as a server returns it.
 struct ScannedRecord<'a> {
@@ -43,11 +43,11 @@ struct ScanCursor {
 impl ScanCursor {
     /// Continues at `next`. False if the scan is complete.
     fn advance(&mut self, next: Option<u64>) -> Result<bool, LinkError> {
-        self.at = next.ok_or_else(unreadable)?;
+        self.at = next.ok_or_else(unreadable_answer)?;
         if self.at == 0 {
             return Ok(false);
         }
-        match self.seen.insert(self.at) && self.seen.len() <= PARTS_MAX {
+        match self.seen.insert(self.at) && self.seen.len() <= SCAN_PARTS_MAX {
             true => Ok(true),
             false => Err(LinkError::Lost("it never stops returning records".to_owned())),
         }
@@ -76,7 +76,7 @@ impl<T: Transport> SharedStore<T> {
                 seen.insert(record.name);
             })?;
             if let Some(gathered) = &mut findings.gathered {
-                self.gather(gathered)?;
+                self.gather_groups(gathered)?;
             }
             if !cursor.advance(next)? {
                 return Ok(());
@@ -112,7 +112,7 @@ impl<T: Transport> SharedStore<T> {
         match self.link.run_script(command)? {
             Some(ScriptAnswer::Written { .. }) => Ok(()),
             Some(ScriptAnswer::Fenced { holder }) => Err(LinkError::Final(self.fence(holder))),
-            _ => Err(unreadable()),
+            _ => Err(unreadable_answer()),
         }
     }
 
@@ -124,7 +124,7 @@ impl<T: Transport> SharedStore<T> {
             let mut command = self.scripts.command(Script::Missing, &self.keys);
             command.extend([text.as_bytes(), SCAN_COUNT]);
             let mut next = None;
-            self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
+            self.link.call_server(&[command], Duration::ZERO, &mut |_, value| {
                 let RespValue::Array(words) = value else { return };
                 let mut words = words.filter_map(octets);
                 let count = words.next().and_then(number);
@@ -152,7 +152,7 @@ impl<T: Transport> SharedStore<T> {
         let mut command = self.scripts.command(Script::Scan, &self.keys);
         command.extend([&digit, at.as_bytes(), SCAN_COUNT]);
         let mut next = None;
-        self.link.exchange(&[command], Duration::ZERO, &mut |_, value| {
+        self.link.call_server(&[command], Duration::ZERO, &mut |_, value| {
             next = read_part(kind, value, each);
         })?;
         Ok(next)

@@ -1,11 +1,11 @@
 //! Findings of a scan besides the records.
 
-use adit_store::{GroupPosition, RecordChange, RecordName, StoreChange};
+use adit_store::{GroupPosition, OwnedRecordId, RecordChange, StoreChange};
 
 use crate::checksum::RecordDamage;
 
 /// Maximum of octets of changes gathered during a scan. Beyond it all records are scanned again.
-const OCTETS_MAX: usize = 512 << 20;
+const GATHERED_OCTETS_MAX: usize = 512 << 20;
 
 /// Findings of a scan besides the records.
 #[derive(Debug, Default)]
@@ -32,11 +32,11 @@ impl GatheredGroups {
     pub(crate) fn note(&mut self, change: StoreChange<'_>) {
         let StoreChange { key, value } = change;
         self.octets += value.map_or(0, <[u8]>::len) + size_of::<RecordChange>();
-        let (kind, name) = (key.kind, RecordName::of(key.id));
+        let (kind, name) = (key.kind, OwnedRecordId::of(key.id));
         self.changes.push(RecordChange { kind, name, value: value.map(<[u8]>::to_vec) });
     }
 
     pub(crate) const fn is_full(&self) -> bool {
-        self.octets > OCTETS_MAX
+        self.octets > GATHERED_OCTETS_MAX
     }
 }

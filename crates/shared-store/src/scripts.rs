@@ -5,7 +5,7 @@ use adit_transport::resp::RespValue;
 
 use crate::connection::PipelineTag;
 use crate::keys::{KEY_COUNT, StoreKeys};
-use crate::lease_clock::LeaseSight;
+use crate::lease_clock::LeaseReading;
 use crate::printable::printable;
 
 /// A script that a greeting loads; a command names it by its digest.
@@ -71,7 +71,7 @@ pub(crate) enum ScriptAnswer {
     /// have groups that the server lacks.
     Named(Incarnation),
     /// Another holder has the lease.
-    Held(LeaseSight),
+    Held(LeaseReading),
     /// The records have a newer format.
     Newer {
         format: u32,
@@ -107,7 +107,7 @@ impl ScriptAnswer {
                 standby: incarnation(standby),
             },
             [b"NAMED", standby] => Self::Named(incarnation(standby)?),
-            [b"HELD", holder, lease_ms, epoch, beat, former_left] => Self::Held(LeaseSight {
+            [b"HELD", holder, lease_ms, epoch, beat, former_left] => Self::Held(LeaseReading {
                 holder: printable(holder),
                 lease_ms: number(lease_ms),
                 epoch: number(epoch)?,

@@ -6,7 +6,7 @@ use crate::scripts::{number, octets};
 
 /// The reserve of memory, kept for changes that free memory: one part in this many of the limit;
 /// and the maximum of the reserve.
-const RESERVE_PART: u64 = 8;
+const RESERVE_DIVISOR: u64 = 8;
 const RESERVE_OCTETS_MAX: u64 = 64 << 20;
 
 /// Values from replies to `INFO`, a command that a server may refuse.
@@ -43,13 +43,13 @@ impl ServerInfo {
 
     /// True if only the reserve of memory is left.
     pub(crate) fn is_full(&self) -> bool {
-        let reserve = (self.most / RESERVE_PART).min(RESERVE_OCTETS_MAX);
+        let reserve = (self.most / RESERVE_DIVISOR).min(RESERVE_OCTETS_MAX);
         let counted = self.used.saturating_sub(self.not_counted);
         self.most > 0 && counted.saturating_add(reserve) > self.most
     }
 
     /// Returns a text if the server is set to evict records when its memory is full.
-    pub(crate) fn eviction(&self) -> Option<String> {
+    pub(crate) fn eviction_warning(&self) -> Option<String> {
         let evicts = self.most > 0 && self.policy.starts_with("allkeys-");
         evicts.then(|| {
             format!(
@@ -71,7 +71,7 @@ impl ServerInfo {
                 "it has {replicas} replicas and acknowledge_replicas is {wanted_replicas}: no change is accepted before it has as many"
             )
         });
-        self.eviction().into_iter().chain(volatile).chain(lacking).collect()
+        self.eviction_warning().into_iter().chain(volatile).chain(lacking).collect()
     }
 }
 
@@ -98,9 +98,15 @@ mod tests {
     #[test]
     fn settings_that_lose_records_are_named() {
         let evicting = info("maxmemory:100\r\nmaxmemory_policy:allkeys-lru\r\n");
-        assert!(evicting.eviction().unwrap().contains("maxmemory-policy allkeys-lru"));
-        assert_eq!(info("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n").eviction(), None);
-        assert_eq!(info("maxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n").eviction(), None);
+        assert!(evicting.eviction_warning().unwrap().contains("maxmemory-policy allkeys-lru"));
+        assert_eq!(
+            info("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n").eviction_warning(),
+            None
+        );
+        assert_eq!(
+            info("maxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n").eviction_warning(),
+            None
+        );
         let forgetful = info("aof_enabled:0\r\nconnected_slaves:0\r\n");
         assert!(forgetful.warnings(0)[0].contains("no append-only file"));
         assert_eq!(forgetful.warnings(1).len(), 2);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use adit_store::{
-    AppendError, GroupPosition, GroupQueue, Incarnation, RecordKey, RecordKind, RecordNumber,
+    AppendError, GroupNumber, GroupPosition, GroupQueue, Incarnation, RecordKey, RecordKind,
     RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
@@ -30,10 +30,10 @@ use crate::tail::GroupTail;
 /// Maximum of changes in a group: the arguments that a script can pass on are limited.
 const GROUP_CHANGES_MAX: usize = 3900;
 /// Maximum of connections that one call tries.
-const ROUNDS_MAX: usize = 4;
+const CONNECTIONS_PER_CALL_MAX: usize = 4;
 /// How long upkeep waits for a primary, so that one is found soon though the caller pauses between
 /// calls.
-const UPKEEP_WAIT: Duration = Duration::from_millis(100);
+const UPKEEP_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The records of one name in a shared store.
 ///
@@ -89,7 +89,7 @@ pub struct SharedStore<T: Transport> {
     pub(crate) lacking_since: Option<Instant>,
     pub(crate) figures: SharedStoreFigures,
     /// The last group that was sent to any server.
-    pub(crate) sent: RecordNumber,
+    pub(crate) sent: GroupNumber,
 }
 
 impl<T: Transport> fmt::Debug for SharedStore<T> {
@@ -139,7 +139,7 @@ impl<T: Transport> SharedStore<T> {
             kept: None,
             lacking_since: None,
             figures: SharedStoreFigures::default(),
-            sent: RecordNumber(0),
+            sent: GroupNumber(0),
         }
     }
 
@@ -173,16 +173,16 @@ impl<T: Transport> SharedStore<T> {
                 return Err(StoreError::Incomplete);
             }
             self.losses_accepted.push("the records were not all written again".to_owned());
-            self.end_mark();
+            self.end_refill_mark();
         }
         let missing = self.on_primary(&mut Self::missing_records)?;
-        self.judge(&missing)
+        self.accept_or_refuse_damage(&missing)
     }
 
     /// Returns the last followed group, if the server lacked some followed groups when this process
     /// took the lease: then the followed records count, and are written again.
     #[must_use]
-    pub const fn kept(&self) -> Option<GroupPosition> {
+    pub const fn kept_through(&self) -> Option<GroupPosition> {
         self.kept
     }
 
@@ -193,7 +193,10 @@ impl<T: Transport> SharedStore<T> {
 
     /// Returns an error for damage, unless losses are accepted: then all records are written again
     /// as soon as possible.
-    pub(crate) fn judge(&mut self, damage: &RecordDamage) -> Result<(), StoreError> {
+    pub(crate) fn accept_or_refuse_damage(
+        &mut self,
+        damage: &RecordDamage,
+    ) -> Result<(), StoreError> {
         if damage.is_empty() {
             return Ok(());
         }
@@ -206,7 +209,7 @@ impl<T: Transport> SharedStore<T> {
     }
 
     /// Removes the mark of incomplete records once all groups so far are durable.
-    fn end_mark(&mut self) {
+    fn end_refill_mark(&mut self) {
         if self.refill.marked_until.is_some() {
             self.refill.marked_until = Some(self.tail.groups().last());
             self.figures.is_incomplete = false;
@@ -236,7 +239,7 @@ impl<T: Transport> SharedStore<T> {
         work: &mut dyn FnMut(&mut Self) -> Result<R, LinkError>,
     ) -> Result<R, StoreError> {
         let deadline = Instant::now() + self.options.patience;
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..CONNECTIONS_PER_CALL_MAX {
             self.await_primary(deadline)?;
             let error = match work(self) {
                 Ok(done) => return Ok(done),
@@ -277,7 +280,7 @@ impl<T: Transport> SharedStore<T> {
         if wanted > 0 {
             let (wanted, limit) = (wanted.to_string(), self.wait_limit());
             let command = vec![&b"WAIT"[..], wanted.as_bytes(), limit.as_bytes()];
-            self.link.exchange(&[command], self.options.silence(), &mut |_, value| {
+            self.link.call_server(&[command], self.options.silence(), &mut |_, value| {
                 if let RespValue::Integer(replicas) = value {
                     have = replicas;
                 }
@@ -319,19 +322,19 @@ impl<T: Transport> SharedStore<T> {
         if let Some(holder) = &self.fenced_by {
             return Err(StoreError::Fenced { holder: holder.clone() });
         }
-        self.trouble().map_or(Ok(()), |why| Err(StoreError::Unavailable(why)))
+        self.lasting_failure().map_or(Ok(()), |why| Err(StoreError::Unavailable(why)))
     }
 }
 
 impl<T: Transport> RecordStore for SharedStore<T> {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         match changes.len() <= GROUP_CHANGES_MAX {
             true => self.tail.append(changes),
             false => Err(AppendError::Group),
         }
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
         self.check_lease()?;
         let (deadline, refusals) = (Instant::now() + self.options.patience, self.refusals);
         while self.is_waiting() {
@@ -339,7 +342,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
             let left = deadline.saturating_duration_since(Instant::now());
             let is_refused = self.refusals != refusals;
             if self.is_waiting() && (is_refused || left.is_zero()) {
-                let why = self.trouble().unwrap_or_else(|| self.link.reasons());
+                let why = self.lasting_failure().unwrap_or_else(|| self.link.reasons());
                 return Err(StoreError::Unavailable(why));
             }
             if self.is_waiting() {
@@ -358,7 +361,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
     }
 
     fn standby(&self) -> Option<Incarnation> {
-        self.standby.named()
+        self.standby.durably_named()
     }
 
     /// True if the server is near its `maxmemory`.
@@ -372,12 +375,12 @@ impl<T: Transport> RecordStore for SharedStore<T> {
 
     fn set_complete(&mut self) {
         self.refill.is_possible = true;
-        self.end_mark();
+        self.end_refill_mark();
     }
 
     /// Prolongs the lease when due, and searches for a primary if there is none.
     fn maintain(&mut self) -> Result<Upkeep, StoreError> {
-        let deadline = Instant::now() + UPKEEP_WAIT;
+        let deadline = Instant::now() + UPKEEP_WAIT_MAX;
         loop {
             self.poll(Nanos(0)).or_else(|error| match error {
                 StoreError::Unavailable(_) => Ok(()),
@@ -412,7 +415,7 @@ impl<T: Transport> RecordStore for SharedStore<T> {
                 return Err(StoreError::Unavailable(why));
             }
         }
-        self.judge(&findings.damage)
+        self.accept_or_refuse_damage(&findings.damage)
     }
 
     /// Makes progress without waiting, and ignores the time.

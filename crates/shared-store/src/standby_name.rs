@@ -28,7 +28,7 @@ impl StandbyName {
     }
 
     /// Returns the standby that is named durably. `None` also while another entry may be under way.
-    pub(crate) fn named(&self) -> Option<Incarnation> {
+    pub(crate) fn durably_named(&self) -> Option<Incarnation> {
         let is_settled = self.sent.is_none() && self.written == self.named;
         match self.named {
             Some(NameEntry::Standby(incarnation)) if is_settled => Some(incarnation),

@@ -15,33 +15,33 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use adit_store::{
-    Files, Journal, JournalFigures, RecordChange, RecordGroup, RecordKey, RecordKind, RecordName,
-    RecordNumber, RecordStore, StoreError, StoreState, Upkeep,
+    Files, GroupNumber, Journal, JournalFigures, OwnedRecordId, RecordChange, RecordGroup,
+    RecordKey, RecordKind, RecordStore, StoreError, StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Pause between attempts to write to a store that fails.
-const RETRY: Duration = Duration::from_millis(100);
+const WRITE_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long the thread relies on the last check that the store's files are in place.
-const PLACE_INTERVAL: Duration = Duration::from_millis(400);
+const PLACE_CHECK_INTERVAL: Duration = Duration::from_millis(400);
 
 /// How long the files may be missing before the store makes them again: somebody may put them back.
-const AWAY_MAX: Duration = Duration::from_secs(2);
+const FILES_MISSING_MAX: Duration = Duration::from_secs(2);
 
 /// How long the thread waits for groups when the store needs no upkeep.
-const IDLE: Duration = Duration::from_millis(100);
+const IDLE_WAIT: Duration = Duration::from_millis(100);
 
 /// How long the thread waits for groups while a sync is under way.
-const SYNCING: Duration = Duration::from_millis(1);
+const SYNCING_WAIT: Duration = Duration::from_millis(1);
 
 /// Maximum time that [`StoreLink::wait_for`] waits.
-const MOMENT: Duration = Duration::from_micros(100);
+const GROUP_WAIT_MAX: Duration = Duration::from_micros(100);
 
 /// Pause between attempts to pass on a batch of records.
-const HAND_OVER: Duration = Duration::from_millis(1);
+const BATCH_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// How many records of a previous process a batch has. A power of two.
 const RECORDS_PER_BATCH: usize = 64;
@@ -54,7 +54,7 @@ const BATCHES_MAX: usize = 8;
 const RECORDS_PER_WINDOW: usize = 4096;
 
 /// Converts a record that a previous process left into the receiver's form.
-pub type ReadRecord<R> = Box<dyn FnMut(RecordKind, RecordName, Vec<u8>) -> R + Send>;
+pub type ReadRecord<R> = Box<dyn FnMut(RecordKind, OwnedRecordId, Vec<u8>) -> R + Send>;
 
 /// A batch of records, or the error that ends the reading.
 type BatchResult<R> = Result<Vec<R>, StoreError>;
@@ -153,7 +153,7 @@ struct RewrittenRecords {
     /// The value of [`StoreLink::losses`] that this answers.
     losses: u64,
     /// The last group with records that were sent again.
-    through: RecordNumber,
+    through: GroupNumber,
 }
 
 /// State and events that the thread publishes.
@@ -302,15 +302,15 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
 
     /// Returns the last durable group; at first the last one of the previous process.
     #[must_use]
-    pub fn durable(&self) -> RecordNumber {
-        RecordNumber(self.state.durable.load(Ordering::Acquire))
+    pub fn durable(&self) -> GroupNumber {
+        GroupNumber(self.state.durable.load(Ordering::Acquire))
     }
 
     /// Waits a moment for group `number` to become durable if the thread polls, so that the caller
     /// need not sleep meanwhile.
-    pub fn wait_for(&self, number: RecordNumber) {
+    pub fn wait_for(&self, number: GroupNumber) {
         let began = Instant::now();
-        while self.polls && self.durable() < number && began.elapsed() < MOMENT {
+        while self.polls && self.durable() < number && began.elapsed() < GROUP_WAIT_MAX {
             // The thread may run on this core.
             std::thread::yield_now();
         }
@@ -346,7 +346,7 @@ impl<G: fmt::Debug + Clone + Send + 'static> StoreLink<G> {
 
     /// Notes that the owner has answered loss `losses`: the groups up to `through` have all
     /// records.
-    pub fn set_rewritten(&self, losses: u64, through: RecordNumber) {
+    pub fn set_rewritten(&self, losses: u64, through: GroupNumber) {
         let mut rewritten = self.state.rewritten.lock().unwrap_or_else(PoisonError::into_inner);
         *rewritten = Some(RewrittenRecords { losses, through });
     }
@@ -401,7 +401,7 @@ impl<S: ThreadStore> StoreThread<S> {
         for &kind in kinds {
             let Self { store, state, .. } = self;
             let visited = store.visit(&[kind], &mut |key, value| {
-                reading.waiting.push_back((key.kind, RecordName::of(key.id), value.to_vec()));
+                reading.waiting.push_back((key.kind, OwnedRecordId::of(key.id), value.to_vec()));
                 reading.unsorted += 1;
                 if reading.unsorted == RECORDS_PER_WINDOW {
                     reading.sort_window();
@@ -426,7 +426,7 @@ impl<S: ThreadStore> StoreThread<S> {
                 }
                 match reading.hand_over() {
                     true => self.wake(),
-                    false => std::thread::sleep(HAND_OVER),
+                    false => std::thread::sleep(BATCH_RETRY_PAUSE),
                 }
             }
         }
@@ -436,23 +436,25 @@ impl<S: ThreadStore> StoreThread<S> {
 
     /// Processes groups until their sender is dropped or the store is lost.
     fn run(&mut self, groups: &Receiver<RecordGroup>) {
-        let mut pause = IDLE;
+        let mut pause = IDLE_WAIT;
         loop {
             let ended = self.await_group(groups, pause);
-            let place = self.find_place();
+            let place = self.check_files_in_place();
             let is_in_place = place.is_ok();
             let mut failure = place.and_then(|()| self.write(groups)).err();
             if let Some(StoreError::Fenced { .. } | StoreError::Order(_)) = &failure {
-                return self.lose(failure);
+                return self.publish_lost_lease(failure);
             }
-            pause = RETRY;
+            pause = WRITE_RETRY_PAUSE;
             // A store that was just found unreachable is not tried again at once. After other
             // failures upkeep may make room.
             let is_away = matches!(failure, Some(StoreError::Unavailable(_)));
             if !ended && is_in_place && !is_away {
                 match self.store.maintain() {
                     Ok(upkeep) => pause = self.pause_after(upkeep),
-                    Err(error @ StoreError::Fenced { .. }) => return self.lose(Some(error)),
+                    Err(error @ StoreError::Fenced { .. }) => {
+                        return self.publish_lost_lease(Some(error));
+                    }
                     Err(error @ StoreError::Unavailable(_)) => failure = Some(error),
                     Err(error) => self.note_upkeep(Some(&error)),
                 }
@@ -460,26 +462,26 @@ impl<S: ThreadStore> StoreThread<S> {
             self.note_losses();
             let made_room = pause == Duration::ZERO && matches!(failure, Some(StoreError::Full(_)));
             let is_failing = failure.is_some() && !made_room;
-            if self.note(failure) {
+            if self.publish_state(failure) {
                 self.wake();
             }
             if ended {
                 return;
             }
             if is_failing {
-                std::thread::sleep(RETRY);
+                std::thread::sleep(WRITE_RETRY_PAUSE);
             }
         }
     }
 
     /// Checks from time to time that the store's files are in place. If they are missing it checks
     /// each time, until they are back or the store makes them again.
-    fn find_place(&mut self) -> Result<(), StoreError> {
-        if self.place_seen.elapsed() < PLACE_INTERVAL {
+    fn check_files_in_place(&mut self) -> Result<(), StoreError> {
+        if self.place_seen.elapsed() < PLACE_CHECK_INTERVAL {
             return Ok(());
         }
         match self.store.check_place() {
-            Err(StoreError::Removed) if self.place_seen.elapsed() >= AWAY_MAX => {
+            Err(StoreError::Removed) if self.place_seen.elapsed() >= FILES_MISSING_MAX => {
                 self.store.begin_again()?;
             }
             found => found?,
@@ -492,9 +494,9 @@ impl<S: ThreadStore> StoreThread<S> {
     fn pause_after(&self, upkeep: Upkeep) -> Duration {
         self.note_upkeep(None);
         match upkeep {
-            Upkeep::Idle => IDLE,
+            Upkeep::Idle => IDLE_WAIT,
             Upkeep::Worked => Duration::ZERO,
-            Upkeep::Waiting => SYNCING,
+            Upkeep::Waiting => SYNCING_WAIT,
         }
     }
 
@@ -554,7 +556,7 @@ impl<S: ThreadStore> StoreThread<S> {
             appended = self.append(group);
         }
         // Upkeep may have made groups durable since the last commit.
-        let told = RecordNumber(self.state.durable.load(Ordering::Relaxed));
+        let told = GroupNumber(self.state.durable.load(Ordering::Relaxed));
         if self.store.groups().last() > told {
             let began = Instant::now();
             let committed = self.store.commit();
@@ -598,7 +600,7 @@ impl<S: ThreadStore> StoreThread<S> {
         if self.state.losses.swap(losses, Ordering::AcqRel) != losses {
             self.wake();
         }
-        let durable = RecordNumber(self.state.durable.load(Ordering::Relaxed));
+        let durable = GroupNumber(self.state.durable.load(Ordering::Relaxed));
         let mut rewritten = self.state.rewritten.lock().unwrap_or_else(PoisonError::into_inner);
         let is_complete = |answer: &mut RewrittenRecords| answer.through <= durable;
         if let Some(answer) = rewritten.take_if(is_complete)
@@ -615,7 +617,7 @@ impl<S: ThreadStore> StoreThread<S> {
     }
 
     /// Publishes the state of the store. True if the node has to see a change of it.
-    fn note(&self, failure: Option<StoreError>) -> bool {
+    fn publish_state(&self, failure: Option<StoreError>) -> bool {
         let state = match failure {
             Some(_) => StoreState::Failing,
             None if self.store.is_full() => StoreState::Full,
@@ -634,7 +636,7 @@ impl<S: ThreadStore> StoreThread<S> {
 
     /// Publishes that another process has taken the records over. Does not set the state to
     /// failing, in which a node may still answer requests.
-    fn lose(&self, error: Option<StoreError>) {
+    fn publish_lost_lease(&self, error: Option<StoreError>) {
         let mut report = self.state.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.failure = error.map(|error| error.to_string());
         drop(report);
@@ -656,16 +658,16 @@ impl<G> StoreSignals<G> {
 
 /// Returns the sort key of a record within its kind: for a session its index, the lowest 24 bits of
 /// the SEID.
-const fn place(name: &RecordName) -> u64 {
+const fn sort_key(name: &OwnedRecordId) -> u64 {
     match name {
-        RecordName::Number(number) => *number & 0xff_ffff,
-        RecordName::Octets(_) => 0,
+        OwnedRecordId::Number(number) => *number & 0xff_ffff,
+        OwnedRecordId::Octets(_) => 0,
     }
 }
 
 /// Records of a previous process on their way to the node.
 struct RecordReading<R> {
-    waiting: VecDeque<(RecordKind, RecordName, Vec<u8>)>,
+    waiting: VecDeque<(RecordKind, OwnedRecordId, Vec<u8>)>,
     /// How many records at the end of `waiting` are not sorted.
     unsorted: usize,
     /// A batch that the node has not taken yet.
@@ -689,13 +691,13 @@ impl<R> RecordReading<R> {
     fn sort_window(&mut self) {
         let records = self.waiting.make_contiguous();
         let (_, window) = records.split_at_mut(records.len().saturating_sub(self.unsorted));
-        window.sort_by_key(|(_, name, _)| place(name));
+        window.sort_by_key(|(_, name, _)| sort_key(name));
         self.unsorted = 0;
     }
 
     /// Sorts all records in `waiting`.
     fn sort_all(&mut self) {
-        self.waiting.make_contiguous().sort_by_key(|(_, name, _)| place(name));
+        self.waiting.make_contiguous().sort_by_key(|(_, name, _)| sort_key(name));
         self.unsorted = 0;
     }
 

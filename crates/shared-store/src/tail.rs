@@ -2,7 +2,7 @@
 //! recent ones, for another server that was behind when it became the primary.
 
 use adit_store::{
-    AppendError, GroupPosition, GroupQueue, QueuedGroup, RecordNumber, StoreChange, decode_changes,
+    AppendError, GroupNumber, GroupPosition, GroupQueue, QueuedGroup, StoreChange, decode_changes,
 };
 use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
@@ -61,7 +61,7 @@ pub(crate) struct GroupTail {
     /// True if groups of this epoch were dropped from the queue.
     is_trimmed: bool,
     /// The last group that the server has.
-    written: RecordNumber,
+    written: GroupNumber,
 }
 
 impl GroupTail {
@@ -78,7 +78,7 @@ impl GroupTail {
     pub(crate) fn append(
         &mut self,
         changes: &[StoreChange<'_>],
-    ) -> Result<RecordNumber, AppendError> {
+    ) -> Result<GroupNumber, AppendError> {
         self.groups.append(changes, STORE_GROUP_BYTES_MAX)
     }
 
@@ -95,7 +95,7 @@ impl GroupTail {
         })
     }
 
-    pub(crate) const fn position(&self, number: RecordNumber) -> GroupPosition {
+    pub(crate) const fn position(&self, number: GroupNumber) -> GroupPosition {
         GroupPosition { epoch: self.epoch, number }
     }
 
@@ -114,7 +114,7 @@ impl GroupTail {
     /// no longer in this queue.
     pub(crate) fn set_written(&mut self, last: GroupPosition) -> bool {
         let is_base = last == self.base;
-        let before = RecordNumber(last.number.0.saturating_sub(1));
+        let before = GroupNumber(last.number.0.saturating_sub(1));
         let is_known = last.epoch == self.epoch
             && self.groups.after(before).next().is_some_and(|group| group.number == last.number);
         if is_base || is_known {
@@ -150,7 +150,7 @@ mod tests {
     fn groups_that_are_not_durable_belong_to_the_next_epoch() {
         let mut tail = GroupTail::default();
         let change = [StoreChange::put(RecordKey::number(RecordKind::Session, 1), b"x")];
-        let position = |epoch, number| GroupPosition { epoch, number: RecordNumber(number) };
+        let position = |epoch, number| GroupPosition { epoch, number: GroupNumber(number) };
         tail.begin(1, GroupPosition::default());
         tail.append(&change).unwrap();
         tail.append(&change).unwrap();
@@ -158,7 +158,7 @@ mod tests {
         tail.set_durable();
         tail.begin(3, position(2, 9));
         let waiting: Vec<_> = tail.unwritten().map(|(at, group)| (at, group.number)).collect();
-        assert_eq!(waiting, [(position(2, 9), RecordNumber(2))]);
+        assert_eq!(waiting, [(position(2, 9), GroupNumber(2))]);
         assert!(tail.groups().is_waiting());
     }
 }

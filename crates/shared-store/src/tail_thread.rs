@@ -7,15 +7,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::replication::{ReplicationServer, ReplicationServerCounters, TailError};
-use adit_store::{GroupPosition, Incarnation, QueuedGroup, RecordNumber};
+use adit_store::{GroupNumber, GroupPosition, Incarnation, QueuedGroup};
 use adit_transport::Transport;
 use adit_types::Nanos;
 
 /// How long a thread that does not poll waits for octets.
-const PAUSE: Duration = Duration::from_millis(10);
+const OCTETS_WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// How many turns of a polling thread pass before it checks for requests of its owner.
-const TURNS_PER_LOOK: u32 = 64;
+const TURNS_PER_REQUEST_CHECK: u32 = 64;
 
 /// The state of the tail, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct TailReport {
     /// True while an active adit is connected.
     pub has_active: bool,
     /// The last group that this process has found in the shared store.
-    pub base: RecordNumber,
+    pub base: GroupNumber,
     /// The last group of the tail.
-    pub last: RecordNumber,
+    pub last: GroupNumber,
     /// How many groups the tail has.
     pub groups: usize,
     /// Counters of the server.
@@ -81,7 +81,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     /// Returns the report for operators.
     #[must_use]
     pub fn report(&self) -> TailReport {
-        self.with(|server| {
+        self.with_server(|server| {
             let tail = server.tail();
             TailReport {
                 incarnation: tail.incarnation(),
@@ -99,13 +99,13 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     /// [`crate::replication::ReplicationTail::note_epoch`].
     pub fn note_epoch(&self, epoch: u64) {
         if self.noted_epoch.fetch_max(epoch, Ordering::Relaxed) < epoch {
-            self.with(|server| server.tail_mut().note_epoch(epoch));
+            self.with_server(|server| server.tail_mut().note_epoch(epoch));
         }
     }
 
     /// Refuses further groups; see [`crate::replication::ReplicationTail::fence`].
     pub fn fence(&self, epoch: u64) {
-        self.with(|server| server.tail_mut().fence(epoch));
+        self.with_server(|server| server.tail_mut().fence(epoch));
     }
 
     /// Returns the groups that the shared store lacks. Call [`TailThread::fence`] before.
@@ -113,21 +113,21 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     /// # Errors
     /// As for [`crate::replication::ReplicationTail::groups_after`].
     pub fn groups_after(&self, store: GroupPosition) -> Result<Vec<QueuedGroup>, TailError> {
-        self.with(|server| {
+        self.with_server(|server| {
             server.tail().groups_after(store).map(|groups| groups.cloned().collect())
         })
     }
 
     /// Returns the groups after `after` up to `through`, if the tail has all of them; see
-    /// [`crate::replication::ReplicationTail::between`].
+    /// [`crate::replication::ReplicationTail::groups_between`].
     #[must_use]
-    pub fn between(
+    pub fn groups_between(
         &self,
         after: GroupPosition,
         through: GroupPosition,
     ) -> Option<Vec<QueuedGroup>> {
-        self.with(|server| {
-            let groups = server.tail().between(after, through);
+        self.with_server(|server| {
+            let groups = server.tail().groups_between(after, through);
             groups.map(|groups| groups.cloned().collect())
         })
     }
@@ -135,19 +135,19 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     /// Drops the groups that were found in the shared store; see
     /// [`crate::replication::ReplicationTail::drop_found`].
     pub fn drop_found(&self, through: GroupPosition) {
-        self.with(|server| server.tail_mut().drop_found(through));
+        self.with_server(|server| server.tail_mut().drop_found(through));
     }
 
     /// Promises the active adit that this standby does not take over for `ms` milliseconds after
     /// each reply to a `PING`.
     pub fn set_promise(&self, ms: u64) {
-        self.with(|server| server.tail_mut().set_promise(ms));
+        self.with_server(|server| server.tail_mut().set_promise(ms));
     }
 
     /// Makes no further promises. True once all earlier promises are over.
     #[must_use]
     pub fn withdraw_promise(&self) -> bool {
-        let promised_until = self.with(|server| {
+        let promised_until = self.with_server(|server| {
             server.tail_mut().set_promise(0);
             server.promised_until()
         });
@@ -162,7 +162,7 @@ impl<T: Transport + Send + 'static> TailThread<T> {
     }
 
     /// Runs `act` between two turns of the thread.
-    fn with<R>(&self, act: impl FnOnce(&mut ReplicationServer<T>) -> R) -> R {
+    fn with_server<R>(&self, act: impl FnOnce(&mut ReplicationServer<T>) -> R) -> R {
         self.state.is_wanted.store(true, Ordering::Relaxed);
         let mut server = self.state.server.lock().unwrap_or_else(PoisonError::into_inner);
         self.state.is_wanted.store(false, Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl<T: Transport> TailState<T> {
             let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
             if polls {
                 let mut has_input = false;
-                for _ in 0..TURNS_PER_LOOK {
+                for _ in 0..TURNS_PER_REQUEST_CHECK {
                     has_input |= self.turn(&mut server, &mut now);
                 }
                 drop(server);
@@ -194,7 +194,7 @@ impl<T: Transport> TailState<T> {
                     std::thread::yield_now();
                 }
             } else {
-                server.wait(PAUSE);
+                server.wait(OCTETS_WAIT_MAX);
                 self.turn(&mut server, &mut now);
             }
         }

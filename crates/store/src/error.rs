@@ -39,7 +39,7 @@ pub struct Damage {
 impl Damage {
     /// Describes the fault of a file whose sectors from `first` on, and before `end`, cannot be
     /// read.
-    pub(crate) fn of_sectors(first: u32, end: u32) -> String {
+    pub(crate) fn describe_sectors(first: u32, end: u32) -> String {
         format!("is damaged from sector {first} to {}", end.saturating_sub(1))
     }
 }
@@ -83,7 +83,7 @@ pub enum StoreError {
         file: String,
     },
     /// Acknowledged records were lost.
-    #[error("the journal is damaged: {}", joined(.0))]
+    #[error("the journal is damaged: {}", join_damage_texts(.0))]
     Damaged(Vec<Damage>),
     /// The configured size of segments is too small to hold a group, or too large.
     #[error("segments of the journal are too small or too large")]
@@ -150,6 +150,6 @@ impl StoreError {
     }
 }
 
-fn joined(found: &[Damage]) -> String {
+fn join_damage_texts(found: &[Damage]) -> String {
     found.iter().map(Damage::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -8,7 +8,7 @@ use adit_types::limits::STORE_BACKLOG_BYTES_MAX;
 
 use crate::error::AppendError;
 use crate::format::{BadChange, change_len, decode_changes, encode_change, is_storable};
-use crate::record::{RecordNumber, StoreChange};
+use crate::record::{GroupNumber, StoreChange};
 
 /// The position of a group in the order of all groups of a shared store. The default value precedes
 /// every group.
@@ -17,7 +17,7 @@ pub struct GroupPosition {
     /// The fencing token of the process that wrote the group.
     pub epoch: u64,
     /// Number of the group among those of this epoch, from 1 on; numbers may have gaps.
-    pub number: RecordNumber,
+    pub number: GroupNumber,
 }
 
 impl GroupPosition {
@@ -26,7 +26,7 @@ impl GroupPosition {
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (epoch, number) = core::str::from_utf8(text).ok()?.split_once('-')?;
-        Some(Self { epoch: epoch.parse().ok()?, number: RecordNumber(number.parse().ok()?) })
+        Some(Self { epoch: epoch.parse().ok()?, number: GroupNumber(number.parse().ok()?) })
     }
 }
 
@@ -41,9 +41,9 @@ impl fmt::Display for GroupPosition {
 pub struct QueuedGroup {
     /// Number of the preceding group, or zero. It shows that no group is missing, since numbers may
     /// have gaps.
-    pub previous: RecordNumber,
+    pub previous: GroupNumber,
     /// Number of this group.
-    pub number: RecordNumber,
+    pub number: GroupNumber,
     /// The changes of this group, as [`encode_change`] writes them.
     pub changes: Vec<u8>,
 }
@@ -67,9 +67,9 @@ impl QueuedGroup {
 #[derive(Debug, Clone, Default)]
 pub struct GroupQueue {
     /// Number of the group before the first one in the queue.
-    base: RecordNumber,
+    base: GroupNumber,
     groups: VecDeque<QueuedGroup>,
-    durable: RecordNumber,
+    durable: GroupNumber,
     octets: usize,
     /// Octets of memory of the groups that are not durable.
     waiting_octets: usize,
@@ -78,7 +78,7 @@ pub struct GroupQueue {
 impl GroupQueue {
     /// Creates a queue without groups, behind the durable group `base`.
     #[must_use]
-    pub const fn new(base: RecordNumber) -> Self {
+    pub const fn new(base: GroupNumber) -> Self {
         Self { base, groups: VecDeque::new(), durable: base, octets: 0, waiting_octets: 0 }
     }
 
@@ -90,7 +90,7 @@ impl GroupQueue {
         &mut self,
         changes: &[StoreChange<'_>],
         octets_max: usize,
-    ) -> Result<RecordNumber, AppendError> {
+    ) -> Result<GroupNumber, AppendError> {
         if !changes.iter().all(is_storable) {
             return Err(AppendError::Record);
         }
@@ -103,14 +103,14 @@ impl GroupQueue {
         }
         let mut octets = Vec::with_capacity(len);
         changes.iter().for_each(|change| encode_change(&mut octets, change));
-        let number = RecordNumber(self.last().0 + 1);
+        let number = GroupNumber(self.last().0 + 1);
         self.push(number, octets);
         Ok(number)
     }
 
     /// Appends a group whose changes are encoded already, with this number, which is greater than
     /// the last one.
-    pub fn push(&mut self, number: RecordNumber, changes: Vec<u8>) {
+    pub fn push(&mut self, number: GroupNumber, changes: Vec<u8>) {
         let group = QueuedGroup { previous: self.last(), number, changes };
         self.octets += group.octets();
         self.waiting_octets += group.octets();
@@ -119,19 +119,19 @@ impl GroupQueue {
 
     /// Returns the number of the group before the first one in the queue.
     #[must_use]
-    pub const fn base(&self) -> RecordNumber {
+    pub const fn base(&self) -> GroupNumber {
         self.base
     }
 
     /// Returns the number of the last group, or the base if the queue is empty.
     #[must_use]
-    pub fn last(&self) -> RecordNumber {
+    pub fn last(&self) -> GroupNumber {
         self.groups.back().map_or(self.base, |group| group.number)
     }
 
     /// Returns the number of the last durable group.
     #[must_use]
-    pub const fn durable(&self) -> RecordNumber {
+    pub const fn durable(&self) -> GroupNumber {
         self.durable
     }
 
@@ -166,13 +166,13 @@ impl GroupQueue {
     }
 
     /// Returns the groups after `number`.
-    pub fn after(&self, number: RecordNumber) -> vec_deque::Iter<'_, QueuedGroup> {
+    pub fn after(&self, number: GroupNumber) -> vec_deque::Iter<'_, QueuedGroup> {
         let first = self.groups.partition_point(|group| group.number <= number);
         self.groups.range(first..)
     }
 
     /// Notes that the groups up to `number` are durable.
-    pub fn set_durable(&mut self, number: RecordNumber) {
+    pub fn set_durable(&mut self, number: GroupNumber) {
         let newly = self.after(self.durable).take_while(|group| group.number <= number);
         self.waiting_octets -= newly.map(QueuedGroup::octets).sum::<usize>();
         self.durable = self.durable.max(number);
@@ -193,7 +193,7 @@ impl GroupQueue {
 
     /// Notes that the groups up to `number` are durable, and drops them. If `number` is beyond the
     /// last group it becomes the base.
-    pub fn drop_through(&mut self, number: RecordNumber) {
+    pub fn drop_through(&mut self, number: GroupNumber) {
         self.set_durable(number);
         while let Some(group) = self.groups.pop_front_if(|group| group.number <= number) {
             self.octets -= group.octets();
@@ -204,7 +204,7 @@ impl GroupQueue {
 
     /// Drops the groups after `number`. If the present base is after `number` too, empties the
     /// queue, and `base` becomes its base.
-    pub fn drop_behind(&mut self, number: RecordNumber, base: RecordNumber) {
+    pub fn drop_behind(&mut self, number: GroupNumber, base: GroupNumber) {
         if self.base > number {
             *self = Self::new(base);
         }

@@ -6,11 +6,11 @@ use crate::record::{RecordId, RecordKey, RecordKind};
 
 /// How many hash tables share the numeric identifiers. A table that grows moves all its entries;
 /// with this many tables that takes less than a millisecond with millions of records.
-const SHARDS: usize = 256;
+const SHARD_COUNT: usize = 256;
 
 /// Where a change stands in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordPlace {
     /// Low bits of the segment's number, which differ between all segments that exist at a time.
     pub segment: u32,
     /// Offset from the segment's start, counted in octets of payload.
@@ -22,8 +22,8 @@ pub(crate) struct Place {
 /// The index of all live records.
 #[derive(Debug)]
 pub(crate) struct LiveIndex {
-    numbers: Vec<HashMap<(RecordKind, u64), Place>>,
-    octets: HashMap<(RecordKind, Box<[u8]>), Place>,
+    numbers: Vec<HashMap<(RecordKind, u64), RecordPlace>>,
+    octets: HashMap<(RecordKind, Box<[u8]>), RecordPlace>,
     live_octets: u64,
     /// Octets of live records, for each segment that has any.
     by_segment: HashMap<u32, u64>,
@@ -32,7 +32,7 @@ pub(crate) struct LiveIndex {
 impl LiveIndex {
     pub(crate) fn new() -> Self {
         Self {
-            numbers: (0..SHARDS).map(|_| HashMap::new()).collect(),
+            numbers: (0..SHARD_COUNT).map(|_| HashMap::new()).collect(),
             octets: HashMap::new(),
             live_octets: 0,
             by_segment: HashMap::new(),
@@ -49,7 +49,7 @@ impl LiveIndex {
         self.octets.len() + self.numbers.iter().map(HashMap::len).sum::<usize>()
     }
 
-    pub(crate) fn get(&self, key: RecordKey<'_>) -> Option<Place> {
+    pub(crate) fn get(&self, key: RecordKey<'_>) -> Option<RecordPlace> {
         match key.id {
             RecordId::Number(number) => {
                 self.numbers.get(shard_of(number))?.get(&(key.kind, number)).copied()
@@ -58,7 +58,7 @@ impl LiveIndex {
         }
     }
 
-    pub(crate) fn put(&mut self, key: RecordKey<'_>, place: Place) {
+    pub(crate) fn put(&mut self, key: RecordKey<'_>, place: RecordPlace) {
         let former = match key.id {
             RecordId::Number(number) => {
                 let shard = self.numbers.get_mut(shard_of(number));
@@ -68,7 +68,7 @@ impl LiveIndex {
         };
         self.live_octets += u64::from(place.len);
         *self.by_segment.entry(place.segment).or_default() += u64::from(place.len);
-        self.forget(former);
+        self.subtract_former(former);
     }
 
     pub(crate) fn remove(&mut self, key: RecordKey<'_>) {
@@ -79,11 +79,11 @@ impl LiveIndex {
             }
             RecordId::Octets(octets) => self.octets.remove(&(key.kind, Box::from(octets))),
         };
-        self.forget(former);
+        self.subtract_former(former);
     }
 
-    fn forget(&mut self, former: Option<Place>) {
-        let Some(Place { segment, len, .. }) = former else { return };
+    fn subtract_former(&mut self, former: Option<RecordPlace>) {
+        let Some(RecordPlace { segment, len, .. }) = former else { return };
         self.live_octets -= u64::from(len);
         let Some(live) = self.by_segment.get_mut(&segment) else { return };
         *live -= u64::from(len);
@@ -103,7 +103,7 @@ impl LiveIndex {
     }
 
     /// Returns the octets of live records in a segment.
-    pub(crate) fn live_in(&self, segment: u32) -> u64 {
+    pub(crate) fn live_octets_in(&self, segment: u32) -> u64 {
         self.by_segment.get(&segment).copied().unwrap_or(0)
     }
 

@@ -29,7 +29,7 @@ pub use format::{BadChange, FORMAT_VERSION, decode_changes, encode_change};
 pub use groups::{GroupPosition, GroupQueue, QueuedGroup};
 pub use journal::{Journal, JournalFigures, JournalOptions, OpenReport};
 pub use record::{
-    Incarnation, RecordChange, RecordGroup, RecordId, RecordKey, RecordKind, RecordName,
-    RecordNumber, StoreChange, StoreState, Upkeep,
+    GroupNumber, Incarnation, OwnedRecordId, RecordChange, RecordGroup, RecordId, RecordKey,
+    RecordKind, StoreChange, StoreState, Upkeep,
 };
 pub use record_store::RecordStore;

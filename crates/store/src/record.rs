@@ -118,11 +118,11 @@ impl<'a> StoreChange<'a> {
 /// The number of a group of changes in the order of all groups. The first number is 1; numbers may
 /// have gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct RecordNumber(pub u64);
+pub struct GroupNumber(pub u64);
 
 /// A [`RecordId`] that owns its octets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RecordName {
+pub enum OwnedRecordId {
     /// A number, such as a SEID.
     Number(u64),
     /// Octets, such as an address.
@@ -135,7 +135,7 @@ pub struct RecordChange {
     /// The kind of the record.
     pub kind: RecordKind,
     /// The identifier of the record within its kind.
-    pub name: RecordName,
+    pub name: OwnedRecordId,
     /// The new value; `None` removes the record.
     pub value: Option<Vec<u8>>,
 }
@@ -144,12 +144,12 @@ pub struct RecordChange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordGroup {
     /// The number of the group among those of the node that made it, from 1 on.
-    pub number: RecordNumber,
+    pub number: GroupNumber,
     /// The changes; no record occurs twice. May be empty.
     pub changes: Vec<RecordChange>,
 }
 
-impl RecordName {
+impl OwnedRecordId {
     /// Copies an identifier.
     #[must_use]
     pub fn of(id: RecordId<'_>) -> Self {

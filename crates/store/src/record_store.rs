@@ -6,7 +6,7 @@ use adit_types::Nanos;
 
 use crate::error::{AppendError, StoreError};
 use crate::groups::GroupQueue;
-use crate::record::{Incarnation, RecordKey, RecordKind, RecordNumber, StoreChange, Upkeep};
+use crate::record::{GroupNumber, Incarnation, RecordKey, RecordKind, StoreChange, Upkeep};
 
 /// A store of records.
 ///
@@ -20,7 +20,7 @@ pub trait RecordStore {
     ///
     /// # Errors
     /// [`AppendError`]: the queue has no room now, or the group can never become durable.
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError>;
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError>;
 
     /// Makes all appended groups durable, and the standby that [`RecordStore::set_standby`] set
     /// last. Returns the number of the last group.
@@ -28,14 +28,14 @@ pub trait RecordStore {
     /// # Errors
     /// The store cannot make all groups durable now. Groups after [`RecordStore::durable`] stay
     /// appended, and the next commit tries again.
-    fn commit(&mut self) -> Result<RecordNumber, StoreError>;
+    fn commit(&mut self) -> Result<GroupNumber, StoreError>;
 
     /// Returns the queue of groups: those that are not durable in this store, and durable ones
     /// before them that the store may need again.
     fn groups(&self) -> &GroupQueue;
 
     /// Returns the number of the last durable group.
-    fn durable(&self) -> RecordNumber {
+    fn durable(&self) -> GroupNumber {
         self.groups().durable()
     }
 

@@ -3,12 +3,12 @@
 use std::io;
 
 use crate::format::{
-    COMMIT_HEADER_BYTES, CommitHeader, HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SectorState,
-    offset_of,
+    COMMIT_HEADER_BYTES, CommitHeader, HEADER_SECTORS, SECTOR_BYTES, SECTOR_PAYLOAD_BYTES,
+    SectorCodec, SectorState, sector_offset,
 };
 
 /// How many sectors are read from the file at a time.
-const WINDOW: u32 = 256;
+const WINDOW_SECTORS: u32 = 256;
 
 /// Reads the octets of the file from an offset on into a buffer, and fills it.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
@@ -55,7 +55,7 @@ pub(crate) struct SegmentScan {
     end: u32,
     /// The sector where the next commit would begin.
     pub at: u32,
-    window: Vec<[u8; SECTOR]>,
+    window: Vec<[u8; SECTOR_BYTES]>,
     window_at: u32,
     /// The octets of the commit that the last step returned.
     pub content: Vec<u8>,
@@ -85,9 +85,10 @@ impl SegmentScan {
             if state != SectorState::Whole(at) {
                 return self.gap(read);
             }
-            let payload = self.window.get(place).and_then(|sector| sector.get(..PAYLOAD));
+            let payload =
+                self.window.get(place).and_then(|sector| sector.get(..SECTOR_PAYLOAD_BYTES));
             self.content.extend_from_slice(payload.unwrap_or(&[]));
-            let Some(commit) = found.or_else(|| self.begun_commit()) else {
+            let Some(commit) = found.or_else(|| self.decode_begun_commit()) else {
                 // The sector is whole, and yet no valid header begins it: this program did not
                 // write it.
                 return Ok(ScanStep::Gap(Gap { at, next: None, is_torn: true, is_damaged: true }));
@@ -103,10 +104,11 @@ impl SegmentScan {
 
     /// Decodes the commit header at the start of `content`; `None` if a commit of its length cannot
     /// stand here.
-    fn begun_commit(&self) -> Option<FoundCommit> {
+    fn decode_begun_commit(&self) -> Option<FoundCommit> {
         let header = CommitHeader::decode(&self.content)?;
         let octets = usize::try_from(header.octets).ok()?;
-        let end = self.at.saturating_add(u32::try_from(octets.div_ceil(PAYLOAD)).ok()?);
+        let end =
+            self.at.saturating_add(u32::try_from(octets.div_ceil(SECTOR_PAYLOAD_BYTES)).ok()?);
         let is_possible = octets >= COMMIT_HEADER_BYTES && end <= self.end;
         is_possible.then_some(FoundCommit { header, at: self.at, end })
     }
@@ -141,9 +143,9 @@ impl SegmentScan {
         }
         let position = |from| usize::try_from(index.wrapping_sub(from)).unwrap_or(usize::MAX);
         if position(self.window_at) >= self.window.len() {
-            let count = WINDOW.min(self.end - index);
-            self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR]);
-            let filled = read(offset_of(index), self.window.as_flattened_mut());
+            let count = WINDOW_SECTORS.min(self.end - index);
+            self.window.resize(usize::try_from(count).unwrap_or(0), [0; SECTOR_BYTES]);
+            let filled = read(sector_offset(index), self.window.as_flattened_mut());
             filled.inspect_err(|_| self.window.clear())?;
             self.window_at = index;
         }

@@ -116,7 +116,7 @@ pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
 pub const ALL_SESSIONS: SliceId = SliceId(0);
 
 /// How many scopes there may be: every slice, and all sessions together.
-const SCOPES: usize = SLICES_MAX + 1;
+const SCOPES_MAX: usize = SLICES_MAX + 1;
 
 impl Aggregates {
     /// Creates aggregates; `limits` (uplink, downlink) are first for all sessions, then by slice.
@@ -124,7 +124,7 @@ impl Aggregates {
         let aggregate =
             |limit: RateLimit| (limit != RateLimit::UNLIMITED).then(|| Aggregate::new(limit));
         let rates: Box<[_]> =
-            limits.iter().take(SCOPES).map(|limits| limits.map(aggregate)).collect();
+            limits.iter().take(SCOPES_MAX).map(|limits| limits.map(aggregate)).collect();
         match rates.iter().flatten().all(Option::is_none) {
             true => Self::default(),
             false => Self(rates),
@@ -134,10 +134,10 @@ impl Aggregates {
     /// True if [`Aggregates::set_limits`] can set `limits`: an aggregate exists now exactly if
     /// `limits` has a limit for it.
     #[must_use]
-    pub fn can_become(&self, limits: &[[RateLimit; 2]]) -> bool {
+    pub fn can_set_limits(&self, limits: &[[RateLimit; 2]]) -> bool {
         let is_limit = |limit: &RateLimit| *limit != RateLimit::UNLIMITED;
         let own = self.0.iter().map(|rates| rates.each_ref().map(Option::is_some));
-        let others = limits.iter().take(SCOPES).map(|limits| limits.each_ref().map(is_limit));
+        let others = limits.iter().take(SCOPES_MAX).map(|limits| limits.each_ref().map(is_limit));
         match self.is_empty() {
             true => others.flatten().all(|is_limited| !is_limited),
             false => own.eq(others),
@@ -172,7 +172,7 @@ impl Aggregates {
 /// Octets that one worker has leased but not charged to packets yet, by slice and direction.
 /// Negative if the worker has charged more than it leased.
 #[derive(Debug)]
-pub struct Leases([[i64; 2]; SCOPES]);
+pub struct Leases([[i64; 2]; SCOPES_MAX]);
 
 /// Stands for the lease if no aggregate is configured: it is never used up.
 const ENDLESS_LEASE: i64 = i64::MAX;
@@ -181,17 +181,17 @@ impl Leases {
     /// Creates leases of zero octets for one worker.
     #[must_use]
     pub(crate) fn new(aggregates: &Aggregates) -> Self {
-        let mut left = [[ENDLESS_LEASE; 2]; SCOPES];
+        let mut left = [[ENDLESS_LEASE; 2]; SCOPES_MAX];
         for (left, aggregates) in left.iter_mut().zip(&aggregates.0) {
             *left = aggregates.each_ref().map(|of| if of.is_some() { 0 } else { ENDLESS_LEASE });
         }
         Self(left)
     }
 
-    /// Returns what is left of a lease. `%` avoids a bounds check; slices are below `SCOPES`.
+    /// Returns what is left of a lease. `%` avoids a bounds check; slices are below `SCOPES_MAX`.
     #[inline]
     const fn left(&mut self, key: AggregateKey) -> &mut i64 {
-        &mut self.0[key.slice.0 as usize % SCOPES][key.direction.index()]
+        &mut self.0[key.slice.0 as usize % SCOPES_MAX][key.direction.index()]
     }
 
     /// True while leases of `key` and of all sessions admit a packet of any length.
@@ -199,7 +199,7 @@ impl Leases {
     #[must_use]
     pub const fn admit(&self, key: AggregateKey) -> bool {
         let Self(left) = self;
-        let of_slice = left[key.slice.0 as usize % SCOPES][key.direction.index()];
+        let of_slice = left[key.slice.0 as usize % SCOPES_MAX][key.direction.index()];
         let of_all = left[0][key.direction.index()];
         of_slice > 0 && of_all > 0
     }
@@ -303,14 +303,14 @@ mod tests {
             RateLimit::new(BitRate::from_kbps(2000), Nanos(0), Excess::Policed),
         );
         let others = [[none; 2], [none; 2], [limit, none]];
-        assert!(shared.can_become(&others));
+        assert!(shared.can_set_limits(&others));
         shared.set_limits(&others);
         assert_eq!(shared.get(KEY).unwrap().limit(), limit);
-        assert!(!shared.can_become(&[[none; 2], [none; 2], [none; 2]]), "one goes");
-        assert!(!shared.can_become(&[[none; 2], [limit, none], [limit, none]]), "one comes");
-        assert!(!shared.can_become(&others[..2]), "a slice goes");
-        assert!(Aggregates::default().can_become(&[[none; 2]]));
-        assert!(!Aggregates::default().can_become(&[[limit, none]]));
+        assert!(!shared.can_set_limits(&[[none; 2], [none; 2], [none; 2]]), "one goes");
+        assert!(!shared.can_set_limits(&[[none; 2], [limit, none], [limit, none]]), "one comes");
+        assert!(!shared.can_set_limits(&others[..2]), "a slice goes");
+        assert!(Aggregates::default().can_set_limits(&[[none; 2]]));
+        assert!(!Aggregates::default().can_set_limits(&[[limit, none]]));
     }
 
     #[test]

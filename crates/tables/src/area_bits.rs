@@ -6,7 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many IPv4 blocks there are, and also how many IPv6 areas.
-pub(crate) const AREAS: usize = 1 << 16;
+pub(crate) const AREA_COUNT: usize = 1 << 16;
 
 /// Returns the area of IPv6 addresses whose upper 64 bits are `upper`.
 #[inline]
@@ -17,7 +17,7 @@ pub(crate) const fn area(upper: u64) -> u16 {
 
 /// One bit for each block or area. One writer; readers see all writes from before their last burst
 /// boundary.
-pub(crate) struct AreaBits(Box<[AtomicU64; AREAS / 64]>);
+pub(crate) struct AreaBits(Box<[AtomicU64; AREA_COUNT / 64]>);
 
 impl core::fmt::Debug for AreaBits {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -29,7 +29,7 @@ impl core::fmt::Debug for AreaBits {
 impl AreaBits {
     /// All bits clear.
     pub(crate) fn new() -> Self {
-        Self(Box::new([const { AtomicU64::new(0) }; AREAS / 64]))
+        Self(Box::new([const { AtomicU64::new(0) }; AREA_COUNT / 64]))
     }
 
     #[inline]
@@ -58,7 +58,7 @@ impl AreaBits {
     /// Clears the areas of addresses with upper halves in `first..=last`. For the writer only.
     pub(crate) fn clear(&self, first: u64, last: u64) {
         let (first, last) = (first >> 16, last >> 16);
-        match last - first < AREAS as u64 {
+        match last - first < AREA_COUNT as u64 {
             true => (first..=last).for_each(|upper| self.set(area(upper << 16), false)),
             false => self.0.iter().for_each(|word| word.store(0, Relaxed)),
         }

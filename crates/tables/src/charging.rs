@@ -41,11 +41,11 @@
 use adit_rules::{Bucket, RateLimit, time_at_price};
 use adit_types::Nanos;
 
-use crate::counters::{Counter, READ_ATTEMPTS};
+use crate::counters::{Counter, READ_ATTEMPTS_MAX};
 use crate::sync::{Ordering, fence};
 
 /// How many buckets are in one cache line.
-pub(crate) const PER_LINE: usize = 2;
+pub(crate) const BUCKETS_PER_LINE: usize = 2;
 
 /// Value of `MeterCell::due` while a charge of the bucket is deferred ([`DeferredCharge`]). Times
 /// are below 2^62 nanoseconds, so a bucket with this value has neither credit nor room for a packet
@@ -86,7 +86,7 @@ pub(crate) struct MeterCell {
 #[derive(Debug, Default, Clone)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
-pub(crate) struct MeterLine(pub(crate) [MeterCell; PER_LINE]);
+pub(crate) struct MeterLine(pub(crate) [MeterCell; BUCKETS_PER_LINE]);
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<MeterLine>() == 64, "one cache line");
@@ -161,7 +161,7 @@ impl<'a> MeterPair<'a> {
     /// previous limits. The buckets must be the session's own.
     #[inline(never)]
     #[must_use]
-    pub fn open(self, which: u64, now: Nanos) -> Option<Result<(), Nanos>> {
+    pub fn check_open(self, which: u64, now: Nanos) -> Option<Result<(), Nanos>> {
         let Self(MeterLine(cells)) = self;
         let mut opens = Nanos(0);
         for (_, cell) in (0..).zip(cells).filter(|(at, _)| which >> at & 1 != 0) {
@@ -178,8 +178,8 @@ impl<'a> MeterPair<'a> {
 
     /// Charges a packet that waited, of `bytes` octets, to the buckets `which` if all of them are
     /// open at `now`. Returns the least [`Bucket::room`] that is left, negative if a bucket is
-    /// closed then. `None` if it did not charge, which includes that [`MeterPair::open`] would
-    /// forgive debt first. The buckets must be the session's own.
+    /// closed then. `None` if it did not charge, which includes that [`MeterPair::check_open`]
+    /// would forgive debt first. The buckets must be the session's own.
     #[inline(always)]
     // PERF (adit-bench datapath --rates wait): once per packet that leaves its queue; straight-line
     // code, so that its values stay in registers.
@@ -558,7 +558,7 @@ impl DeferredCharge {
     /// retries while the worker moves octets from here to the bucket.
     pub(crate) fn passed(&self, cell: &MeterCell) -> u64 {
         let mut sum = 0;
-        for _ in 0..READ_ATTEMPTS {
+        for _ in 0..READ_ATTEMPTS_MAX {
             match self.read_passed(cell) {
                 Ok(sum) => return sum,
                 Err(torn) => sum = torn,

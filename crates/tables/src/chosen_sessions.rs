@@ -1,7 +1,7 @@
 //! Chosen sessions: those that have, or are to get, entries of an offload with room for few.
 //!
 //! A chosen session gets its entries in steps, because its worker may divide the volume before a
-//! limit at any time ([`FastRuleTable::limit_to`]):
+//! limit at any time ([`FastRuleTable::allow_unchecked`]):
 //!
 //! 1. A *reserve* is set: the worker leaves it out when it next divides the volume.
 //! 2. When every worker has observed the reserve, the session's next packet is made to pass the
@@ -24,12 +24,12 @@ use crate::hot_sessions::HotSessions;
 use crate::publish::{Epoch, SlotWriter};
 use crate::routes::Routes;
 
-/// `RESERVE`: the reserve, and the least volume with which entries are put. `LEAST`: the least
-/// volume with which they stay. Unit: the volume that entries forward between two readings.
+/// `RESERVE`: the reserve, and the least volume with which entries are put. `KEPT_UNITS_MIN`: the
+/// least volume with which they stay. Unit: the volume that entries forward between two readings.
 const RESERVE: u64 = 4;
-const LEAST: u64 = 2;
+const KEPT_UNITS_MIN: u64 = 2;
 /// A session with less volume left to a limit is not chosen. Unit: as for `RESERVE`.
-const CHOSEN_FROM: u64 = 8;
+const CHOSEN_UNITS_MIN: u64 = 8;
 
 /// More than the distance to any limit. Unit: octets.
 const UNLIMITED: u64 = 1 << 62;
@@ -269,7 +269,7 @@ impl ChosenSessions {
             ChosenState::Reserved(_) if context.left(session) < RESERVE * unit => {
                 Some(ChosenStep::Remove(session))
             }
-            ChosenState::Put if context.allowance(session) < LEAST * unit => {
+            ChosenState::Put if context.allowance(session) < KEPT_UNITS_MIN * unit => {
                 Some(ChosenStep::Remove(session))
             }
             ChosenState::Reserved(_) | ChosenState::Put => {
@@ -295,7 +295,7 @@ impl ChosenSessions {
         if self.leaving.iter().any(|(_, leaving)| *leaving == session) {
             return self.hot.remove(session);
         }
-        if context.left(session) < CHOSEN_FROM * self.choice.watch_bytes {
+        if context.left(session) < CHOSEN_UNITS_MIN * self.choice.watch_bytes {
             self.hot.remove(session);
             return steps.push(ChosenStep::TooClose);
         }

@@ -147,7 +147,7 @@ impl Interface {
 }
 
 /// Returns the N6 interfaces of `domain`, or of all domains if it is `None`.
-pub(crate) fn networks(interfaces: &[Interface], domain: Option<DomainId>) -> InterfaceSet {
+pub(crate) fn n6_interfaces(interfaces: &[Interface], domain: Option<DomainId>) -> InterfaceSet {
     let is_one = |known: &&Interface| {
         known.role == InterfaceRole::N6 && domain.is_none_or(|domain| known.domain == domain)
     };

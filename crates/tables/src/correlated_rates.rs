@@ -57,19 +57,19 @@ impl CorrelatedRateTable {
 
 /// Assigns the indexes of correlated rates. Belongs to the publisher.
 #[derive(Debug, Default)]
-pub(crate) struct CorrelatedRateNumbers {
-    numbered: HashMap<CorrelatedRateId, NumberedRate>,
+pub(crate) struct CorrelatedRateIndexes {
+    numbered: HashMap<CorrelatedRateId, IndexedRate>,
     /// Indexes that were assigned before and are free now.
     free: Vec<usize>,
 }
 
 #[derive(Debug)]
-struct NumberedRate {
+struct IndexedRate {
     number: usize,
     users: u64,
 }
 
-impl CorrelatedRateNumbers {
+impl CorrelatedRateIndexes {
     /// Counts a QER that names a rate, and returns its index; `None` if there are too many rates.
     pub(crate) fn acquire(
         &mut self,
@@ -85,7 +85,7 @@ impl CorrelatedRateNumbers {
             for cell in cells.get(number)? {
                 cell.due.store(0, Ordering::Relaxed);
             }
-            self.numbered.insert(id, NumberedRate { number, users: 0 });
+            self.numbered.insert(id, IndexedRate { number, users: 0 });
         }
         let known = self.numbered.get_mut(&id)?;
         known.users += 1;
@@ -140,7 +140,7 @@ impl CorrelatedRate<'_> {
     }
 
     /// Returns how many QERs share the rate; QERs of old rules count until no worker runs these.
-    pub(crate) fn users(self) -> u64 {
+    pub(crate) fn qer_count(self) -> u64 {
         self.0.users.load()
     }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn rate_keeps_its_number_while_a_qer_names_it() {
-        let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateNumbers::default());
+        let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateIndexes::default());
         let other_cp = CorrelatedRateId { cp: 2, ..ID };
         assert!(table.get(0, Direction::Uplink).is_none());
         let first = numbers.acquire(&table, ID).unwrap();
@@ -172,9 +172,9 @@ mod tests {
         uplink.charge(limit, now, 1500);
         assert!(!uplink.bucket(limit, now).is_open(limit, now));
         numbers.release(&table, ID);
-        assert_eq!((numbers.number(ID), uplink.users()), (Some(first), 1));
+        assert_eq!((numbers.number(ID), uplink.qer_count()), (Some(first), 1));
         numbers.release(&table, ID);
-        assert_eq!((numbers.number(ID), uplink.users()), (None, 0));
+        assert_eq!((numbers.number(ID), uplink.qer_count()), (None, 0));
         assert_eq!(numbers.acquire(&table, CorrelatedRateId { cp: 3, ..ID }), Some(first));
         assert!(uplink.bucket(limit, now).is_open(limit, now), "it begins anew");
     }
@@ -186,7 +186,7 @@ mod tests {
         const THREADS: usize = 4;
         const ROUNDS: u64 = if cfg!(miri) { 3 } else { 2000 };
         const LEN: u16 = 1500;
-        let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateNumbers::default());
+        let (table, mut numbers) = (CorrelatedRateTable::new(2), CorrelatedRateIndexes::default());
         let number = numbers.acquire(&table, ID).unwrap();
         // An octet takes exactly 80 ns; the depth is a whole number of octets.
         let depth = Nanos(160 << 16);

@@ -13,10 +13,10 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How often a reader reads a block while it is written before it accepts a torn copy. A worker
 /// writes for well below a microsecond per step, so only one that lost its core is met twice.
-pub(crate) const READ_ATTEMPTS: u32 = 10_000;
+pub(crate) const READ_ATTEMPTS_MAX: u32 = 10_000;
 
 /// Slots of the histogram of shaping delays. The last slot counts all delays from 8.4 s on.
-pub const SHAPING_DELAYS: usize = 24;
+pub const SHAPING_DELAY_SLOTS: usize = 24;
 
 /// A number that one thread writes and other threads read.
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ macro_rules! counters {
             pub punts: [Counter; PuntReason::COUNT],
             /// Packets that waited for their rates and left, by how long they waited: slot 0 below
             /// 1 µs, slot *n* below 2^*n* µs.
-            pub shaping_delays: [Counter; SHAPING_DELAYS],
+            pub shaping_delays: [Counter; SHAPING_DELAY_SLOTS],
             /// Counters by logical interface ([`InterfaceId`]).
             pub interfaces: [InterfaceCounters; INTERFACES_MAX],
         }
@@ -126,7 +126,7 @@ macro_rules! counters {
             /// Packets consumed by the slow path, by [`PuntReason::index`].
             pub punts: [u64; PuntReason::COUNT],
             /// See [`WorkerCounters::shaping_delays`].
-            pub shaping_delays: [u64; SHAPING_DELAYS],
+            pub shaping_delays: [u64; SHAPING_DELAY_SLOTS],
             /// Counters by logical interface ([`InterfaceId`]).
             pub interfaces: [InterfaceSnapshot; INTERFACES_MAX],
         }
@@ -137,7 +137,7 @@ macro_rules! counters {
                     $( $field: 0, )*
                     drops: [0; DropReason::COUNT],
                     punts: [0; PuntReason::COUNT],
-                    shaping_delays: [0; SHAPING_DELAYS],
+                    shaping_delays: [0; SHAPING_DELAY_SLOTS],
                     interfaces: [InterfaceSnapshot::default(); INTERFACES_MAX],
                 }
             }
@@ -257,7 +257,7 @@ impl Snapshot {
     /// Adds the counts of one worker as they were between two of its steps.
     pub fn add(&mut self, worker: &WorkerCounters) {
         let mut sum = self.clone();
-        for _ in 0..READ_ATTEMPTS {
+        for _ in 0..READ_ATTEMPTS_MAX {
             let before = worker.generation.load(Ordering::Acquire);
             sum.clone_from(self);
             sum.add_once(worker);

@@ -17,7 +17,7 @@
 
 use core::fmt;
 
-use adit_rules::{OffloadCounts, OffloadUsage, PackedFastRule, share_of};
+use adit_rules::{OffloadCounts, OffloadUsage, PackedFastRule, share_per_part};
 use adit_types::{Direction, Nanos, SessionIndex, Teid};
 
 use crate::counters::{Counter, SessionTraffic};
@@ -189,8 +189,8 @@ impl FastRuleTable {
     }
 
     /// Revokes the volume that an offload may count of a session without checks: until
-    /// [`FastRuleTable::limit_to`] is called, only the worker counts packets of the session. For
-    /// the worker that owns the session only.
+    /// [`FastRuleTable::allow_unchecked`] is called, only the worker counts packets of the session.
+    /// For the worker that owns the session only.
     #[inline]
     pub(crate) fn take_back(&self, session: SessionIndex) {
         if let Some(offload) = &self.offload {
@@ -223,7 +223,7 @@ impl FastRuleTable {
 
     /// Sets how many more octets count without checks: in all cells of a session together, and in
     /// its offload entries. For the worker that owns the session only.
-    pub(crate) fn limit_to(&self, session: SessionIndex, more: u64) {
+    pub(crate) fn allow_unchecked(&self, session: SessionIndex, more: u64) {
         let Some(FastRuleCells { uplink, downlink }) = self.cells.get(session.0 as usize) else {
             return;
         };
@@ -234,12 +234,12 @@ impl FastRuleTable {
         let cells = if tunnel.is_some() { 3 } else { 2 };
         let share = match &self.offload {
             Some(offload) => offload.divide(session, more, cells),
-            None => share_of(more, cells),
+            None => share_per_part(more, cells),
         };
         [Some(uplink), Some(downlink), tunnel]
             .into_iter()
             .flatten()
-            .for_each(|cell| cell.limit_to(share));
+            .for_each(|cell| cell.allow_unchecked(share));
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
         fn take_back(&self, _: SessionIndex) {}
 
         fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
-            share_of(more, others)
+            share_per_part(more, others)
         }
     }
 
@@ -349,12 +349,12 @@ mod tests {
             let table = FastRuleTable::new(2, offload);
             put(&table, Direction::Downlink, &downlink(1));
             put(&table, Direction::Uplink, &downlink(2));
-            table.limit_to(SESSION, 1000);
+            table.allow_unchecked(SESSION, 1000);
             assert_eq!(table.unchecked_bytes(SESSION), 1000);
             table.reserve(SESSION, 100);
-            table.limit_to(SESSION, 1000);
+            table.allow_unchecked(SESSION, 1000);
             assert_eq!(table.unchecked_bytes(SESSION), if has_reserve { 900 } else { 1000 });
-            table.limit_to(SESSION, u64::MAX);
+            table.allow_unchecked(SESSION, u64::MAX);
             assert_eq!(table.unchecked_bytes(SESSION), u64::MAX, "no limit has no reserve");
         }
     }

@@ -34,9 +34,9 @@ use crate::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence};
 
 /// Number of words of a rule between its first word and those of the second line.
-const MIDDLE: usize = 2;
+const MIDDLE_WORDS: usize = 2;
 /// Number of words of a rule in the second line.
-const LAST: usize = FAST_RULE_WORDS - 1 - MIDDLE;
+const SECOND_LINE_WORDS: usize = FAST_RULE_WORDS - 1 - MIDDLE_WORDS;
 
 /// The sequence number: the low bits of the head. A write adds two, so it wraps after 2^12 writes;
 /// no reader is delayed for so long between its two loads.
@@ -53,8 +53,8 @@ const FILTER: u64 = PackedFilter::FLAG;
 
 const _: () = assert!(SEQUENCE | REFERS | READABLE == PackedFastRule::PUBLISHER_FLAGS);
 const _: () = assert!(usize::BITS == u64::BITS, "a word fits a pointer");
-const _: () = assert!(LAST == FAST_RULE_URRS_MAX, "URRs come last");
-const _: () = assert!(MIDDLE + LAST >= FILTER_WORDS);
+const _: () = assert!(SECOND_LINE_WORDS == FAST_RULE_URRS_MAX, "URRs come last");
+const _: () = assert!(MIDDLE_WORDS + SECOND_LINE_WORDS >= FILTER_WORDS);
 /// The cell has one of these flags if readers need its second line.
 const LAST_WORDS: u64 = REFERS | PackedFastRule::LAST_WORDS;
 
@@ -114,7 +114,7 @@ pub(crate) struct FastRuleCell {
     /// The address of the lines, as a pointer: an integer would lose its provenance. If the cell
     /// holds a fast rule: the first word of the rule as a pointer that is never dereferenced.
     first: AtomicPtr<MatcherLine>,
-    words: [AtomicU64; MIDDLE],
+    words: [AtomicU64; MIDDLE_WORDS],
     pub(crate) pkts: Counter,
     pub(crate) bytes: Counter,
     /// When the last packet arrived; zero if none has. Unit: nanoseconds.
@@ -122,7 +122,7 @@ pub(crate) struct FastRuleCell {
     /// Packets count without checks while `bytes` stays below this. Unit: octets.
     limit: Counter,
     /// The words in the second line. Only rules with one of the flags [`LAST_WORDS`] use them.
-    last_words: [AtomicU64; LAST],
+    last_words: [AtomicU64; SECOND_LINE_WORDS],
     /// The deferred charge of the rule's buckets, if it has any.
     pub(crate) charge: DeferredCharge,
 }
@@ -136,11 +136,12 @@ const _: () = assert!(core::mem::offset_of!(FastRuleCell, last_words) == 64, "th
 #[derive(Clone, Copy)]
 pub(crate) struct CellWords {
     pub(crate) first: *mut MatcherLine,
-    pub(crate) words: [u64; MIDDLE + LAST],
+    pub(crate) words: [u64; MIDDLE_WORDS + SECOND_LINE_WORDS],
 }
 
 impl CellWords {
-    pub(crate) const EMPTY: Self = Self { first: ptr::null_mut(), words: [0; MIDDLE + LAST] };
+    pub(crate) const EMPTY: Self =
+        Self { first: ptr::null_mut(), words: [0; MIDDLE_WORDS + SECOND_LINE_WORDS] };
 
     fn of_rule(rule: &PackedFastRule) -> Self {
         let [first, words @ ..] = rule.words();
@@ -218,7 +219,7 @@ impl FastRuleCell {
     }
 
     /// Sets how many more octets count without checks. Only for the worker that owns the session.
-    pub(crate) fn limit_to(&self, more: u64) {
+    pub(crate) fn allow_unchecked(&self, more: u64) {
         self.limit.set(self.bytes.load().saturating_add(more));
     }
 
@@ -474,7 +475,7 @@ impl<'a> FastRuleCellRef<'a> {
     #[inline]
     pub(crate) fn usage_slots(self) -> [UsageSlot; FAST_RULE_URRS_MAX] {
         let urrs = self.0.last_words.each_ref().map(|urr| urr.load(Ordering::Relaxed));
-        PackedFastRule::slots_in(urrs)
+        PackedFastRule::usage_slots_in(urrs)
     }
 }
 
@@ -536,8 +537,7 @@ impl<'a> FastRuleSnapshot<'a> {
     /// Charges a packet of `bytes` octets to the buckets of the rule, which the cell itself holds,
     /// if all of them are open at `now`. Returns whether it did; if not, no charge is deferred.
     /// `pair` has the session's own buckets ([`MeterPair::try_charge`]), as
-    /// [`TablesView::pair_as_is`](crate::TablesView::pair_as_is) returns them. For the worker that
-    /// owns the session only.
+    /// `TablesView::unsettled_meter_pair` returns them. For the worker that owns the session only.
     #[must_use]
     pub fn try_charge(&self, pair: MeterPair<'_>, now: Nanos, bytes: u16) -> bool {
         let rule = ChargedRule { head: self.rule.flags(), which: self.rule.meters() };

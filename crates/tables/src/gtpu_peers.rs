@@ -20,11 +20,11 @@ use crate::sync::{Arc, AtomicU16, AtomicU64, Ordering};
 const WORD_BIT: u16 = 0x8000;
 
 /// How many sequence numbers one word holds.
-const LANES: u16 = 4;
+const SEQUENCES_PER_WORD: u16 = 4;
 
 /// Marks a lane as taken. It replaces the bit [`WORD_BIT`] of the sequence number, which the word
 /// implies.
-const TAKEN: u64 = 0x8000;
+const LANE_TAKEN: u64 = 0x8000;
 
 /// Sequence numbers of outstanding Echo Requests: the last four consecutive ones for each value of
 /// the top bit.
@@ -39,7 +39,7 @@ impl OutstandingEchoes {
     /// Returns the word of a sequence number, the shift of its lane, and the lane's value.
     fn lane(&self, sequence: u16) -> (&AtomicU64, u16, u64) {
         let word = &self.0[usize::from(sequence & WORD_BIT != 0)];
-        (word, sequence % LANES * 16, u64::from(sequence & !WORD_BIT) | TAKEN)
+        (word, sequence % SEQUENCES_PER_WORD * 16, u64::from(sequence & !WORD_BIT) | LANE_TAKEN)
     }
 
     fn insert(&self, sequence: u16) {

@@ -11,7 +11,7 @@ use adit_rules::OffloadChoice;
 use adit_types::{Nanos, SessionIndex};
 
 /// How many times faster a session has to be than the session whose place it takes.
-const REPLACES_AT: u64 = 2;
+const REPLACING_RATE_FACTOR: u64 = 2;
 
 /// The change that a measurement causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,8 @@ impl HotSessions {
         let mut instead_of = None;
         if self.hot.len() >= self.choice.sessions_max {
             let slowest = self.by_rate.first().copied();
-            let Some((rate, slowest)) = slowest.filter(|(rate, _)| pps / REPLACES_AT >= *rate)
+            let Some((rate, slowest)) =
+                slowest.filter(|(rate, _)| pps / REPLACING_RATE_FACTOR >= *rate)
             else {
                 return HotChange::None;
             };

@@ -18,10 +18,10 @@ use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Entries per bucket: five keys of 8 octets, five values of 4, and the chain link are 64 octets.
-const SLOTS: usize = 5;
+const BUCKET_SLOTS: usize = 5;
 
 /// The mask of a bucket whose slots are all free.
-const ALL_FREE: u8 = (1 << SLOTS) - 1;
+const ALL_FREE: u8 = (1 << BUCKET_SLOTS) - 1;
 
 /// The key of an empty entry: no TEID, no IPv4 address, and as an IPv6 /64 a multicast prefix.
 const EMPTY: u64 = u64::MAX;
@@ -38,8 +38,8 @@ const NONE: u32 = u32::MAX;
 #[repr(C, align(64))]
 struct KeyBucket {
     /// The complements of the keys, so that an entry of zeros is empty.
-    keys: [AtomicU64; SLOTS],
-    values: [AtomicU32; SLOTS],
+    keys: [AtomicU64; BUCKET_SLOTS],
+    values: [AtomicU32; BUCKET_SLOTS],
     /// Index of the next bucket of the chain; zero ends it (bucket 0 never is an overflow bucket).
     next: AtomicU32,
 }
@@ -191,7 +191,7 @@ impl KeyWriter {
     /// `table` identifies the table among those of the same seed.
     #[must_use]
     pub fn new(capacity: usize, seed: u64, table: u64) -> Self {
-        let primary = capacity.saturating_mul(2).div_ceil(SLOTS).max(2);
+        let primary = capacity.saturating_mul(2).div_ceil(BUCKET_SLOTS).max(2);
         let total = primary + primary / 4 + 8;
         let table = KeyTable {
             buckets: LargeArray::zeroed(total),

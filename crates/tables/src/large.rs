@@ -130,7 +130,7 @@ mod pages {
     pub(super) const PAGE_BYTES: usize = 4096;
 
     /// Least array for huge pages: the TLB covers smaller ones with any pages. Unit: octets.
-    const ADVISED_MIN: usize = 4 << 20;
+    const HUGE_PAGE_ARRAY_BYTES_MIN: usize = 4 << 20;
 
     /// Maps `bytes` octets of zeros. `None` if the kernel refuses.
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
@@ -139,7 +139,7 @@ mod pages {
         // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
         let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
         let start = NonNull::new(mapped.ok()?)?;
-        if bytes >= ADVISED_MIN {
+        if bytes >= HUGE_PAGE_ARRAY_BYTES_MIN {
             // JUSTIFICATION: the kernel backs memory with huge pages only on request, by address.
             // SAFETY: the mapping just made; the advice keeps its contents. An error means that
             // there are no huge pages, which costs speed only.

@@ -55,7 +55,7 @@ pub use aggregates::{ALL_SESSIONS, Aggregate, AggregateKey, Aggregates, Leases};
 pub use charging::{MeterPair, TrialCharge};
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
-    Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
+    Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAY_SLOTS, SessionTraffic, Snapshot,
     WorkerCounters,
 };
 pub use excess_counters::WaitCounts;

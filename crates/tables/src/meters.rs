@@ -27,7 +27,7 @@ use adit_rules::RateLimit;
 use adit_types::limits::RATES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
-use crate::charging::{MeterCell, MeterLine, MeterPair, PER_LINE};
+use crate::charging::{BUCKETS_PER_LINE, MeterCell, MeterLine, MeterPair};
 use crate::correlated_rates::{CorrelatedRate, CorrelatedRateTable};
 use crate::counters::Counter;
 use crate::excess_counters::{ExcessCounters, WaitCounts};
@@ -39,16 +39,16 @@ use crate::sync::MadeOnce;
 const _: () = assert!(RATES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
 
 /// Most lines of buckets that one direction of a session may have.
-const LINES_MAX: usize = RATES_PER_SESSION_MAX.div_ceil(PER_LINE);
+const LINES_MAX: usize = RATES_PER_SESSION_MAX.div_ceil(BUCKETS_PER_LINE);
 
 /// Two buckets of each direction of all sessions, allocated together.
 struct MeterPairTable {
     /// Two lines per session: uplink, then downlink.
     lines: LargeArray<MeterLine>,
-    excess: LargeArray<[ExcessCounters; PER_LINE]>,
+    excess: LargeArray<[ExcessCounters; BUCKETS_PER_LINE]>,
     /// By bucket: one more than the index of the correlated rate that the bucket is linked to, or
     /// zero. Written by the publisher, and allocated when a session first has a correlated rate.
-    link_numbers: MadeOnce<LargeArray<[Counter; PER_LINE]>>,
+    link_numbers: MadeOnce<LargeArray<[Counter; BUCKETS_PER_LINE]>>,
 }
 
 impl MeterPairTable {
@@ -92,7 +92,7 @@ impl MeterTable {
     /// Returns the table that has bucket `bucket` of all sessions; `None` before it is allocated.
     #[inline]
     fn pairs(&self, bucket: u8) -> Option<&MeterPairTable> {
-        match usize::from(bucket) / PER_LINE {
+        match usize::from(bucket) / BUCKETS_PER_LINE {
             0 => Some(&self.first),
             at => self.further.get(at - 1)?.get(),
         }
@@ -150,7 +150,8 @@ impl MeterTable {
         bucket: u8,
     ) -> Option<Meter<'_>> {
         let table = self.pairs(bucket)?;
-        let (at, of_line) = (session.direction_slot(direction), usize::from(bucket) % PER_LINE);
+        let (at, of_line) =
+            (session.direction_slot(direction), usize::from(bucket) % BUCKETS_PER_LINE);
         let cell = table.lines.get(at)?.0.get(of_line)?;
         let correlated = table.link_numbers.get().and_then(|numbers| {
             let number = numbers.get(at)?.get(of_line)?.load();
@@ -175,7 +176,7 @@ impl MeterTable {
         let numbers =
             table.link_numbers.get_or_init(|| LargeArray::zeroed(self.sessions.saturating_mul(2)));
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let of_line = usize::from(bucket) % PER_LINE;
+            let of_line = usize::from(bucket) % BUCKETS_PER_LINE;
             let number_of = numbers.get(session.direction_slot(direction));
             number_of.and_then(|line| line.get(of_line)).inspect(|cell| cell.set(number));
         }
@@ -183,7 +184,7 @@ impl MeterTable {
 
     /// Allocates the table that has bucket `bucket` of all sessions. For the publisher only.
     pub(crate) fn make_room(&self, bucket: u8) {
-        let further = (usize::from(bucket) / PER_LINE).checked_sub(1);
+        let further = (usize::from(bucket) / BUCKETS_PER_LINE).checked_sub(1);
         if let Some(table) = further.and_then(|at| self.further.get(at)) {
             table.get_or_init(|| MeterPairTable::new(self.sessions));
         }
@@ -297,7 +298,7 @@ impl<'a> Meter<'a> {
     /// How many QERs share the bucket's correlated rate; `None` if it is linked to none.
     #[must_use]
     pub fn sharers(&self) -> Option<u64> {
-        self.correlated.map(CorrelatedRate::users)
+        self.correlated.map(CorrelatedRate::qer_count)
     }
 
     /// Returns the stored limit, which the publisher set last.
@@ -352,7 +353,7 @@ mod tests {
     fn closed_limit_lets_no_waiting_packet_pass() {
         let table = MeterTable::new(2);
         let pair = table.pair(SESSION, Direction::Downlink).unwrap();
-        let opens = |which| pair.open(which, NOW);
+        let opens = |which| pair.check_open(which, NOW);
         table.set_limit(SESSION, Direction::Downlink, 0, limit(1000));
         assert_eq!([0, 1, 2, 3].map(opens), [Some(Ok(())); 4]);
         table.set_limit(SESSION, Direction::Downlink, 1, RateLimit::CLOSED);
@@ -389,7 +390,7 @@ mod tests {
             let opens = meters().map(|meter| meter.opens_at(meter.limit(), now).unwrap()).max();
             let opened = if is_open { Ok(()) } else { Err(opens.unwrap()) };
             let room = pair.charge_waiting(which, now, bytes).or_else(|| {
-                assert_eq!(pair.open(which, now), Some(opened), "{round}");
+                assert_eq!(pair.check_open(which, now), Some(opened), "{round}");
                 pair.charge_waiting(which, now, bytes)
             });
             assert_eq!(room.is_some(), is_open, "{round}");

@@ -191,7 +191,7 @@ impl NextHopTable {
     /// Returns how many times a link-layer address has changed. While this is unchanged, so are the
     /// results of [`NextHopTable::resolved`].
     #[inline]
-    pub(crate) fn changes(&self) -> u64 {
+    pub(crate) fn change_count(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 

@@ -335,8 +335,8 @@ impl OffloadWriter {
         self.note_change_of_entries();
     }
 
-    /// Leaves all packets to data networks to the workers until [`OffloadWriter::take_networks`],
-    /// because the routes have changed.
+    /// Leaves all packets to data networks to the workers until
+    /// [`OffloadWriter::restore_networks`], because the routes have changed.
     pub(crate) fn leave_networks(&mut self) {
         self.set_all_networks(|_| 0);
         self.changes_networks = Some(OffloadBatch(self.closed.0 + 1));
@@ -344,7 +344,7 @@ impl OffloadWriter {
 
     /// Sets the present routes if `passed` shows that no packet sees previous ones any more.
     /// Returns whether it did.
-    pub(crate) fn take_networks(&mut self, passed: OffloadBatch, routes: &Routes) -> bool {
+    pub(crate) fn restore_networks(&mut self, passed: OffloadBatch, routes: &Routes) -> bool {
         let has_passed = self.changes_networks.take_if(|batch| *batch <= passed).is_some();
         if has_passed {
             for egress in self.known_egress.clone() {

@@ -105,7 +105,7 @@ pub struct SlotWriter<T> {
 impl<T: Send + Sync> SlotWriter<T> {
     /// Returns the number of slots.
     #[must_use]
-    pub fn slots(&self) -> usize {
+    pub fn slot_count(&self) -> usize {
         self.shared.slots.len()
     }
 

@@ -26,7 +26,7 @@ use adit_types::{
 
 use crate::aggregates::Aggregates;
 use crate::chosen_sessions::ChoiceContext;
-use crate::correlated_rates::CorrelatedRateNumbers;
+use crate::correlated_rates::CorrelatedRateIndexes;
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::fast_rule_cell::WrittenRule;
 use crate::gtpu_peers::GtpuPeerWriter;
@@ -113,7 +113,7 @@ pub struct Publisher {
     offload: Option<OffloadWriter>,
     /// True while the offload has no next hops, so that it forwards nothing.
     is_offload_paused: bool,
-    correlated_rates: CorrelatedRateNumbers,
+    correlated_rates: CorrelatedRateIndexes,
     /// How many next hops are reserved for gateways and GTP-U peers. Hosts to which packets are
     /// sent on demand get none of these.
     demand_reserve: usize,
@@ -135,7 +135,7 @@ impl Publisher {
         let RuleDelta { session, keys, rules } = delta;
         self.counters.deltas_applied += 1;
         let slot = session.0 as usize;
-        if slot >= self.rules.slots() {
+        if slot >= self.rules.slot_count() {
             self.counters.sessions_out_of_range += 1;
             let since = self.rules.advance();
             let (written, offloaded, batch) = (None, None, None);
@@ -349,7 +349,7 @@ impl Publisher {
 
     /// Returns the number of next hops in use.
     #[must_use]
-    pub fn next_hops(&self) -> usize {
+    pub fn next_hop_count(&self) -> usize {
         self.next_hops.len()
     }
 

@@ -11,7 +11,7 @@ use adit_types::{
 };
 
 use crate::aggregates::{Aggregates, Leases};
-use crate::charging::{MeterPair, PER_LINE, TrialCharge};
+use crate::charging::{BUCKETS_PER_LINE, MeterPair, TrialCharge};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::excess_counters::WaitCounts;
@@ -349,10 +349,10 @@ impl<'a> TablesView<'a> {
     /// [`TablesView::resolved_hop`] return the same for each index that rules or routes name.
     #[inline]
     #[must_use]
-    pub fn next_hop_changes(&self) -> u64 {
+    pub fn next_hop_version(&self) -> u64 {
         // The value repeats after 2^48 changes of addresses or 2^16 changes of routes. No worker
         // misses so many between two calls.
-        self.tables.next_hops.changes() ^ u64::from(self.routes.version()) << 48
+        self.tables.next_hops.change_count() ^ u64::from(self.routes.version()) << 48
     }
 
     /// Returns the block number of an IPv4 destination in data networks, by which
@@ -535,7 +535,11 @@ impl<'a> TablesView<'a> {
     /// [`FastRuleSnapshot::try_charge`](crate::FastRuleSnapshot::try_charge).
     #[inline]
     #[must_use]
-    pub fn pair_as_is(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
+    pub fn unsettled_meter_pair(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+    ) -> Option<MeterPair<'a>> {
         self.tables.meters.pair(session, direction)
     }
 
@@ -576,7 +580,7 @@ impl<'a> TablesView<'a> {
     /// Returns the number of rate changes so far.
     #[inline]
     #[must_use]
-    pub fn rate_changes(&self) -> u64 {
+    pub fn rate_change_count(&self) -> u64 {
         self.tables.rate_changes.count()
     }
 
@@ -589,7 +593,7 @@ impl<'a> TablesView<'a> {
     /// True once a session has had a correlated rate.
     #[inline]
     #[must_use]
-    pub fn any_correlated_rate(&self) -> bool {
+    pub fn has_correlated_rates(&self) -> bool {
         self.tables.meters.correlated_rates().is_used()
     }
 
@@ -604,7 +608,7 @@ impl<'a> TablesView<'a> {
         direction: Direction,
         bucket: u8,
     ) -> Option<Meter<'a>> {
-        if usize::from(bucket) < PER_LINE {
+        if usize::from(bucket) < BUCKETS_PER_LINE {
             let _settled = self.meter_pair(session, direction);
         }
         self.tables.meters.meter(session, direction, bucket)

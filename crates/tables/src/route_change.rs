@@ -28,7 +28,7 @@ pub struct RouteChange {
     pub action: Option<RouteAction>,
 }
 
-/// What happens to packets of a route.
+/// How packets of a route leave, or why they are dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteAction {
     /// They leave by one of these next hops: 1..=`ROUTE_HOPS_MAX`, each once, in any order. Packets

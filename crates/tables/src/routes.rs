@@ -22,8 +22,8 @@ use adit_types::{
     NextHopIndex,
 };
 
-use crate::area_bits::{AREAS, AreaBits, area};
-use crate::config::{Interface, Route, TablesError, networks, reserved_v4};
+use crate::area_bits::{AREA_COUNT, AreaBits, area};
+use crate::config::{Interface, Route, TablesError, n6_interfaces, reserved_v4};
 use crate::sync::Arc;
 use crate::ues::UeTable;
 
@@ -78,13 +78,13 @@ struct PrefixLength<K> {
 struct Lpm<K>(Vec<PrefixLength<K>>);
 
 /// Number of IPv4 blocks, each a /16.
-const BLOCKS: usize = 1 << 16;
+const IPV4_BLOCKS: usize = 1 << 16;
 
 /// The gateway number of a block that no single gateway serves: lookups search the prefixes.
-const SEARCH: u8 = 0;
+const NO_BLOCK_GATEWAY: u8 = 0;
 
 /// The lowest gateway number.
-const FIRST: u8 = 1;
+const FIRST_GATEWAY: u8 = 1;
 
 /// The gateways of one number: one for each set of interfaces in [`Gateways::scopes`].
 type ScopedGateways = Box<[Option<(InterfaceId, NextHopIndex)>]>;
@@ -101,7 +101,7 @@ struct Gateways {
 
 impl Gateways {
     /// Returns the number of the gateways that `lookup` finds, one per scope. New gateways get the
-    /// next number, or [`SEARCH`] if all numbers are in use.
+    /// next number, or [`NO_BLOCK_GATEWAY`] if all numbers are in use.
     fn number(&mut self, lookup: impl Fn(InterfaceSet) -> Option<RouteTarget>) -> u8 {
         let gateway = |scope: &InterfaceSet| match lookup(*scope) {
             Some(RouteTarget::Gateway(interface, index)) => Some((interface, index)),
@@ -109,7 +109,7 @@ impl Gateways {
         };
         let gateways: ScopedGateways = self.scopes.iter().map(gateway).collect();
         if gateways.iter().all(Option::is_none) {
-            return SEARCH;
+            return NO_BLOCK_GATEWAY;
         }
         let known = self.numbered.iter().position(|known| *known == gateways);
         let number = known.map_or(self.numbered.len(), |at| at) + 1;
@@ -118,7 +118,7 @@ impl Gateways {
                 self.numbered.push(gateways);
                 number
             }
-            number => number.unwrap_or(SEARCH),
+            number => number.unwrap_or(NO_BLOCK_GATEWAY),
         }
     }
 
@@ -137,12 +137,12 @@ impl Gateways {
 }
 
 /// The gateway number of each /16 of IPv4, found by one load instead of a search. A block that a
-/// longer prefix or a UE divides has [`SEARCH`]. 64 KiB.
+/// longer prefix or a UE divides has [`NO_BLOCK_GATEWAY`]. 64 KiB.
 struct Ipv4Blocks {
     /// Gateway numbers by routes only, as if there were no UEs.
-    by_route: Box<[u8; BLOCKS]>,
-    numbers: Box<[AtomicU8; BLOCKS]>,
-    /// The blocks whose gateway number is [`FIRST`]. Its 8 KiB stay in the L1 cache.
+    by_route: Box<[u8; IPV4_BLOCKS]>,
+    numbers: Box<[AtomicU8; IPV4_BLOCKS]>,
+    /// The blocks whose gateway number is [`FIRST_GATEWAY`]. Its 8 KiB stay in the L1 cache.
     first: AreaBits,
 }
 
@@ -155,8 +155,8 @@ impl core::fmt::Debug for Ipv4Blocks {
 impl Ipv4Blocks {
     fn new() -> Self {
         Self {
-            by_route: Box::new([SEARCH; BLOCKS]),
-            numbers: Box::new([const { AtomicU8::new(SEARCH) }; BLOCKS]),
+            by_route: Box::new([NO_BLOCK_GATEWAY; IPV4_BLOCKS]),
+            numbers: Box::new([const { AtomicU8::new(NO_BLOCK_GATEWAY) }; IPV4_BLOCKS]),
             first: AreaBits::new(),
         }
     }
@@ -164,11 +164,11 @@ impl Ipv4Blocks {
     fn build(lpm: &Lpm<u32>, gateways: &mut Gateways) -> Self {
         let mut built = Self::new();
         let spans = lpm.number_spans(16, gateways);
-        let at = |start: u64| usize::try_from(start).unwrap_or(BLOCKS).min(BLOCKS);
-        let ends = spans.iter().skip(1).map(|(start, _)| at(*start)).chain([BLOCKS]);
+        let at = |start: u64| usize::try_from(start).unwrap_or(IPV4_BLOCKS).min(IPV4_BLOCKS);
+        let ends = spans.iter().skip(1).map(|(start, _)| at(*start)).chain([IPV4_BLOCKS]);
         for ((start, number), end) in spans.iter().zip(ends) {
             let blocks = at(*start)..end;
-            if *number == FIRST {
+            if *number == FIRST_GATEWAY {
                 built.first.set_all(blocks.clone());
             }
             built.by_route[blocks.clone()].fill(*number);
@@ -180,16 +180,16 @@ impl Ipv4Blocks {
     /// Marks a block that contains UEs, or removes the mark. For the writer only.
     fn mark(&self, block: u16, has_ues: bool) {
         let at = usize::from(block);
-        let number = if has_ues { SEARCH } else { self.by_route[at] };
+        let number = if has_ues { NO_BLOCK_GATEWAY } else { self.by_route[at] };
         self.numbers[at].store(number, Relaxed);
-        self.first.set(block, number == FIRST);
+        self.first.set(block, number == FIRST_GATEWAY);
     }
 
     /// Returns the gateway number of the block of `addr`.
     #[inline]
     fn number(&self, addr: u32) -> u8 {
         let at = block(addr);
-        if self.first.has(at) { FIRST } else { self.numbers[usize::from(at)].load(Relaxed) }
+        if self.first.has(at) { FIRST_GATEWAY } else { self.numbers[usize::from(at)].load(Relaxed) }
     }
 }
 
@@ -213,14 +213,14 @@ struct Ipv6Spans {
 
 impl Ipv6Spans {
     fn new() -> Self {
-        Self::of(Vec::new(), vec![SEARCH])
+        Self::of(Vec::new(), vec![NO_BLOCK_GATEWAY])
     }
 
     fn of(starts: Vec<u64>, numbers: Vec<u8>) -> Self {
         let mut spans = Self {
             starts: starts.into(),
             numbers: numbers.into(),
-            usual: SEARCH,
+            usual: NO_BLOCK_GATEWAY,
             usual_by_route: AreaBits::new(),
             usual_areas: AreaBits::new(),
             ue_areas: AreaBits::new(),
@@ -229,10 +229,10 @@ impl Ipv6Spans {
             let same = spans.each().filter(|span| span.2 == number);
             same.map(|(first, last, _)| u128::from(last - first) + 1).sum()
         };
-        let gateways = spans.numbers.iter().copied().filter(|number| *number != SEARCH);
+        let gateways = spans.numbers.iter().copied().filter(|number| *number != NO_BLOCK_GATEWAY);
         if let Some(usual) = gateways.max_by_key(|number| width(*number)) {
             spans.usual = usual;
-            spans.usual_by_route.set_all(0..AREAS);
+            spans.usual_by_route.set_all(0..AREA_COUNT);
             let others = spans.each().filter(|(_, _, number)| *number != usual);
             others.for_each(|(first, last, _)| spans.usual_by_route.clear(first, last));
             spans.usual_areas.copy(&spans.usual_by_route);
@@ -273,10 +273,10 @@ impl Ipv6Spans {
     #[inline(never)]
     fn number_in(&self, area: u16, upper: u64) -> u8 {
         if self.ue_areas.has(area) {
-            return SEARCH;
+            return NO_BLOCK_GATEWAY;
         }
         let at = self.starts.partition_point(|start| *start <= upper);
-        self.numbers.get(at).copied().unwrap_or(SEARCH)
+        self.numbers.get(at).copied().unwrap_or(NO_BLOCK_GATEWAY)
     }
 }
 
@@ -299,7 +299,7 @@ where
 {
     /// Returns the gateway numbers of all units of 2^`unit_bits` destinations: for each span of
     /// units with one number, its first unit and the number, in ascending order from unit zero. A
-    /// unit that longer prefixes divide has [`SEARCH`].
+    /// unit that longer prefixes divide has [`NO_BLOCK_GATEWAY`].
     ///
     /// Shape: adjacent spans may have the same number.
     fn number_spans(&self, unit_bits: u32, gateways: &mut Gateways) -> Vec<(u64, u8)> {
@@ -318,7 +318,7 @@ where
             // The start after the last unit is no address.
             let addr = K::try_from(u128::from(start) << unit_bits).ok()?;
             let number = match divided.contains(&start) {
-                true => SEARCH,
+                true => NO_BLOCK_GATEWAY,
                 false => gateways.number(|scope| self.lookup(scope, addr)),
             };
             Some((start, number))
@@ -438,14 +438,14 @@ fn scopes(interfaces: &[Interface]) -> Vec<InterfaceSet> {
     let n6 = interfaces.iter().filter(|interface| interface.role == InterfaceRole::N6);
     let last = n6.map(|interface| interface.domain.0).max().unwrap_or(0);
     let domains = (0..=last).filter(|_| last > 0).map(|domain| Some(DomainId(domain)));
-    core::iter::once(None).chain(domains).map(|domain| networks(interfaces, domain)).collect()
+    core::iter::once(None).chain(domains).map(|domain| n6_interfaces(interfaces, domain)).collect()
 }
 
 /// Returns the interfaces through which UEs could reach the addresses of `interface`: the N6
 /// interfaces of its routing domain, or all interfaces if it has another role.
 fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceSet {
     match interface.role {
-        InterfaceRole::N6 => networks(interfaces, Some(interface.domain)),
+        InterfaceRole::N6 => n6_interfaces(interfaces, Some(interface.domain)),
         _ => InterfaceSet::ALL,
     }
 }
@@ -569,7 +569,7 @@ impl Routes {
     }
 
     /// Makes these routes the successor of `former`.
-    pub(crate) const fn take_place_of(&mut self, former: &Self) {
+    pub(crate) const fn set_version_after(&mut self, former: &Self) {
         self.version = former.version.wrapping_add(1);
     }
 
@@ -585,7 +585,7 @@ impl Routes {
             NetworkPart::V4(block) => self.n6.v4_blocks.number(u32::from(block) << 16),
             NetworkPart::V6(area) => match &self.n6.v6_spans {
                 spans if spans.usual_areas.has(area) => spans.usual,
-                _ => SEARCH,
+                _ => NO_BLOCK_GATEWAY,
             },
         }
     }

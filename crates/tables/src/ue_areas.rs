@@ -13,7 +13,7 @@ use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{NetworkPart, SessionKey};
 use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
 
-use crate::area_bits::{AREAS, area};
+use crate::area_bits::{AREA_COUNT, area};
 use crate::routes::Routes;
 
 /// Returns the positions of the blocks or areas of a prefix of `len` bits, from its first one on.
@@ -43,7 +43,7 @@ impl UeAreas {
     /// parts.
     pub(crate) fn new(notes_changes: bool) -> Self {
         let changed = notes_changes.then(Vec::new);
-        Self { v4: vec![0; AREAS], v6: vec![0; AREAS], framed: BTreeMap::new(), changed }
+        Self { v4: vec![0; AREA_COUNT], v6: vec![0; AREA_COUNT], framed: BTreeMap::new(), changed }
     }
 
     /// Returns a part whose mark has changed and that was not returned since.

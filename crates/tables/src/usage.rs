@@ -278,7 +278,7 @@ impl<'a> UsageView<'a> {
     #[inline]
     fn check_all(&self, slot: UsageSlot, line: &UsageLine) {
         match self.owner(slot) {
-            Some(session) => self.fast_rules.limit_to(session, 0),
+            Some(session) => self.fast_rules.allow_unchecked(session, 0),
             None => line.unchecked_below.set(0),
         }
     }
@@ -413,7 +413,7 @@ impl<'a> UsageView<'a> {
         };
         let left = report.min(urr.quota().distance(uplink, downlink));
         match self.owner(urr.slot) {
-            Some(session) => self.fast_rules.limit_to(session, left),
+            Some(session) => self.fast_rules.allow_unchecked(session, left),
             None => line.unchecked_below.set(line.octets().saturating_add(left)),
         }
     }
@@ -429,7 +429,7 @@ mod tests {
     use core::sync::atomic::{AtomicU64, Ordering};
     use std::sync::Arc;
 
-    use adit_rules::{OffloadCounts, OffloadUsage, share_of};
+    use adit_rules::{OffloadCounts, OffloadUsage, share_per_part};
 
     use super::*;
 
@@ -467,7 +467,7 @@ mod tests {
         }
 
         fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
-            let share = share_of(more, others + 1);
+            let share = share_per_part(more, others + 1);
             self.budget.store(share, Ordering::Relaxed);
             share
         }
@@ -481,12 +481,12 @@ mod tests {
         let view = UsageView::new(&table);
         let own = own_usage_slot(1, SessionIndex(0));
         for _ in 0..3 {
-            fast_rules.limit_to(SessionIndex(0), 1000);
+            fast_rules.allow_unchecked(SessionIndex(0), 1000);
             let volume = view.volume(own);
             assert_eq!(view.volume(own), volume, "the worker decided by this");
         }
         assert_eq!(offload.bytes.load(Ordering::Relaxed), 0, "no call between");
-        fast_rules.limit_to(SessionIndex(0), 1000);
+        fast_rules.allow_unchecked(SessionIndex(0), 1000);
         assert_eq!(view.counted_bytes(own), 0);
         assert!(view.volume(own).0 > 0, "what was forwarded before counts");
     }

@@ -223,7 +223,7 @@ impl SchedulerState {
 
     /// Enqueues the events that `port` keeps back, in order, except those that it must keep
     /// further.
-    fn let_go(&mut self, port: usize) {
+    fn enqueue_kept(&mut self, port: usize) {
         for older in (0..self.kept[port].len()).rev() {
             let Some(event) = self.kept[port].pop_front() else { break };
             self.put(port, event, older);
@@ -290,7 +290,7 @@ impl EventPort for MemEventPort {
     fn dequeue(&mut self, limit: usize, events: &mut EventBurst<MemBuf>) -> usize {
         let mut state = locked(&self.shared);
         state.release(self.port);
-        state.let_go(self.port);
+        state.enqueue_kept(self.port);
         let before = events.len();
         while events.len() - before < limit && !events.is_full() {
             let Some(event) = state.take(self.port) else { break };

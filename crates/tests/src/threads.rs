@@ -92,7 +92,7 @@ impl<Io: PacketIo<Buf = MemBuf> + 'static> PathThreads<Io> {
             let ports = if polls { config.ports.clone() } else { Vec::new() };
             match (role, roles.signaling()) {
                 (Role::RxTx, _) => {
-                    let number = usize::from(reader.worker().0) - roles.transmitters();
+                    let number = usize::from(reader.worker().0) - roles.processing_thread_count();
                     let config = RxTxConfig { number, ports, burst: config.burst };
                     let port = scheduled.next().unwrap();
                     made.threads.push(Box::new(RxTx::new(config, reader, flows.clone(), port)));

@@ -367,7 +367,7 @@ impl World {
             // A packet between UEs passes the queues twice before it leaves.
             _ => 4 + 2 * self.packet_queues,
         };
-        let first = self.roles.transmitters();
+        let first = self.roles.processing_thread_count();
         for _ in 0..rounds {
             let mut threads: Vec<_> = self.threads.iter_mut().zip(&mut self.ios).collect();
             threads.rotate_left(first);

@@ -107,8 +107,8 @@ fn quota_of(folder: &Path) -> Option<u64> {
 
 fn huge_pages(root: &Path) -> Vec<NodeHugePages> {
     let mut found = Vec::new();
-    for (node, folder) in numbered(&root.join("sys/devices/system/node"), "node", "") {
-        for (kib, folder) in numbered(&folder.join("hugepages"), "hugepages-", "kB") {
+    for (node, folder) in numbered_entries(&root.join("sys/devices/system/node"), "node", "") {
+        for (kib, folder) in numbered_entries(&folder.join("hugepages"), "hugepages-", "kB") {
             let number = |name: &str| -> Option<u64> {
                 fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()
             };
@@ -127,7 +127,7 @@ fn huge_pages(root: &Path) -> Vec<NodeHugePages> {
 
 /// Returns the entries of a folder whose names are `prefix`, a number and `suffix`, in ascending
 /// order of the number.
-fn numbered(folder: &Path, prefix: &str, suffix: &str) -> Vec<(u32, PathBuf)> {
+fn numbered_entries(folder: &Path, prefix: &str, suffix: &str) -> Vec<(u32, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = entries
         .filter_map(|entry| {

@@ -111,7 +111,7 @@ impl HwlocTopology {
 
     pub(crate) fn of_synthetic(text: &str) -> Result<Self, TopologyError> {
         let refused = || TopologyError::NotSynthetic { text: text.to_owned() };
-        if objects_of(text) > SYNTHETIC_OBJECTS_MAX {
+        if lowest_level_count(text) > SYNTHETIC_OBJECTS_MAX {
             return Err(TopologyError::TooLarge { text: text.to_owned() });
         }
         let topology = Self::new()?;
@@ -310,7 +310,7 @@ unsafe fn copy_set(set: hwloc_const_bitmap_t) -> Result<CpuSet, TopologyError> {
 
 /// Returns how many objects a synthetic description has on its lowest level: the product of the
 /// numbers behind its colons.
-fn objects_of(text: &str) -> u64 {
+fn lowest_level_count(text: &str) -> u64 {
     let numbers = text.split_whitespace().filter_map(|level| {
         let digits = level.rsplit_once(':').map_or(level, |(_, number)| number);
         let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());

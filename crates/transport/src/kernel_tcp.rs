@@ -23,7 +23,7 @@ const STREAMS_MAX: usize = 1024;
 /// Maximum number of events that one system call returns.
 const EVENTS_MAX: usize = 64;
 /// The event data that identifies the listening socket; smaller values are [`StreamId`]s.
-const LISTENER: u64 = u64::MAX;
+const LISTENER_EVENT: u64 = u64::MAX;
 /// How long a receive call may poll the queue of a NIC. Unit: µs.
 const BUSY_POLL_US: i32 = 50;
 
@@ -88,7 +88,7 @@ impl KernelTcp {
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
             | epoll::EventFlags::ET;
-        let data = epoll::EventData::new_u64(u64::try_from(id.0).unwrap_or(LISTENER));
+        let data = epoll::EventData::new_u64(u64::try_from(id.0).unwrap_or(LISTENER_EVENT));
         epoll::add(&self.epoll, &socket, data, flags)?;
         let is_open = state == StreamState::Open;
         let stream =
@@ -114,7 +114,7 @@ impl KernelTcp {
     }
 
     /// Queries which sockets are ready, and waits for at most `limit` if none is.
-    fn gather(&mut self, limit: Duration) {
+    fn poll_events(&mut self, limit: Duration) {
         let timeout = Timespec::try_from(limit).ok();
         // Not a field of `self`: epoll events are not `Send`.
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
@@ -122,7 +122,7 @@ impl KernelTcp {
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, timeout.as_ref()) else { return };
         for event in events {
             let data = event.data.u64();
-            self.has_peers |= data == LISTENER;
+            self.has_peers |= data == LISTENER_EVENT;
             let id = StreamId(usize::try_from(data).unwrap_or(usize::MAX));
             let Some(stream) = self.streams.get_mut(&id) else { continue };
             let flags = event.flags;
@@ -154,7 +154,7 @@ impl Transport for KernelTcp {
         // Only an event can report that a stream has connected, or is writable again.
         let all_writable = self.streams.values().all(|stream| stream.writable);
         if self.wait == KernelWait::Poll && !(self.is_direct() && all_writable) {
-            self.gather(Duration::ZERO);
+            self.poll_events(Duration::ZERO);
         }
     }
 
@@ -163,7 +163,7 @@ impl Transport for KernelTcp {
         if self.wait == KernelWait::Sleep {
             // If a stream is readable already, only queries events: a busy stream must not delay
             // the others.
-            self.gather(if ready { Duration::ZERO } else { limit });
+            self.poll_events(if ready { Duration::ZERO } else { limit });
         }
     }
 
@@ -181,7 +181,7 @@ impl Transport for KernelTcp {
     fn listen(&mut self, local: SocketAddr) -> Result<(), TransportError> {
         let listener = TcpListener::bind(local)?;
         listener.set_nonblocking(true)?;
-        let data = epoll::EventData::new_u64(LISTENER);
+        let data = epoll::EventData::new_u64(LISTENER_EVENT);
         epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN)?;
         self.listener = Some(listener);
         Ok(())

@@ -67,7 +67,7 @@ impl<T: Transport> TlsTransport<T> {
                 self.inner.close(id);
                 continue;
             };
-            let oldest = self.strangers().rev().nth(HANDSHAKES_MAX - 1).map(|(id, _)| *id);
+            let oldest = self.unverified_streams().rev().nth(HANDSHAKES_MAX - 1).map(|(id, _)| *id);
             if let Some(oldest) = oldest {
                 self.close(oldest);
             }
@@ -79,14 +79,14 @@ impl<T: Transport> TlsTransport<T> {
     fn end_handshakes(&mut self, now: Nanos) {
         let is_over =
             |stream: &TlsStream| stream.fault.is_some() || stream.handshake_until < Some(now);
-        let over = self.strangers().filter(|(_, stream)| is_over(stream));
+        let over = self.unverified_streams().filter(|(_, stream)| is_over(stream));
         for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.close(id);
         }
     }
 
     /// Returns the streams whose peers have not shown a certificate yet, oldest first.
-    fn strangers(&self) -> impl DoubleEndedIterator<Item = (&StreamId, &TlsStream)> {
+    fn unverified_streams(&self) -> impl DoubleEndedIterator<Item = (&StreamId, &TlsStream)> {
         self.streams.iter().filter(|(_, stream)| {
             stream.handshake_until.is_some() && stream.connection.is_handshaking()
         })
@@ -100,7 +100,7 @@ impl TlsStream {
     }
 
     /// Moves octets between the TLS library and the stream, in both directions.
-    fn exchange<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
+    fn move_octets<T: Transport>(&mut self, inner: &mut T, id: StreamId) {
         self.send(inner, id);
         while self.fault.is_none() && self.connection.wants_read() {
             match self.connection.read_tls(&mut StreamOctets { inner, id }) {
@@ -163,7 +163,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
         self.inner.poll(now);
         self.begin_handshakes(now);
         for (id, stream) in &mut self.streams {
-            stream.exchange(&mut self.inner, *id);
+            stream.move_octets(&mut self.inner, *id);
         }
         self.end_handshakes(now);
     }
@@ -208,7 +208,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
         };
         let state = self.inner.state(id);
         if state == StreamState::Open {
-            stream.exchange(&mut self.inner, id);
+            stream.move_octets(&mut self.inner, id);
         }
         match (stream.fault, state) {
             (Some(fault), _) => StreamState::Closed(fault),
@@ -225,7 +225,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
             return Err(fault);
         }
         if stream.connection.is_handshaking() {
-            stream.exchange(&mut self.inner, id);
+            stream.move_octets(&mut self.inner, id);
             return Ok(0);
         }
         let taken = stream.connection.writer().write(octets).map_err(|_| TransportError::Reset)?;
@@ -237,7 +237,7 @@ impl<T: Transport> Transport for TlsTransport<T> {
         let stream = self.streams.get_mut(&id).ok_or(TransportError::NoStream)?;
         let mut len = stream.connection.reader().read(room).unwrap_or(0);
         if len == 0 {
-            stream.exchange(&mut self.inner, id);
+            stream.move_octets(&mut self.inner, id);
             len = stream.connection.reader().read(room).unwrap_or(0);
         }
         stream.fault.filter(|_| len == 0).map_or(Ok(len), Err)

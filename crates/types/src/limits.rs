@@ -186,7 +186,7 @@ pub const TAP_PDRS_MAX: usize = 32;
 
 /// Packets that a worker reports to taps in one step when their wait ends (they leave or are
 /// dropped).
-pub const TAP_LATE_PACKETS_PER_STEP: usize = 16;
+pub const TAP_LATE_PACKETS_PER_STEP_MAX: usize = 16;
 
 /// Answers to all peers that a store keeps, for requests retransmitted after a restart; a further
 /// answer replaces the oldest.
@@ -218,7 +218,7 @@ pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
 
 /// Attempts to report the last usage of an ended session before the report is given up: with their
 /// pauses about five minutes.
-pub const REPORT_ATTEMPTS_OF_ENDED_MAX: u32 = 10;
+pub const REPORT_ATTEMPTS_OF_ENDED_SESSION_MAX: u32 = 10;
 
 /// Usage reports in one response; further ones follow in Session Report Requests. With about 130
 /// octets each they stay below 9000 octets.
@@ -279,7 +279,7 @@ pub const PEER_HEARTBEATS_PER_S_MAX: u32 = 5_000;
 
 /// Association setups that wait until it is known whether the association that has their Node ID is
 /// alive.
-pub const CONTESTS_MAX: usize = 16;
+pub const CONTESTED_SETUPS_MAX: usize = 16;
 
 /// GTP-U peers whose state has yet to be reported to one CP function.
 pub const PATHS_TO_REPORT_MAX: usize = 4096;
@@ -309,7 +309,7 @@ pub const ALTERNATIVE_ADDRESSES_MAX: usize = 16;
 pub const SETS_PER_SESSION_MAX: usize = 64;
 
 /// Further errors that are looked for in one refused request.
-pub const FINDINGS_MAX: usize = 8;
+pub const FURTHER_ERRORS_MAX: usize = 8;
 
 /// Consecutive iterations of the control thread with an internal fault after which faults are no
 /// longer contained: a fault that returns each time is not repaired by going on.
@@ -352,7 +352,7 @@ pub const API_REQUESTS_PER_S_MAX: u32 = 50;
 
 /// HTTP requests of one token or address that may come at once: a page with all that it loads,
 /// several times over.
-pub const API_REQUESTS_BURST: u32 = 200;
+pub const API_REQUESTS_BURST_MAX: u32 = 200;
 
 /// Number of requests that a request with a wrong token counts as: two guesses per second in the
 /// long run.
@@ -360,7 +360,7 @@ pub const API_WRONG_TOKEN_COST: u32 = 25;
 
 /// Requests of the HTTP interface that wait for the control thread, which answers one per
 /// iteration: the admin socket thus waits for milliseconds at most.
-pub const API_QUESTIONS_MAX: usize = 8;
+pub const API_WAITING_REQUESTS_MAX: usize = 8;
 
 /// Rows of one answer of the HTTP interface: they bound the memory of the answer.
 pub const API_ROWS_MAX: usize = 1000;

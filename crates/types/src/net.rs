@@ -104,7 +104,7 @@ impl InterfaceRole {
 }
 
 /// By first octet, whether routers forward to an IPv4 address: 0 yes, 1 no, 2 depends on the rest.
-const FIRST_OCTETS: [u8; 256] = {
+const FORWARDING_BY_FIRST_OCTET: [u8; 256] = {
     let mut octets = [0; 256];
     octets[0] = 1;
     octets[127] = 1;
@@ -126,7 +126,7 @@ const FIRST_OCTETS: [u8; 256] = {
 #[must_use]
 pub const fn is_forwardable_v4(addr: Ipv4Addr) -> bool {
     let [first, second, ..] = addr.octets();
-    match FIRST_OCTETS[first as usize] {
+    match FORWARDING_BY_FIRST_OCTET[first as usize] {
         0 => true,
         1 => false,
         _ if first == 169 => second != 254,

@@ -82,13 +82,13 @@ impl Roles {
     /// How many threads there are.
     #[must_use]
     pub const fn threads(self) -> usize {
-        self.transmitters() + self.receivers + self.rx_tx
+        self.processing_thread_count() + self.receivers + self.rx_tx
     }
 
     /// How many threads process packets: the first ones. They also transmit unless there are Rx/Tx
     /// threads.
     #[must_use]
-    pub const fn transmitters(self) -> usize {
+    pub const fn processing_thread_count(self) -> usize {
         self.workers + (self.receivers > 0) as usize
     }
 
@@ -97,7 +97,7 @@ impl Roles {
     pub const fn receiving(self) -> core::ops::Range<usize> {
         match self.receivers + self.rx_tx {
             0 => 0..self.workers,
-            _ => self.transmitters()..self.threads(),
+            _ => self.processing_thread_count()..self.threads(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Roles {
     #[must_use]
     pub const fn transmitting(self) -> core::ops::Range<usize> {
         match self.rx_tx {
-            0 => 0..self.transmitters(),
+            0 => 0..self.processing_thread_count(),
             _ => self.workers..self.threads(),
         }
     }
@@ -122,7 +122,7 @@ impl Roles {
     pub fn of(self, thread: usize) -> Role {
         match thread {
             _ if thread < self.workers => Role::Worker,
-            _ if thread < self.transmitters() => Role::Signaling,
+            _ if thread < self.processing_thread_count() => Role::Signaling,
             _ if self.rx_tx > 0 => Role::RxTx,
             _ => Role::Receiver,
         }
@@ -154,7 +154,10 @@ mod tests {
         let roles: Vec<_> = Roles::pipeline(2, 3).all().map(Role::name).collect();
         assert_eq!(roles, ["worker", "worker", "worker", "signaling", "receiver", "receiver"]);
         let alone = Roles::run_to_completion(0);
-        assert_eq!((alone.threads(), alone.transmitters(), alone.signaling()), (1, 1, None));
+        assert_eq!(
+            (alone.threads(), alone.processing_thread_count(), alone.signaling()),
+            (1, 1, None)
+        );
         assert_eq!(Roles::pipeline(1, 2).signaling(), Some(WorkerId(2)));
     }
 
@@ -163,7 +166,10 @@ mod tests {
         let roles = Roles::event_driven(2, 2);
         let names: Vec<_> = roles.all().map(Role::name).collect();
         assert_eq!(names, ["worker", "worker", "rx-tx", "rx-tx"]);
-        assert_eq!((roles.transmitters(), roles.rx_tx(), roles.signaling()), (2, 2, None));
+        assert_eq!(
+            (roles.processing_thread_count(), roles.rx_tx(), roles.signaling()),
+            (2, 2, None)
+        );
         assert_eq!((roles.receiving(), roles.transmitting()), (2..4, 2..4));
         let to = |from| (0..4).filter(|to| roles.connects(from, *to)).collect::<Vec<_>>();
         assert_eq!([0, 2].map(to), [vec![1], vec![]]);

@@ -9,7 +9,7 @@ use crate::{checksum, protocol};
 use adit_types::limits::IPV6_EXTENSIONS_MAX;
 
 /// Length of the longest IPv4 header. Unit: octets.
-const HEADER_MAX: usize = 60;
+const IPV4_HEADER_LEN_MAX: usize = 60;
 
 /// Length of an IPv6 fragment header. Unit: octets.
 const FRAGMENT_HEADER_LEN: usize = 8;
@@ -22,10 +22,10 @@ const OFFSET: u16 = 0x1fff;
 /// The division of an IPv4 packet into fragments that fit an MTU. Lengths are in octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ipv4Split {
-    header: [u8; HEADER_MAX],
+    header: [u8; IPV4_HEADER_LEN_MAX],
     header_len: usize,
     /// The header of all fragments except the first, with only the options that are copied.
-    later_header: [u8; HEADER_MAX],
+    later_header: [u8; IPV4_HEADER_LEN_MAX],
     later_header_len: usize,
     /// Lengths of payload: of the packet, of the first fragment, of each fragment between the first
     /// and the last one, and the most that the last one may have.
@@ -48,7 +48,7 @@ impl Ipv4Split {
             return None;
         }
         let header_len = parsed.header_len();
-        let mut header = [0; HEADER_MAX];
+        let mut header = [0; IPV4_HEADER_LEN_MAX];
         header.get_mut(..header_len)?.copy_from_slice(packet.get(..header_len)?);
         let (later_header, later_header_len) = later_header(&header, header_len)?;
         // A datagram cannot reach beyond the greatest total length.
@@ -136,9 +136,12 @@ fn finish_ipv4(header: &mut [u8], total_len: u16, flags_offset: u16) -> Option<(
 }
 
 /// Returns the header of later fragments with its length. Spec: RFC 791 §3.1 (copied flag).
-fn later_header(header: &[u8; HEADER_MAX], header_len: usize) -> Option<([u8; HEADER_MAX], usize)> {
+fn later_header(
+    header: &[u8; IPV4_HEADER_LEN_MAX],
+    header_len: usize,
+) -> Option<([u8; IPV4_HEADER_LEN_MAX], usize)> {
     const COPIED: u8 = 0x80;
-    let mut later = [0; HEADER_MAX];
+    let mut later = [0; IPV4_HEADER_LEN_MAX];
     later[..Ipv4Header::LEN].copy_from_slice(&header[..Ipv4Header::LEN]);
     let mut len = Ipv4Header::LEN;
     let mut options = header.get(Ipv4Header::LEN..header_len)?;

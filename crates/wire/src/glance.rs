@@ -172,14 +172,14 @@ fn v6(packet: &[u8], is_tunnel_end: impl Fn(IpAddr) -> bool) -> Option<Glance> {
     match ip.next_header() {
         protocol::UDP => tunneled(packet, size_of::<Ipv6Header>()),
         // Fragments, and GTP-U packets with other extension headers, which are rare.
-        header if is_extension(header) => Some(Glance::TunnelFragment(folded(ip.src()))),
+        header if is_extension(header) => Some(Glance::TunnelFragment(fold_source(ip.src()))),
         _ => None,
     }
 }
 
 /// Hashes a source address. Fragments of a source thus go to one worker; their identification
 /// cannot be used, because any number of headers may precede it.
-fn folded(addr: Ipv6Addr) -> u32 {
+fn fold_source(addr: Ipv6Addr) -> u32 {
     let octets = addr.octets();
     let (words, _) = octets.as_chunks::<4>();
     words.iter().fold(0, |hash, word| hash ^ u32::from_be_bytes(*word))

@@ -264,9 +264,9 @@ pub fn set_tos(packet: &mut [u8], tos: u8) -> bool {
 pub fn allow_fragmentation(packet: &mut [u8]) {
     /// How many octets the identification is derived from: outer UDP and GTP-U headers, and the
     /// headers of the inner packet.
-    const READ: usize = 8 + 16 + 60;
+    const HASHED_LEN_MAX: usize = 8 + 16 + 60;
     let Ok((header, rest)) = Ipv4Header::mut_from_prefix(packet) else { return };
-    let rest = rest.get(..READ).unwrap_or(rest);
+    let rest = rest.get(..HASHED_LEN_MAX).unwrap_or(rest);
     // Not a one's-complement sum: packets with correct checksums have equal sums.
     let mix = |hash: u32, word: &[u8; 4]| {
         (hash.rotate_left(5) ^ u32::from_ne_bytes(*word)).wrapping_mul(0x9e37_79b1)

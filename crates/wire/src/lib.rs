@@ -52,7 +52,7 @@ pub use open_checksum::finish_open_checksum;
 pub use parse::{
     FiveTuple, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu, parse_ip,
 };
-pub use psc::{PduSessionContainer, PduType, usual_container};
+pub use psc::{PduSessionContainer, PduType, usual_container_marking};
 pub use quoted::QuotedGpdu;
 pub use usual::{
     GPduPattern, GPduV6Pattern, INNER_OFFSET_OVER_IPV6_MIN, IpPattern, OrderingKey, UsualFiveTuple,

@@ -80,7 +80,7 @@ impl PduSessionContainer {
 /// a frame, which is directly before the inner packet in usual G-PDUs.
 #[cold]
 #[must_use]
-pub fn usual_container(frame: &[u8], end: u8) -> Option<(Qfi, bool)> {
+pub fn usual_container_marking(frame: &[u8], end: u8) -> Option<(Qfi, bool)> {
     let end = usize::from(end);
     let content = frame.get(end.checked_sub(3)?..end.checked_sub(1)?)?;
     let container = PduSessionContainer::parse(content).ok()?;

@@ -7,7 +7,7 @@
 //!
 //! `crates/tables/tests/loom_publish.rs` explores the interleavings of this file.
 
-use adit_rules::share_of;
+use adit_rules::share_per_part;
 
 use super::layout::{BUDGET_BITS, head};
 use super::sync::{AtomicU64, Ordering, fence};
@@ -80,7 +80,7 @@ impl EntryBudget<'_> {
 pub(crate) fn divide(entries: &[EntryBudget<'_>; 2], more: u64, others: u64) -> u64 {
     let numbers = entries.each_ref().map(EntryBudget::limited_number);
     let parts = numbers.iter().flatten().fold(others, |parts, _| parts + 1);
-    let share = share_of(more, parts);
+    let share = share_per_part(more, parts);
     for (entry, number) in entries.iter().zip(numbers) {
         if let Some(number) = number {
             entry.replace(number, share);

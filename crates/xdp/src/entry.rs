@@ -16,7 +16,7 @@ pub(crate) type EntryRule = [u64; word::BUDGET];
 ///
 /// # Errors
 /// The part of the rule that the program cannot express.
-pub(crate) fn pack(
+pub(crate) fn pack_rule(
     rule: &OffloadRule<'_>,
     egress: impl FnOnce(InterfaceSet) -> Option<u32>,
 ) -> Result<EntryRule, OffloadRefusal> {

@@ -1,22 +1,22 @@
 //! The layout of the program's maps: see `bpf/forward.bpf.c`.
 
 /// Maximum number of interfaces.
-pub(crate) const INTERFACES: usize = 32;
+pub(crate) const MAPPED_INTERFACES_MAX: usize = 32;
 /// Words of `struct interface`.
 pub(crate) const INTERFACE_WORDS: usize = 2;
 /// Rows of counters per processor: one for each interface, and one for packets that are left to
 /// workers.
-pub(crate) const COUNTER_ROWS: usize = INTERFACES + 1;
+pub(crate) const COUNTER_ROWS: usize = MAPPED_INTERFACES_MAX + 1;
 /// Words of a row of counters.
 pub(crate) const COUNTER_WORDS: usize = 8;
 /// Maximum number of pools of UE addresses.
-pub(crate) const POOLS: usize = 16;
+pub(crate) const POOLS_MAX: usize = 16;
 /// Maximum number of our addresses on one link, for each address family.
-pub(crate) const OWN_ADDRS: usize = 16;
+pub(crate) const OWN_ADDRS_MAX: usize = 16;
 /// Number of 32-bit numbers in one element of a map.
-pub(crate) const CHUNK: usize = 1 << 10;
+pub(crate) const CHUNK_LEN: usize = 1 << 10;
 /// Maximum number of sets of interfaces that packets leave through.
-pub(crate) const EGRESS_SETS: usize = 64;
+pub(crate) const EGRESS_SETS_MAX: usize = 64;
 /// Number of gateways in one set of interfaces.
 pub(crate) const GATEWAYS: usize = 256;
 /// Number of parts that the destinations of one address family are divided into.

@@ -11,8 +11,8 @@ use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenObject};
 use crate::batches::Batches;
 use crate::config::{XdpConfig, XdpError};
 use crate::layout::{
-    CHUNK, COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS, ENTRY_WORDS, GATEWAYS, INTERFACE_WORDS,
-    INTERFACES, NETWORKS, OWN_ADDRS, POOLS,
+    CHUNK_LEN, COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS_MAX, ENTRY_WORDS, GATEWAYS,
+    INTERFACE_WORDS, MAPPED_INTERFACES_MAX, NETWORKS, OWN_ADDRS_MAX, POOLS_MAX,
 };
 use crate::mapped::MappedArray;
 use crate::offload::{MappedPool, XdpOffload};
@@ -23,7 +23,7 @@ use adit_rules::OffloadInterface;
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 
 /// Names of the maps that are not shared: each port has its own.
-const OF_PORT: [&str; 2] = ["ports", "xsks_map"];
+const MAPS_OF_PORT: [&str; 2] = ["ports", "xsks_map"];
 
 /// Maximum number of addresses of all pools together. It leaves a chunk for the end of the last
 /// pool.
@@ -81,7 +81,7 @@ impl MapSizes {
         let processors = libbpf_rs::num_possible_cpus()
             .map_err(|error| XdpError::of("the number of processors is unknown", &error))?;
         let addrs = pools.last().map_or(0, |pool| pool.offset + pool.len);
-        let chunks = |numbers: usize| numbers.div_ceil(CHUNK).max(1);
+        let chunks = |numbers: usize| numbers.div_ceil(CHUNK_LEN).max(1);
         let (teids, ue_pools) = (chunks(1 << config.teid_slot_bits), chunks(addrs as usize));
         let counters = processors * COUNTER_ROWS;
         let elements = [
@@ -104,7 +104,7 @@ impl SharedMaps {
         let mut shared = Vec::new();
         for map in program.object.maps() {
             let name = map.name().to_string_lossy().into_owned();
-            if !OF_PORT.contains(&name.as_str()) {
+            if !MAPS_OF_PORT.contains(&name.as_str()) {
                 let handle = MapHandle::try_from(&map)
                     .map_err(|error| XdpError::of("a map cannot be shared", &error))?;
                 shared.push((name, handle));
@@ -163,18 +163,18 @@ fn offload(
     Ok(XdpOffload {
         batches: Batches::start(move || of_thread.set_now(clock()))?,
         usage,
-        teids: shared.map("teids", sizes.teids * CHUNK / 2)?,
+        teids: shared.map("teids", sizes.teids * CHUNK_LEN / 2)?,
         teid_mask: teid_mask(config),
         same_place: BTreeMap::new(),
-        ue_pools: shared.map("ue_pools", sizes.ue_pools * CHUNK / 2)?,
+        ue_pools: shared.map("ue_pools", sizes.ue_pools * CHUNK_LEN / 2)?,
         pools: sizes.pools,
         ues,
         next_hops: shared.map("next_hops", config.next_hops_max)?,
         networks: shared.map("networks", 2 * NETWORKS / 8)?,
-        gateways: shared.map("gateways", EGRESS_SETS * GATEWAYS / 2)?,
+        gateways: shared.map("gateways", EGRESS_SETS_MAX * GATEWAYS / 2)?,
         egress_sets: Vec::new(),
         counters: shared.map("counters", sizes.counters * COUNTER_WORDS)?,
-        interfaces: shared.map("interfaces", INTERFACES * INTERFACE_WORDS)?,
+        interfaces: shared.map("interfaces", MAPPED_INTERFACES_MAX * INTERFACE_WORDS)?,
         tunnel_mtus: config
             .interfaces
             .iter()
@@ -210,7 +210,7 @@ fn pools(config: &XdpConfig) -> Vec<MappedPool> {
     let mut mapped = Vec::new();
     for (domain, prefix) in &config.ue_pools_v4 {
         let Some(len) = 1_u32.checked_shl(32 - u32::from(prefix.len())) else { continue };
-        if mapped.len() < POOLS && offset.saturating_add(len) <= POOL_ADDRS_MAX {
+        if mapped.len() < POOLS_MAX && offset.saturating_add(len) <= POOL_ADDRS_MAX {
             let first = prefix.addr().to_bits();
             mapped.push(MappedPool { domain: *domain, first, len, offset });
             offset += len;
@@ -230,7 +230,7 @@ fn settings(config: &XdpConfig, pools: &[MappedPool]) -> Vec<u8> {
     let words =
         pools.iter().flat_map(|pool| [u32::from(pool.domain.0), pool.first, pool.len, pool.offset]);
     let mut value = octets([teid_mask(config), len].into_iter().chain(words));
-    value.resize(8 + POOLS * 16, 0);
+    value.resize(8 + POOLS_MAX * 16, 0);
     value
 }
 
@@ -263,10 +263,11 @@ fn port_octets(config: &XdpConfig, port: PortId, is_virtual: bool) -> Vec<u8> {
     let own_v4: Vec<u32> = link().filter_map(|of| Some(of.v4?.to_bits())).collect();
     let upper = |of: &OffloadInterface| of.v6.map(|addr| (addr.to_bits() >> 64) as u64);
     let own_v6: Vec<u64> = link().filter_map(upper).collect();
-    let fits = own_v4.len() <= OWN_ADDRS && own_v6.len() <= OWN_ADDRS;
+    let fits = own_v4.len() <= OWN_ADDRS_MAX && own_v6.len() <= OWN_ADDRS_MAX;
     let n6 = link().find(|of| of.role == InterfaceRole::N6).filter(|_| fits);
     let bit = |of: Option<&OffloadInterface>| {
-        of.filter(|of| usize::from(of.id.0) < INTERFACES).map_or(0, |of| 1_u32 << of.id.0)
+        of.filter(|of| usize::from(of.id.0) < MAPPED_INTERFACES_MAX)
+            .map_or(0, |of| 1_u32 << of.id.0)
     };
     let id = |of: Option<&OffloadInterface>| of.map_or(0, |of| u32::from(of.id.0));
     let mut value = link().next().map_or([0; 6], |of| of.mac.0).to_vec();
@@ -279,12 +280,12 @@ fn port_octets(config: &XdpConfig, port: PortId, is_virtual: bool) -> Vec<u8> {
         n6.map_or(0, |of| u32::from(of.domain.0)),
         id(n3),
         id(n6),
-        u32::try_from(own_v4.len().min(OWN_ADDRS)).unwrap_or_default(),
-        u32::try_from(own_v6.len().min(OWN_ADDRS)).unwrap_or_default(),
+        u32::try_from(own_v4.len().min(OWN_ADDRS_MAX)).unwrap_or_default(),
+        u32::try_from(own_v6.len().min(OWN_ADDRS_MAX)).unwrap_or_default(),
     ]));
-    let padded = own_v4.into_iter().chain(core::iter::repeat(0)).take(OWN_ADDRS);
+    let padded = own_v4.into_iter().chain(core::iter::repeat(0)).take(OWN_ADDRS_MAX);
     value.extend(octets(padded));
-    let padded = own_v6.into_iter().chain(core::iter::repeat(0)).take(OWN_ADDRS);
+    let padded = own_v6.into_iter().chain(core::iter::repeat(0)).take(OWN_ADDRS_MAX);
     value.extend(padded.flat_map(u64::to_ne_bytes));
     value
 }

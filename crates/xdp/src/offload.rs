@@ -14,10 +14,10 @@ use adit_types::{
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::batches::Batches;
-use crate::entry::pack;
+use crate::entry::pack_rule;
 use crate::layout::{
-    COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS, GATEWAYS, HOP_INTERFACE_SHIFT, HOP_RESOLVED,
-    INTERFACE_WORDS, INTERFACES, NETWORKS, head, word,
+    COUNTER_ROWS, COUNTER_WORDS, EGRESS_SETS_MAX, GATEWAYS, HOP_INTERFACE_SHIFT, HOP_RESOLVED,
+    INTERFACE_WORDS, MAPPED_INTERFACES_MAX, NETWORKS, head, word,
 };
 use crate::mapped::MappedArray;
 use crate::program::XdpProgram;
@@ -96,7 +96,7 @@ impl XdpOffload {
     }
 }
 
-const fn place(direction: Direction) -> usize {
+const fn direction_index(direction: Direction) -> usize {
     match direction {
         Direction::Uplink => 0,
         Direction::Downlink => 1,
@@ -110,8 +110,8 @@ impl Offload for XdpOffload {
         direction: Direction,
         rule: &OffloadRule<'_>,
     ) -> Result<(), OffloadRefusal> {
-        let words = pack(rule, |within| self.egress_set(within))?;
-        let Some(entry) = self.usage.entry(session, place(direction)) else {
+        let words = pack_rule(rule, |within| self.egress_set(within))?;
+        let Some(entry) = self.usage.entry(session, direction_index(direction)) else {
             return Err(OffloadRefusal("there is no room for the session".into()));
         };
         let number = (entry[word::HEAD].load(Ordering::Relaxed) & head::NUMBER) + 1;
@@ -124,7 +124,7 @@ impl Offload for XdpOffload {
     }
 
     fn remove(&mut self, session: SessionIndex, direction: Direction) {
-        if let Some(entry) = self.usage.entry(session, place(direction)) {
+        if let Some(entry) = self.usage.entry(session, direction_index(direction)) {
             let number = entry[word::HEAD].load(Ordering::Relaxed) & head::NUMBER;
             entry[word::HEAD].store(number, Ordering::Release);
         }
@@ -227,7 +227,7 @@ impl Offload for XdpOffload {
     fn set_gateway(&mut self, within: InterfaceSet, gateway: u8, next_hop: Option<NextHopIndex>) {
         let at = match self.egress_set(within) {
             Some(at) => at as usize,
-            None if self.egress_sets.len() < EGRESS_SETS => {
+            None if self.egress_sets.len() < EGRESS_SETS_MAX => {
                 self.egress_sets.push(within);
                 self.egress_sets.len() - 1
             }
@@ -263,8 +263,10 @@ impl Offload for XdpOffload {
 
     fn totals(&self) -> OffloadTotals {
         let (rows, _) = self.counters.words().as_chunks::<COUNTER_WORDS>();
-        let mut totals =
-            OffloadTotals { interfaces: vec![Default::default(); INTERFACES], passed_pkts: 0 };
+        let mut totals = OffloadTotals {
+            interfaces: vec![Default::default(); MAPPED_INTERFACES_MAX],
+            passed_pkts: 0,
+        };
         for of_processor in rows.chunks(COUNTER_ROWS) {
             for (at, row) in of_processor.iter().enumerate() {
                 let [rx_pkts, rx_bytes, ul_pkts, ul_bytes, dl_pkts, dl_bytes, _, _] =

@@ -20,7 +20,7 @@ use anyhow::{Context, bail};
 use cargo_metadata::{Message, MetadataCommand, TargetKind};
 
 /// Start of the line by which a test prints why it was skipped.
-const SKIPPED: &str = "skipped: ";
+const SKIPPED_PREFIX: &str = "skipped: ";
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
@@ -153,7 +153,7 @@ fn run_one(program: &TestProgram) -> anyhow::Result<ProgramRun> {
     }
     let mut skipped = BTreeMap::new();
     for line in stdout.lines().chain(stderr.lines()) {
-        if let Some(reason) = line.strip_prefix(SKIPPED) {
+        if let Some(reason) = line.strip_prefix(SKIPPED_PREFIX) {
             *skipped.entry(reason.to_owned()).or_insert(0) += 1;
         }
     }

@@ -20,7 +20,7 @@ use crate::snapshot::{
 use crate::text_table::{TextColumns, TextList, counted, plain_table, terminal_width};
 
 /// Rows that are printed together; the first ones determine the widths of columns.
-const ROWS_TOGETHER: usize = 512;
+const ROWS_PER_BATCH: usize = 512;
 
 /// Prints the answer of the adit that listens at `socket`.
 ///
@@ -38,7 +38,7 @@ pub(crate) fn show(
         return printer.finish();
     }
     let width = if form.wide { None } else { terminal_width() };
-    let mut printer = Printer::new(question.topic, width, form.all, out);
+    let mut printer = TextPrinter::new(question.topic, width, form.all, out);
     pages(socket, question, |page| printer.page(page))?;
     printer.finish()
 }
@@ -142,7 +142,7 @@ fn target(question: &AdminQuestion, cursor: Option<&str>) -> String {
 /// Renders a whole document of `topic` as text.
 pub(crate) fn render(topic: Topic, document: &Value) -> String {
     let mut text = Vec::new();
-    let mut printer = Printer::new(topic, None, true, &mut text);
+    let mut printer = TextPrinter::new(topic, None, true, &mut text);
     let members = document.as_object().cloned().unwrap_or_default();
     let printed = printer.page(members).and_then(|()| printer.finish());
     debug_assert!(printed.is_ok(), "writing to memory does not fail");
@@ -150,7 +150,7 @@ pub(crate) fn render(topic: Topic, document: &Value) -> String {
 }
 
 /// A list being printed as a table.
-struct List {
+struct PrintedList {
     name: &'static str,
     columns: TextColumns,
     /// Rows not printed yet.
@@ -161,21 +161,21 @@ struct List {
 }
 
 /// Prints a document as text while its pages arrive.
-struct Printer<'o, W> {
+struct TextPrinter<'o, W> {
     topic: Topic,
     /// Width of the terminal.
     width: Option<u16>,
     /// True if rows whose counters are zero are printed as well.
     shows_zeros: bool,
     out: &'o mut W,
-    list: Option<List>,
+    list: Option<PrintedList>,
     /// True once something has been printed.
     is_begun: bool,
     /// Members that are not printed page by page; printed at the end.
     whole: Map<String, Value>,
 }
 
-impl<'o, W: Write> Printer<'o, W> {
+impl<'o, W: Write> TextPrinter<'o, W> {
     fn new(topic: Topic, width: Option<u16>, shows_zeros: bool, out: &'o mut W) -> Self {
         let whole = Map::new();
         Self { topic, width, shows_zeros, out, list: None, is_begun: false, whole }
@@ -191,7 +191,7 @@ impl<'o, W: Write> Printer<'o, W> {
                 self.end_list()?;
                 let (columns, is_first) = (TextColumns::new(columns, self.width), position == 0);
                 let (rows, count, is_begun) = (Vec::new(), 0, false);
-                self.list = Some(List { name, columns, rows, count, is_first, is_begun });
+                self.list = Some(PrintedList { name, columns, rows, count, is_first, is_begun });
             }
             self.rows(rows)?;
         }
@@ -207,7 +207,7 @@ impl<'o, W: Write> Printer<'o, W> {
         }
         list.count += rows.len();
         list.rows.extend(rows);
-        if list.rows.len() >= ROWS_TOGETHER {
+        if list.rows.len() >= ROWS_PER_BATCH {
             self.print(&mut list)?;
         }
         self.list = Some(list);
@@ -245,7 +245,7 @@ impl<'o, W: Write> Printer<'o, W> {
     }
 
     /// Prints the pending rows.
-    fn print(&mut self, list: &mut List) -> anyhow::Result<()> {
+    fn print(&mut self, list: &mut PrintedList) -> anyhow::Result<()> {
         if list.rows.is_empty() && (list.is_begun || !list.is_first) {
             return Ok(());
         }
@@ -494,7 +494,7 @@ mod tests {
         ]});
         let shown = |all| {
             let mut text = Vec::new();
-            let mut printer = Printer::new(Topic::Drops, None, all, &mut text);
+            let mut printer = TextPrinter::new(Topic::Drops, None, all, &mut text);
             printer.page(members_of(&document)).unwrap();
             printer.finish().unwrap();
             String::from_utf8(text).unwrap()
@@ -519,22 +519,22 @@ mod tests {
     #[test]
     fn rows_of_a_long_list_are_printed_while_they_arrive_under_one_header() {
         let mut out = Vec::new();
-        let mut printer = Printer::new(Topic::Paths, None, true, &mut out);
-        for n in 0..2 * ROWS_TOGETHER {
+        let mut printer = TextPrinter::new(Topic::Paths, None, true, &mut out);
+        for n in 0..2 * ROWS_PER_BATCH {
             let row = json!({ "peer": format!("2001:db8::{n:x}"), "state": "up" });
             printer.page(members_of(&json!({ "paths": [row] }))).unwrap();
             let waiting = printer.list.as_ref().unwrap().rows.len();
-            assert!(waiting < ROWS_TOGETHER, "{waiting}");
+            assert!(waiting < ROWS_PER_BATCH, "{waiting}");
         }
         printer.finish().unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("requests").count(), 1);
-        assert_eq!(text.matches("2001:db8::").count(), 2 * ROWS_TOGETHER);
+        assert_eq!(text.matches("2001:db8::").count(), 2 * ROWS_PER_BATCH);
         assert!(text.ends_with("1024 paths\n"), "{text}");
         let column = |line: &str| line.split("up").next().map(|before| before.chars().count());
         let rows: Vec<_> = text.lines().filter(|line| line.contains("2001")).map(column).collect();
-        assert_eq!(rows.first(), rows.get(ROWS_TOGETHER - 1), "{text}");
-        assert_eq!(rows.get(ROWS_TOGETHER - 1), rows.get(ROWS_TOGETHER), "{text}");
+        assert_eq!(rows.first(), rows.get(ROWS_PER_BATCH - 1), "{text}");
+        assert_eq!(rows.get(ROWS_PER_BATCH - 1), rows.get(ROWS_PER_BATCH), "{text}");
     }
 
     #[test]

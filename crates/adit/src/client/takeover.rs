@@ -10,10 +10,10 @@ use crate::admin::AdminAct;
 use crate::request::http_client::{HttpRequest, document};
 
 /// How long the active adit may take to record the last usage and to stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TAKEOVER_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Interval at which the standby's role is polled.
-const INTERVAL: Duration = Duration::from_millis(50);
+const ROLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Makes the standby that listens at `socket` the active adit.
 ///
@@ -29,12 +29,12 @@ pub(crate) fn take_over(socket: &Path) -> anyhow::Result<()> {
             println!("active after {} ms, epoch {epoch}", asked.elapsed().as_millis());
             return Ok(());
         }
-        if asked.elapsed() > PATIENCE {
+        if asked.elapsed() > TAKEOVER_WAIT_MAX {
             bail!(
                 "the active adit still holds the lease after {} s; see its log, and `adit show store`",
-                PATIENCE.as_secs()
+                TAKEOVER_WAIT_MAX.as_secs()
             );
         }
-        std::thread::sleep(INTERVAL);
+        std::thread::sleep(ROLE_POLL_INTERVAL);
     }
 }

@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::TopArguments;
 use crate::client::document_values::{rows, text, whole};
 use figures::TopFigures;
-use look::Look;
+use look::AditReading;
 use view::{TopScreen, TopTab, bits, pkts};
 
 /// Maximum of sessions whose UE and data network are looked up in one interval.
@@ -33,7 +33,7 @@ const DETAILS_MAX: usize = 32;
 const KEY_WAIT: Duration = Duration::from_millis(100);
 
 /// How many past rates are drawn.
-const HISTORY: usize = 512;
+const HISTORY_LEN_MAX: usize = 512;
 
 /// Shows a running adit until `q` or a signal, or prints its figures once.
 ///
@@ -121,7 +121,7 @@ fn receive_figures(
             Ok(Ok(figures)) => {
                 let both = figures.uplink.bits_per_s + figures.downlink.bits_per_s;
                 screen.history.push(whole(both));
-                let excess = screen.history.len().saturating_sub(HISTORY);
+                let excess = screen.history.len().saturating_sub(HISTORY_LEN_MAX);
                 screen.history.drain(..excess);
                 (screen.figures, screen.failure) = (Some(*figures), None);
             }
@@ -193,12 +193,12 @@ impl Observer {
         }
     }
 
-    fn look(&self) -> anyhow::Result<Look> {
-        Look::take(&self.socket, self.sessions)
+    fn look(&self) -> anyhow::Result<AditReading> {
+        AditReading::take(&self.socket, self.sessions)
     }
 
     /// Reads adit's documents, and returns them with the figures since `before`.
-    fn figures(&mut self, before: &Look) -> anyhow::Result<(TopFigures, Look)> {
+    fn figures(&mut self, before: &AditReading) -> anyhow::Result<(TopFigures, AditReading)> {
         let now = self.look()?;
         let mut figures = TopFigures::between(before, &now);
         let shown: Vec<&str> =

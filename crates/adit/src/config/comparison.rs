@@ -26,7 +26,7 @@ pub(super) const PACKET_PATH: OnReload =
     OnReload::Fixed("threads, ports and packet buffers of the packet path are made at the start");
 
 /// For the store, which a reload does not change.
-pub(super) const OPENED: OnReload = OnReload::Fixed("the store is opened at the start");
+pub(super) const STORE_FIXED: OnReload = OnReload::Fixed("the store is opened at the start");
 
 /// For limits, which a reload does not change.
 pub(super) const RESERVED: OnReload = OnReload::Fixed("its memory is reserved at the start");

@@ -47,14 +47,14 @@ impl OtherCores<'_> {
         } else if cores.is_empty() || cores.len() > *most {
             let what = format!("takes 1 to {most} CPU cores, one for each thread that {does}");
             document.problem(path, what);
-        } else if names_twice(cores) {
+        } else if has_duplicate(cores) {
             document.problem(path, format!("names a CPU core twice; each {thread} needs its own"));
         }
     }
 }
 
 /// True if a list of CPU cores names one twice.
-pub(super) fn names_twice(cores: &[u16]) -> bool {
+pub(super) fn has_duplicate(cores: &[u16]) -> bool {
     cores.iter().collect::<BTreeSet<_>>().len() != cores.len()
 }
 
@@ -104,7 +104,7 @@ pub(super) struct DistributorCpus {
 }
 
 /// Message for a value that is no [`CpuKey`].
-const LISTED: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
+const CPUS_REFUSAL: &str = "takes a list of CPU cores such as [1], \"auto\", or { count = 2 }";
 
 /// The [`Kind`] of values that are a [`CpuKey`].
 pub(super) struct Cpus;
@@ -120,9 +120,9 @@ impl Kind<CpuKey> for Cpus {
             let count = table.get("count").filter(|_| table.len() == 1);
             // The plan checks the count.
             let count = count.map(|count| integer(0..=usize::MAX).of(count).unwrap_or(0));
-            return count.map(|count| planned(Some(count))).ok_or_else(|| LISTED.to_owned());
+            return count.map(|count| planned(Some(count))).ok_or_else(|| CPUS_REFUSAL.to_owned());
         }
-        let items = value.as_array().ok_or(LISTED)?;
+        let items = value.as_array().ok_or(CPUS_REFUSAL)?;
         let cores: Result<_, _> =
             items.iter().map(|item| integer(0..=1023).of_item(item)).collect();
         cores.map(|cores| CpuKey { cores, ..CpuKey::default() })

@@ -68,9 +68,13 @@ impl DpdkSettings {
             ModelSettings::EventDriven(events) => {
                 usize::try_from(events.events_max).unwrap_or(usize::MAX)
             }
-            _ => datapath.roles().receivers() * datapath.roles().transmitters() * HANDOFF_RING_LEN,
+            _ => {
+                datapath.roles().receivers()
+                    * datapath.roles().processing_thread_count()
+                    * HANDOFF_RING_LEN
+            }
         };
-        let workers = datapath.roles().transmitters();
+        let workers = datapath.roles().processing_thread_count();
         let by_drivers = self.kept_by_drivers(ports);
         let needed = 2 * workers * REASSEMBLY_FRAGMENTS_MAX + in_rings + by_drivers;
         if usize::try_from(self.mempool_mbufs).is_ok_and(|mbufs| mbufs < needed) {
@@ -125,7 +129,7 @@ impl DpdkSettings {
     /// fragments and drivers leave.
     pub(super) fn half_of_mbufs(&self, roles: Roles, ports: &[PortSettings]) -> usize {
         let all = usize::try_from(self.mempool_mbufs).unwrap_or(usize::MAX);
-        let fragments = roles.transmitters() * REASSEMBLY_FRAGMENTS_MAX;
+        let fragments = roles.processing_thread_count() * REASSEMBLY_FRAGMENTS_MAX;
         all.saturating_sub(fragments + self.kept_by_drivers(ports)) / 2
     }
 

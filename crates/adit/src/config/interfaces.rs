@@ -18,14 +18,14 @@ use super::kinds::{Flag, integer, text, words};
 use super::ports::{PortSettings, XdpMode};
 use super::section::ConfigDocument;
 use super::tcp_mss::TcpMssKind;
-use super::{Config, check_most, check_unique, kernel_ports};
+use super::{Config, check_len_max, check_unique, kernel_ports};
 
 /// For keys of interfaces, which a reload does not change.
-const START: OnReload =
+const FIXED: OnReload =
     OnReload::Fixed("interfaces, their addresses and network instances are set up at the start");
 
 /// The expected form of an interface's address, for messages and documents.
-const ADDRESS: &str = "an address with its prefix length such as \"10.0.3.2/24\"";
+const ADDRESS_FORM: &str = "an address with its prefix length such as \"10.0.3.2/24\"";
 
 section! {
     /// Logical interfaces: a port, a VLAN if tagged, and the addresses of adit there.
@@ -35,7 +35,7 @@ section! {
     /// precedence: docs/interop-n9.md. Tunnels that no route leads to are refused (Cause 73). N4-u,
     /// the GTP-U between UEs and the control plane function, needs a [[route]] to the SMF's GTP-U
     /// address through an n4u or n3 interface, unless that address is on the link of the interface.
-    InterfaceSection(START) {
+    InterfaceSection(FIXED) {
         /// Its name, by which routes refer to it.
         name: String, text("a name").check(name).required(String::new()) => ["\"n3\"", "\"n6\""];
         /// "n3" (RAN), "n9" (other UPFs and gateways) and "n4u" (user plane of the control plane
@@ -50,7 +50,7 @@ section! {
         /// Its VLAN. 0: untagged.
         vlan: u16, integer(0..=4094).or(0) => ["", "# 6"];
         /// Its addresses with the lengths of their prefixes, at most one of each family.
-        addresses: Vec<IpNet>, text(ADDRESS).list("") => ["[\"10.0.3.2/24\"]",
+        addresses: Vec<IpNet>, text(ADDRESS_FORM).list("") => ["[\"10.0.3.2/24\"]",
             "[\"10.0.6.2/24\", \"2001:db8:6::2/64\"]"];
         /// For n6. With true, packets from one UE to another UE of the same routing domain stay
         /// inside adit: they pass the rules of both sessions, as if the router on N6 had returned
@@ -263,7 +263,7 @@ pub(super) fn check_interfaces(
     sections: &mut [InterfaceSection],
     ports: &[PortSettings],
 ) -> Vec<InterfaceSettings> {
-    check_most(document, "interface", sections.len(), INTERFACES_MAX, "interfaces");
+    check_len_max(document, "interface", sections.len(), INTERFACES_MAX, "interfaces");
     check_unique(
         document,
         "interface",
@@ -418,7 +418,7 @@ impl InterfaceSection {
             }
         }
         if self.addresses.is_empty() {
-            problem("addresses", &format!("takes {ADDRESS}"));
+            problem("addresses", &format!("takes {ADDRESS_FORM}"));
         }
         let has_one = |known: &&InterfaceSettings| {
             let has = |net: &IpNet| known.links().any(|link| link.addr == net.addr);
@@ -476,7 +476,7 @@ pub(super) fn check_routes(
     sections: &[RouteSection],
     interfaces: &[InterfaceSettings],
 ) -> Vec<RouteSettings> {
-    check_most(document, "route", sections.len(), ROUTES_MAX, "routes");
+    check_len_max(document, "route", sections.len(), ROUTES_MAX, "routes");
     let mut routes = Vec::new();
     for (index, section) in sections.iter().enumerate() {
         let path = format!("route[{index}]");

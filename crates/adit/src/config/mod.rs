@@ -79,7 +79,7 @@ pub(crate) use replication::{ReplicationSettings, ReplicationTransport, UserLink
 pub(crate) use section::{ConfigProblem, path_of};
 pub(crate) use standby::{StandbySettings, WhenIsolated};
 pub(crate) use store::{SharedStoreSettings, StoreKind, StoreSettings};
-pub(crate) use tcp_mss::told_tcp_mss;
+pub(crate) use tcp_mss::tcp_mss_text;
 
 /// Describes all sections of the file, for documents.
 pub(crate) fn file_sections() -> SectionInfo {
@@ -130,7 +130,7 @@ impl Deref for Config {
 }
 
 /// Adds a problem if the array at `key` has more than `most` tables. `what`: their plural name.
-fn check_most(document: &ConfigDocument<'_>, key: &str, count: usize, most: usize, what: &str) {
+fn check_len_max(document: &ConfigDocument<'_>, key: &str, count: usize, most: usize, what: &str) {
     if count > most {
         document.problem(key, format!("write at most {most} {what}"));
     }

@@ -73,7 +73,7 @@ pub(crate) enum N4Endpoint {
 }
 
 /// Substitute for a missing `n4.listen`.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8805);
+const UNSET_ENDPOINT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8805);
 
 impl std::str::FromStr for N4Endpoint {
     type Err = ();
@@ -111,7 +111,7 @@ section! {
         /// otherwise the first one, IPv4 before IPv6.
         listen: N4Endpoint,
             text("an address or a network device with a UDP port such as \"10.0.4.2:8805\" or \"n4:8805\"")
-            .required(N4Endpoint::Address(NOWHERE)), LISTENING => ["\"10.0.4.2:8805\""];
+            .required(N4Endpoint::Address(UNSET_ENDPOINT)), LISTENING => ["\"10.0.4.2:8805\""];
         /// Control plane functions to which adit sends Association Setup Requests. Usually empty:
         /// they send theirs. Addresses, or names such as "smf.example.org:8805": adit resolves
         /// these while it runs, every 2 s, and goes to the new address when there is no association
@@ -197,7 +197,7 @@ impl N4Settings {
                          give it one, or write the address here"
                     );
                     document.problem("n4.listen", what);
-                    return NOWHERE;
+                    return UNSET_ENDPOINT;
                 };
                 SocketAddr::new(address, *port)
             }

@@ -15,16 +15,16 @@ use super::provisioning::SLICE;
 use super::section::ConfigDocument;
 
 /// For keys with which the NRF's client starts, which a reload does not change.
-const BEGUN: OnReload = OnReload::Fixed("the client of the NRF begins with it at the start");
+const FIXED: OnReload = OnReload::Fixed("the client of the NRF begins with it at the start");
 
 /// The expected form of an NRF's URI, for messages and documents.
-const SERVER: &str = "a URI such as \"http://10.0.4.10:7777\" or \"https://nrf.5gc.example\"";
+const URI_FORM: &str = "a URI such as \"http://10.0.4.10:7777\" or \"https://nrf.5gc.example\"";
 
 /// The expected form of a UUID, for messages and documents.
 const UUID: &str = "a UUID such as \"4947a69a-f61b-4bc1-b9da-47c9c5d14b64\"";
 
 /// The expected form of a serving area's name, for messages and documents.
-const AREA: &str = "a name such as \"area-1\"";
+const AREA_FORM: &str = "a name such as \"area-1\"";
 
 section! {
     /// Registration at an NRF, from which SMFs learn of this UPF (docs/nrf.md): its N4 address,
@@ -33,11 +33,11 @@ section! {
     NrfSection(NOW) {
         /// NRFs, the preferred one first: a further one gets the registration when those before it
         /// fail.
-        servers: Vec<NrfServer>, text(SERVER).list(""), BEGUN => ["[\"http://10.0.4.10:7777\"]"];
+        servers: Vec<NrfServer>, text(URI_FORM).list(""), FIXED => ["[\"http://10.0.4.10:7777\"]"];
         /// nfInstanceId. Two adits of a pair need the same one; the default is derived from
         /// node.id.
         instance: Option<NfInstanceUuid> = "nf_instance_id", text(UUID)
-            .optional("follows from node.id"), BEGUN
+            .optional("follows from node.id"), FIXED
             => ["# \"4947a69a-f61b-4bc1-b9da-47c9c5d14b64\""];
         /// FQDN of the N4 interface.
         fqdn: Option<String>, text("an FQDN such as \"upf1.5gc.example\"").check(fqdn)
@@ -49,7 +49,7 @@ section! {
             .list("the network instances of its n6 interfaces; \"*\" if one serves any")
             => ["# [\"internet\"]"];
         /// SMF areas that it serves.
-        serving_areas: Vec<String>, text(AREA).check(network_instance).list("all")
+        serving_areas: Vec<String>, text(AREA_FORM).check(network_instance).list("all")
             => ["# [\"area-1\"]"];
         /// SMFs prefer UPFs with a lower value.
         priority: Option<u16>, integer(0..=u16::MAX).optional("none") => ["# 1"];
@@ -57,9 +57,9 @@ section! {
         capacity: Option<u16>, integer(0..=u16::MAX).optional("none") => ["# 100"];
         /// Time between heartbeats that adit proposes. The NRF decides.
         heartbeat: Option<Nanos> = "heartbeat_s", seconds(1..=3600)
-            .optional("that of the NRF, or 10 s"), BEGUN => ["# 10"];
+            .optional("that of the NRF, or 10 s"), FIXED => ["# 10"];
         /// Requests carry access tokens that the NRF grants (OAuth2 client credentials).
-        uses_tokens: bool = "oauth2", Flag.or(false), BEGUN;
+        uses_tokens: bool = "oauth2", Flag.or(false), FIXED;
         tls: TlsKeys, SameTable, BY_KEY;
     }
 }

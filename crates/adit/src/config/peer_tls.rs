@@ -12,11 +12,11 @@ use super::section::ConfigDocument;
 const PEM: &str = "a path such as \"/etc/adit/tls.pem\"";
 
 /// For keys of TLS, which a reload does not change.
-const READ: OnReload = OnReload::Fixed("its files are read at the start");
+const FIXED: OnReload = OnReload::Fixed("its files are read at the start");
 
 section! {
     /// TLS.
-    TlsKeys(READ) {
+    TlsKeys(FIXED) {
         /// Certificates of the authorities that sign those of the other ends, in PEM. They make it
         /// TLS.
         ca: Option<String> = "tls_ca", text(PEM).optional("without TLS")

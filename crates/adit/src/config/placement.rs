@@ -8,7 +8,7 @@ use adit_machine::placement::{MachineTopology, PlacedPort, PlacedRole, PlanModel
 use adit_topology::TopologyError;
 use adit_types::limits::WORKERS_MAX;
 
-use super::cpus::{CpuKey, DistributorCpus, PlacementSettings, ThreadCpus, names_twice};
+use super::cpus::{CpuKey, DistributorCpus, PlacementSettings, ThreadCpus, has_duplicate};
 use super::datapath::{DatapathSection, ModelName};
 use super::kinds::integer;
 use super::section::ConfigDocument;
@@ -97,7 +97,7 @@ fn listed(
     let path = "datapath.workers";
     if workers.is_empty() || workers.len() > WORKERS_MAX {
         document.problem(path, format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
-    } else if names_twice(&workers) {
+    } else if has_duplicate(&workers) {
         document.problem(path, "names a CPU core twice; each worker needs its own");
     }
     if workers.is_empty() {

@@ -84,11 +84,11 @@ section! {
 }
 
 /// For flow rules of cards, which a reload does not change.
-const CARDS: OnReload = OnReload::Fixed("cards are set up at the start");
+const FIXED: OnReload = OnReload::Fixed("cards are set up at the start");
 
 section! {
     /// The sessions that get flow rules of cards.
-    FlowOffloadSettings(CARDS) {
+    FlowOffloadSettings(FIXED) {
         /// Flows for downlink packets, too: the card writes the lengths of IPv4, UDP and GTP-U
         /// headers that it adds.
         downlink: bool, Flag.or(false) => [];

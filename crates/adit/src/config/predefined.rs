@@ -4,7 +4,7 @@ use adit_session::{PredefinedAction, PredefinedDetection, PredefinedRule};
 use adit_types::limits::PREDEFINED_RULES_MAX;
 use adit_types::{Precedence, Qfi};
 
-use super::check_most;
+use super::check_len_max;
 use super::comparison::RULES;
 use super::declare::section;
 use super::fields::name;
@@ -49,7 +49,7 @@ pub(super) fn check(
     sections: &[PredefinedRuleSection],
     applications: &[ApplicationSettings],
 ) -> Vec<PredefinedRule> {
-    check_most(document, "predefined_rule", sections.len(), PREDEFINED_RULES_MAX, "rules");
+    check_len_max(document, "predefined_rule", sections.len(), PREDEFINED_RULES_MAX, "rules");
     let rule = |(index, section): (usize, &PredefinedRuleSection)| {
         let path = format!("predefined_rule[{index}]");
         let PredefinedRuleSection { name, .. } = section;

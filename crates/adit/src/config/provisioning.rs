@@ -13,7 +13,7 @@ use super::interfaces::{InterfaceSettings, domains_of};
 use super::keys::IntoKey as _;
 use super::kinds::{Flag, integer, text};
 use super::section::ConfigDocument;
-use super::{check_most, check_unique};
+use super::{check_len_max, check_unique};
 
 /// Maximum number of applications.
 const APPLICATIONS_MAX: usize = 1024;
@@ -115,7 +115,7 @@ pub(super) fn check_ue_pools(
     pools: &[UePoolSettings],
     interfaces: &[InterfaceSettings],
 ) {
-    check_most(document, "ue_pool", pools.len(), UE_POOLS_MAX, "pools");
+    check_len_max(document, "ue_pool", pools.len(), UE_POOLS_MAX, "pools");
     for (index, pool) in pools.iter().enumerate() {
         let path = format!("ue_pool[{index}].prefix");
         pool.check(&|what: &str| document.problem(&path, what), interfaces, &pools[..index]);
@@ -131,7 +131,7 @@ pub(super) fn check_applications(
     document: &ConfigDocument<'_>,
     sections: &[ApplicationSection],
 ) -> Vec<ApplicationSettings> {
-    check_most(document, "application", sections.len(), APPLICATIONS_MAX, "applications");
+    check_len_max(document, "application", sections.len(), APPLICATIONS_MAX, "applications");
     check_unique(document, "application", "id", sections.iter().map(|section| section.id.as_str()));
     let application = |(index, section): (usize, &ApplicationSection)| {
         let path = format!("application[{index}].flow_descriptions");
@@ -148,7 +148,7 @@ pub(super) fn check_policies(
     interfaces: &[InterfaceSettings],
 ) {
     let key = "forwarding_policy";
-    check_most(document, key, policies.len(), FORWARDING_POLICIES_MAX, "policies");
+    check_len_max(document, key, policies.len(), FORWARDING_POLICIES_MAX, "policies");
     check_unique(document, key, "id", policies.iter().map(|policy| policy.id.as_str()));
     for (index, policy) in policies.iter().enumerate() {
         let problem = |of: &str, what| document.problem(&format!("{key}[{index}].{of}"), what);

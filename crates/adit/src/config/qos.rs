@@ -5,7 +5,7 @@ use adit_session::{Enforcement, QosPolicy, Rates, Slice, SliceIdentity};
 use adit_types::limits::{SHAPED_PKTS_MAX, SLICES_MAX};
 use adit_types::{BitRate, InterfaceRole, Nanos};
 
-use super::check_most;
+use super::check_len_max;
 use super::comparison::{BY_KEY, NOW, OnReload, RESERVED, RULES};
 use super::declare::section;
 use super::dpdk::HALF_OF_MBUFS;
@@ -83,7 +83,7 @@ section! {
     /// Rate of all sessions of a network slice or data network together. A session belongs to the
     /// first table whose s_nssai (of the establishment) and network_instance (of rules towards the
     /// data network) match. At most 15.
-    SliceSection(SLICES) {
+    SliceSection(SLICES_FIXED) {
         /// The slice.
         s_nssai: Option<SliceIdentity>, text(SLICE).optional("any") => ["\"1-00a1b2\""];
         /// The data network.
@@ -99,7 +99,7 @@ section! {
 }
 
 /// For conditions of slices, which a reload does not change.
-pub(super) const SLICES: OnReload =
+pub(super) const SLICES_FIXED: OnReload =
     OnReload::Fixed("sessions belong to slices by their order and conditions");
 
 impl QosSection {
@@ -117,7 +117,7 @@ impl QosSection {
             let what = format!("takes at most {half}, {HALF_OF_MBUFS}");
             document.problem("qos.queue_pkts_max", what);
         }
-        check_most(document, "qos.slice", self.slices.len(), SLICES_MAX, "slices");
+        check_len_max(document, "qos.slice", self.slices.len(), SLICES_MAX, "slices");
         for (index, slice) in self.slices.iter().enumerate() {
             let path = format!("qos.slice[{index}]");
             let problem = |key: &str, what: &str| document.problem(&format!("{path}.{key}"), what);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use adit_dpdk::Device;
 use adit_transport::KernelWait;
 
-use super::comparison::{BY_KEY, OPENED};
+use super::comparison::{BY_KEY, STORE_FIXED};
 use super::declare::section;
 use super::keys::{IntoKey as _, SameTable};
 use super::kinds::{Flag, integer, text, words};
@@ -14,21 +14,22 @@ use super::section::ConfigDocument;
 use super::table::Section as _;
 
 /// The expected form of the addresses of a pair, for messages and documents.
-const ADDRESS: &str = "an address with a port such as \"10.0.9.1:7000\" or \"[2001:db8::1]:7000\"";
+const ADDRESS_FORM: &str =
+    "an address with a port such as \"10.0.9.1:7000\" or \"[2001:db8::1]:7000\"";
 
 /// Substitute for a missing address.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const UNSET_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 section! {
     /// The active adit sends its changes to the other one as well. A change is then answered as
     /// soon as the other one has it, and the servers may follow behind (docs/store.md). Each adit
     /// shows the other one its certificate, which must be for its address in `standby`, or for
     /// tls_name.
-    ReplicationSection(OPENED) {
+    ReplicationSection(STORE_FIXED) {
         /// Where this adit listens while it is the standby.
-        listen: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.1:7000\""];
+        listen: SocketAddr, text(ADDRESS_FORM).required(UNSET_ADDRESS) => ["\"10.0.9.1:7000\""];
         /// Where the other adit listens while it is the standby.
-        standby: SocketAddr, text(ADDRESS).required(NOWHERE) => ["\"10.0.9.2:7000\""];
+        standby: SocketAddr, text(ADDRESS_FORM).required(UNSET_ADDRESS) => ["\"10.0.9.2:7000\""];
         /// An acknowledgment by the standby suffices for an answer. No other value is accepted.
         by_standby: bool = "acknowledge", words(&[("standby", true), ("store", false)]).or(true);
         /// "blocking": threads sleep until something arrives. "polled": they spin on main_core all
@@ -46,7 +47,7 @@ section! {
 
 section! {
     /// TCP in user space.
-    UserLinkKeys(OPENED) {
+    UserLinkKeys(STORE_FIXED) {
         /// For transport = "user": the DPDK device of the link, written like the device of a port.
         device: Option<Device>, text("a DPDK device such as \"0000:3b:00.1\"").optional("none")
             => ["# \"0000:3b:00.1\""];

@@ -10,7 +10,7 @@ use adit_transport::KernelWait;
 use adit_types::Nanos;
 
 use super::PortSettings;
-use super::comparison::{BY_KEY, NOW, OPENED};
+use super::comparison::{BY_KEY, NOW, STORE_FIXED};
 use super::declare::section;
 use super::keys::{IntoKey as _, SameTable, Table};
 use super::kinds::{integer, millis, text, words};
@@ -28,7 +28,7 @@ const NAME_BYTES_MAX: usize = 64;
 section! {
     /// Where sessions are kept, so that they survive the end of the process. docs/store.md explains
     /// what survives what.
-    StoreSection(OPENED) {
+    StoreSection(STORE_FIXED) {
         /// "journal": in a folder of this host. "redis": on servers of the Redis protocol. "none":
         /// sessions end with the process.
         kind: StoreName, words(&[("journal", StoreName::Journal), ("redis", StoreName::Redis),
@@ -56,7 +56,7 @@ section! {
 
 section! {
     /// A store that several adits share.
-    SharedStoreKeys(OPENED) {
+    SharedStoreKeys(STORE_FIXED) {
         /// For kind = "redis", instead of folder: all servers of a replicated store, or some nodes
         /// of a Cluster.
         servers: Vec<SocketAddr>,

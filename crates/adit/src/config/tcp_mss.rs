@@ -7,7 +7,7 @@ use super::kinds::{Kind, Words, integer, words};
 use super::section::ConfigValue;
 
 /// Minimum MSS: that of a host that announces none. Unit: octets. Spec: RFC 9293 §3.7.1.
-const LEAST: u16 = 536;
+const MSS_MIN: u16 = 536;
 
 const MODES: Words<TcpMss> = words(&[("clamp", TcpMss::Clamp), ("off", TcpMss::Off)]);
 
@@ -16,8 +16,8 @@ pub(super) struct TcpMssKind;
 
 impl Kind<TcpMss> for TcpMssKind {
     fn of(&self, value: &ConfigValue<'_>) -> Result<TcpMss, String> {
-        let octets = || integer(LEAST..=u16::MAX).of(value).map(TcpMss::AtMost);
-        let refusal = |_| format!("takes {LEAST} to {}, {}", u16::MAX, MODES.names(" or "));
+        let octets = || integer(MSS_MIN..=u16::MAX).of(value).map(TcpMss::AtMost);
+        let refusal = |_| format!("takes {MSS_MIN} to {}, {}", u16::MAX, MODES.names(" or "));
         MODES.of(value).or_else(|_| octets()).map_err(refusal)
     }
 
@@ -36,12 +36,12 @@ impl Kind<TcpMss> for TcpMssKind {
     }
 
     fn takes(&self) -> Takes {
-        Takes::AnyOf(vec![MODES.takes(), integer(LEAST..=u16::MAX).takes()])
+        Takes::AnyOf(vec![MODES.takes(), integer(MSS_MIN..=u16::MAX).takes()])
     }
 }
 
 /// Returns the value as the file would have it.
-pub(crate) fn told_tcp_mss(tcp_mss: TcpMss) -> String {
+pub(crate) fn tcp_mss_text(tcp_mss: TcpMss) -> String {
     TcpMssKind.show(&tcp_mss)
 }
 
@@ -79,7 +79,7 @@ mod tests {
                 [TcpMss::Off, value],
                 "{line}"
             );
-            assert!(line.is_empty() || line.contains(&told_tcp_mss(value)));
+            assert!(line.is_empty() || line.contains(&tcp_mss_text(value)));
         }
         for value in ["535", "65536", "-1", "\"1360\"", "true", "1360.0", "[1360]"] {
             let problems = parsed(&format!("tcp_mss = {value}"), None).unwrap_err();

@@ -35,7 +35,7 @@ impl ControlThread {
     }
 
     /// Returns the refusal of acts while this adit is a standby or restores sessions; else `None`.
-    pub(super) fn why_passive(&self) -> Option<AdminAnswer> {
+    pub(super) fn refusal_while_passive(&self) -> Option<AdminAnswer> {
         let why = match (self.is_active(), self.parts.node.is_restoring()) {
             (false, _) => "this adit is a standby: the active adit has the sessions",
             (true, true) => {
@@ -47,7 +47,7 @@ impl ControlThread {
     }
 
     fn end_session(&mut self, text: &str) -> AdminAnswer {
-        if let Some(refused) = self.why_passive() {
+        if let Some(refused) = self.refusal_while_passive() {
             return refused;
         }
         let seid = match seid_of(text) {
@@ -62,7 +62,7 @@ impl ControlThread {
 
     /// Removes the records of sessions that are set aside. `text`: a UP SEID, or `all`.
     fn discard(&mut self, now: Nanos, text: &str) -> AdminAnswer {
-        if let Some(refused) = self.why_passive() {
+        if let Some(refused) = self.refusal_while_passive() {
             return refused;
         }
         let node = &mut self.parts.node;
@@ -90,7 +90,7 @@ impl ControlThread {
     }
 
     fn release_association(&mut self, now: Nanos, node_id: &str) -> AdminAnswer {
-        if let Some(refused) = self.why_passive() {
+        if let Some(refused) = self.refusal_while_passive() {
             return refused;
         }
         let Some(address) = self.association_named(node_id) else {
@@ -105,7 +105,7 @@ impl ControlThread {
     }
 
     fn end_association(&mut self, now: Nanos, node_id: &str) -> AdminAnswer {
-        if let Some(refused) = self.why_passive() {
+        if let Some(refused) = self.refusal_while_passive() {
             return refused;
         }
         let found = self.association_named(node_id);

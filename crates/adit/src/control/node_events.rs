@@ -4,7 +4,7 @@ use adit_n4::{DownReason, NodeEvent};
 use adit_store::RecordKey;
 use tracing::{error, info, warn};
 
-use crate::log::N4;
+use crate::log::N4_TARGET;
 use crate::log::audit;
 
 /// Logs an event. Since peers cause events, lines of each kind are limited in the log; the end of
@@ -23,58 +23,59 @@ pub(super) fn log_event(event: &NodeEvent) {
             );
         }
         NodeEvent::ReportRefused { from, message_type, cause } => {
-            warn!(target: N4, %from, message_type, cause, "the peer refused a report");
+            warn!(target: N4_TARGET, %from, message_type, cause, "the peer refused a report");
         }
-        NodeEvent::PathDown { peer } => warn!(target: N4, %peer, "GTP-U path failed"),
+        NodeEvent::PathDown { peer } => warn!(target: N4_TARGET, %peer, "GTP-U path failed"),
         NodeEvent::PathNarrowed { peer, mtu_bytes, router } => warn!(
-            target: N4,
+            target: N4_TARGET,
             %peer,
             mtu_bytes,
             %router,
             "the path to a GTP-U peer is narrower than its link: for ten minutes packets to it are cut or refused by this length"
         ),
-        NodeEvent::PathUp { peer } => info!(target: N4, %peer, "GTP-U path recovered"),
-        NodeEvent::GtpuPeerRestarted { peer } => warn!(target: N4, %peer, "GTP-U peer restarted"),
+        NodeEvent::PathUp { peer } => info!(target: N4_TARGET, %peer, "GTP-U path recovered"),
+        NodeEvent::GtpuPeerRestarted { peer } => {
+            warn!(target: N4_TARGET, %peer, "GTP-U peer restarted")
+        }
         NodeEvent::SetupFailed { to, failure, retry_after } => {
             let retry_after_s = retry_after.to_duration().as_secs();
-            warn!(target: N4, %to, %failure, retry_after_s, "association setup failed");
+            warn!(target: N4_TARGET, %to, %failure, retry_after_s, "association setup failed");
         }
         NodeEvent::Refused { from, message_type, findings } => {
             let findings = findings.join("; ");
-            info!(target: N4, %from, message_type, findings, "refused");
+            info!(target: N4_TARGET, %from, message_type, findings, "refused");
         }
         NodeEvent::SessionsHandedOver { to, sessions } => {
-            warn!(target: N4, %to, sessions, "sessions handed over within their SMF set");
+            warn!(target: N4_TARGET, %to, sessions, "sessions handed over within their SMF set");
         }
         NodeEvent::SmfSetClaimRefused { from, set } => {
-            warn!(target: N4, %from, set, "a peer claims an SMF set that n4.smf_sets does not give it");
+            warn!(target: N4_TARGET, %from, set, "a peer claims an SMF set that n4.smf_sets does not give it");
         }
         NodeEvent::SessionsRetained { address, sessions } => {
-            info!(target: N4, %address, sessions, "sessions retained");
+            info!(target: N4_TARGET, %address, sessions, "sessions retained");
         }
         NodeEvent::Fault { from, message_type, text } => {
-            error!(target: N4, %from, message_type, text, "a fault in adit cost a PFCP request");
+            error!(target: N4_TARGET, %from, message_type, text, "a fault in adit cost a PFCP request");
         }
         NodeEvent::InternalFault { activity, text } => {
-            error!(target: N4, activity, text, "a fault in adit was contained");
+            error!(target: N4_TARGET, activity, text, "a fault in adit was contained");
         }
         NodeEvent::RecordNotRestored { kind, name, reason } => {
             let record = RecordKey { kind: *kind, id: name.as_id() };
-            warn!(target: N4, %record, reason, "a record cannot be restored");
+            warn!(target: N4_TARGET, %record, reason, "a record cannot be restored");
         }
         NodeEvent::SessionsNotRestored { reason, sessions, first } => {
-            let first: Vec<String> = first.iter().map(ToString::to_string).collect();
-            let first = first.join(" ");
+            let first = first.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             warn!(
-                target: N4, sessions, reason, first,
+                target: N4_TARGET, sessions, reason, first,
                 "sessions are not restored; `adit show store` lists those whose records are kept"
             );
         }
         NodeEvent::Restored { associations, sessions, refused } => {
-            info!(target: N4, associations, sessions, refused, "restored");
+            info!(target: N4_TARGET, associations, sessions, refused, "restored");
         }
         NodeEvent::NodeIdConflict { from, held_by, node_id } => {
-            warn!(target: N4, %node_id, %from, %held_by, "association setup refused: Node ID is in use");
+            warn!(target: N4_TARGET, %node_id, %from, %held_by, "association setup refused: Node ID is in use");
         }
     }
 }
@@ -83,31 +84,31 @@ pub(super) fn log_event(event: &NodeEvent) {
 fn log_association(event: &NodeEvent) {
     match event {
         NodeEvent::AssociationUp { address, node_id, requested_by_us } => {
-            info!(target: N4, %node_id, %address, requested_by_us, "association up");
+            info!(target: N4_TARGET, %node_id, %address, requested_by_us, "association up");
         }
         NodeEvent::AssociationDown { address, node_id, sessions, reason }
             if *sessions > 0 && *reason != DownReason::Released =>
         {
             warn!(
-                target: N4, %node_id, %address, sessions, %reason,
+                target: N4_TARGET, %node_id, %address, sessions, %reason,
                 "association down; the users of its sessions are without service"
             );
         }
         NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
-            info!(target: N4, %node_id, %address, sessions, %reason, "association down");
+            info!(target: N4_TARGET, %node_id, %address, sessions, %reason, "association down");
         }
         NodeEvent::PeerSilent { address, node_id, sessions, outlive } => {
             let for_s = outlive.to_duration().as_secs();
             warn!(
-                target: N4, %node_id, %address, sessions, for_s,
+                target: N4_TARGET, %node_id, %address, sessions, for_s,
                 "the peer does not answer heartbeats; its sessions go on forwarding"
             );
         }
         NodeEvent::PeerAnswers { address, node_id, sessions } => {
-            info!(target: N4, %node_id, %address, sessions, "the peer answers again");
+            info!(target: N4_TARGET, %node_id, %address, sessions, "the peer answers again");
         }
         NodeEvent::PeerRestarted { address, node_id } => {
-            warn!(target: N4, %node_id, %address, "peer restarted");
+            warn!(target: N4_TARGET, %node_id, %address, "peer restarted");
         }
         _ => {}
     }

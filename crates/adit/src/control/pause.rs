@@ -10,13 +10,13 @@ use adit_store::StoreState;
 use adit_types::{InterfaceId, MacAddr, Nanos};
 use tracing::{info, warn};
 
-use super::{ControlEnd, ControlThread, DATAGRAMS_PER_TURN};
+use super::{ControlEnd, ControlThread, DATAGRAMS_PER_ITERATION_MAX};
 use crate::control_parts::active_addresses::{self, ActiveAddresses};
 use crate::control_parts::standstill::Standstill;
 
 /// An address of this adit that another station uses.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct UsedAddress {
+pub(super) struct OwnAddressConflict {
     pub interface: InterfaceId,
     pub addr: IpAddr,
     pub mac: MacAddr,
@@ -71,8 +71,8 @@ impl ControlThread {
     /// Handles another station's use of an own address. If the store is failing, nobody can say
     /// which adit is active, and the station may be the other adit: this adit then pauses.
     /// Otherwise it defends the address. Spec: RFC 5227 §2.4 (b).
-    pub(super) fn handle_conflict(&mut self, now: Nanos, used: &UsedAddress) {
-        let &UsedAddress { interface, addr, mac } = used;
+    pub(super) fn handle_conflict(&mut self, now: Nanos, used: &OwnAddressConflict) {
+        let &OwnAddressConflict { interface, addr, mac } = used;
         let response = self.conflicts.note(now, interface, addr, mac);
         let state = self.parts.store.as_ref().map(StoreLink::state);
         let is_failing = state == Some(StoreState::Failing);
@@ -132,7 +132,7 @@ impl ControlThread {
     fn discard_datagrams(&mut self) {
         let mut received = 0;
         // Datagrams that the socket refuses are discarded as well.
-        let _ = self.parts.socket.receive(DATAGRAMS_PER_TURN, |_, _| received += 1);
+        let _ = self.parts.socket.receive(DATAGRAMS_PER_ITERATION_MAX, |_, _| received += 1);
         if let Some(pause) = &mut self.paused {
             pause.datagrams += received;
         }

@@ -17,7 +17,7 @@ use crate::log::log_filter;
 use crate::{http_api, wiring};
 
 /// How long a reload waits for its new gateways to be resolved before it is applied all the same.
-const GATEWAYS_MAX: Nanos = Nanos::from_secs(1);
+const GATEWAY_WAIT_MAX: Nanos = Nanos::from_secs(1);
 
 /// A configuration that was checked. Everything that could fail has been done.
 struct CheckedReload {
@@ -37,7 +37,7 @@ pub(super) struct PendingReload {
 impl ControlThread {
     /// Reads and checks the configuration again. The answer leaves when it is applied, or refused.
     pub(super) fn begin_reload(&mut self, now: Nanos, answer: AnswerSink) {
-        if let Some(refused) = self.why_passive() {
+        if let Some(refused) = self.refusal_while_passive() {
             return answer(refused);
         }
         if self.reload.is_some() {
@@ -66,7 +66,7 @@ impl ControlThread {
             ReloadRefusal::new("a file cannot be used".to_owned(), vec![refusal])
         })?;
         let access = parts.files.api.as_ref().zip(credentials.as_ref());
-        if access.is_some_and(|(access, credentials)| !access.has(credentials)) {
+        if access.is_some_and(|(access, credentials)| !access.has_same_files(credentials)) {
             let change = "its files have other contents".to_owned();
             let (key, effect) = ("api".to_owned(), ChangeEffect::Plain);
             changes.push(ConfigChange { key, change, effect });
@@ -96,7 +96,7 @@ impl ControlThread {
         let publisher = &self.parts.publisher;
         let is_due = |pending: &mut PendingReload| {
             let routes = pending.checked.routes.as_ref();
-            now.since(pending.since) >= GATEWAYS_MAX
+            now.since(pending.since) >= GATEWAY_WAIT_MAX
                 || routes.is_none_or(|routes| publisher.unresolved_gateway(routes).is_none())
         };
         if let Some(pending) = self.reload.take_if(is_due) {

@@ -4,13 +4,13 @@
 use adit_types::{InterfaceId, Nanos};
 
 /// Interval at which the counts of packets are read.
-const LOOK_INTERVAL: Nanos = Nanos::from_secs(1);
+const READING_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Minimum of packets sent in a second that counts as traffic.
-const SENT_MIN: u64 = 3;
+const SENT_PKTS_MIN: u64 = 3;
 
 /// Maximum of packets received in a second on a silent link: answers to solicitations.
-const ANSWERS_MAX: u64 = 2;
+const ANSWER_PKTS_MAX: u64 = 2;
 
 /// Frames received and sent through an interface so far.
 pub(super) type LinkPackets = (u64, u64);
@@ -33,15 +33,15 @@ impl SilenceWatch {
         if now < self.next {
             return Vec::new();
         }
-        let is_late = now.since(self.next) >= LOOK_INTERVAL;
-        self.next = now + LOOK_INTERVAL;
+        let is_late = now.since(self.next) >= READING_INTERVAL;
+        self.next = now + READING_INTERVAL;
         let counts: Vec<LinkPackets> = counts().collect();
         let former = core::mem::replace(&mut self.former, counts);
         let pairs = (0..).map(InterfaceId).zip(former.iter().zip(&self.former));
         let is_silent =
             |((received, sent), (received_now, sent_now)): (&LinkPackets, &LinkPackets)| {
-                sent_now.wrapping_sub(*sent) >= SENT_MIN
-                    && received_now.wrapping_sub(*received) <= ANSWERS_MAX
+                sent_now.wrapping_sub(*sent) >= SENT_PKTS_MIN
+                    && received_now.wrapping_sub(*received) <= ANSWER_PKTS_MAX
             };
         // After a pause of the control thread, the differences span more than a second.
         pairs.filter(|(_, pair)| !is_late && is_silent(*pair)).map(|(id, _)| id).collect()

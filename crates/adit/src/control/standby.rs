@@ -9,17 +9,17 @@ use adit_types::Nanos;
 use anyhow::{Context, bail};
 use tracing::info;
 
-use super::{ControlEnd, ControlThread, OBSERVED_PER_TURN};
+use super::{CHANGES_PER_ITERATION_MAX, ControlEnd, ControlThread};
 use crate::admin::AdminAnswer;
 use crate::control_parts::active_addresses::{self, ActiveAddresses};
 use crate::control_parts::standstill::Standstill;
 use crate::control_parts::{ControlParts, ServingRole, StandbyParts};
 use crate::kernel_routes::announcements::AnnouncingPlane;
 use crate::record_store::replication::active_store;
-use crate::record_store::standby_thread::StandbyNews;
+use crate::record_store::standby_thread::StandbyMessage;
 
 /// Maximum of messages from the store's thread that are handled in one iteration.
-const NEWS_PER_TURN: usize = 16;
+const NEWS_PER_ITERATION_MAX: usize = 16;
 
 impl ControlThread {
     /// True unless another adit is active.
@@ -36,7 +36,7 @@ impl ControlThread {
         let announcements = announcements.as_mut();
         node.apply_changes(&mut AnnouncingPlane { publisher, announcements }, |_| {});
         self.parts.publisher.turn(now);
-        self.parts.node.conclude_changes(now, &mut self.parts.publisher, OBSERVED_PER_TURN);
+        self.parts.node.conclude_changes(now, &mut self.parts.publisher, CHANGES_PER_ITERATION_MAX);
         self.log_events();
         let is_settled =
             self.parts.node.pending_len() == 0 && self.parts.publisher.unobserved() == 0;
@@ -59,7 +59,7 @@ impl ControlThread {
         let ServingRole::Standby(standby) = &mut self.parts.role else { return };
         let StandbyParts { link, taken, store, .. } = &mut **standby;
         let node = &mut self.parts.node;
-        for _ in 0..NEWS_PER_TURN {
+        for _ in 0..NEWS_PER_ITERATION_MAX {
             match link.poll() {
                 None if store.is_none() && link.has_failed() => {
                     let why = "the thread of the store ended by itself".to_owned();
@@ -67,9 +67,9 @@ impl ControlThread {
                     return;
                 }
                 None => return,
-                Some(StandbyNews::AllBegin) => node.begin_reading_again(),
-                Some(StandbyNews::AllEnd) => node.end_reading_again(now),
-                Some(StandbyNews::Records(records)) => {
+                Some(StandbyMessage::AllBegin) => node.begin_reading_again(),
+                Some(StandbyMessage::AllEnd) => node.end_reading_again(now),
+                Some(StandbyMessage::Records(records)) => {
                     for record in records {
                         if is_of_another_node(node, &record) {
                             let why = "the records in the store are those of another start of the node: restart \
@@ -81,9 +81,9 @@ impl ControlThread {
                         let _ = node.follow_record(now, &record);
                     }
                 }
-                Some(StandbyNews::Taken) => *taken = Some(Instant::now()),
-                Some(StandbyNews::Store(client)) => *store = Some(client),
-                Some(StandbyNews::Lost(error)) => {
+                Some(StandbyMessage::Taken) => *taken = Some(Instant::now()),
+                Some(StandbyMessage::Store(client)) => *store = Some(client),
+                Some(StandbyMessage::Lost(error)) => {
                     self.end = Some(ControlEnd::Failed(error.to_string()));
                     return;
                 }
@@ -107,7 +107,7 @@ impl ControlThread {
         parts.socket.listen().context("cannot bind n4.listen")?;
         let store = StoreLink::start(active_store(*store, &pair)?);
         let store = store.context("cannot start the thread of the store")?;
-        parts.node.begin_groups_behind(store.durable());
+        parts.node.begin_groups_after(store.durable());
         parts.store = Some(store);
         parts.addresses.insert(addresses).handle_timeout(now);
         lifecycle.gate.open();

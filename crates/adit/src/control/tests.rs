@@ -411,7 +411,7 @@ fn worker_that_takes_no_step_is_named_once_and_again_when_it_goes_on() {
             readers[1].observe();
         }
         changes.extend(watch.check(seconds(tenth), publisher));
-        assert_eq!(watch.count(), usize::from((19..25).contains(&tenth)), "{tenth}");
+        assert_eq!(watch.stopped_count(), usize::from((19..25).contains(&tenth)), "{tenth}");
     }
     let (worker, core) = (adit_types::WorkerId(1), 5);
     let stands = standstill::StandstillChange::Stopped { worker, core, since: Nanos::from_secs(1) };

@@ -1,6 +1,6 @@
 //! Drains and resumes workers: moves sessions between workers while packets pass.
 
-use adit_datapath::{GroupOwners, WaitingRoom, first_owners};
+use adit_datapath::{GroupOwners, WaitingCapacity, first_owners};
 use adit_kernel::idle::Doorbell;
 use adit_types::{Nanos, Role, WorkerId};
 use tracing::info;
@@ -10,10 +10,10 @@ use crate::admin::{AdminAnswer, AnswerSink};
 use crate::control_parts::ControlParts;
 
 /// How long earlier changes may take to reach all workers; sessions move only after that.
-const SETTLE_MAX: Nanos = Nanos::from_secs(10);
+const SETTLE_WAIT_MAX: Nanos = Nanos::from_secs(10);
 
 /// A change of owners that an operator requested.
-pub(super) struct PendingOwners {
+pub(super) struct OwnerChangeAct {
     worker: usize,
     drains: bool,
     next: GroupOwners,
@@ -36,17 +36,17 @@ impl ControlThread {
             Err(refused) => return answer(refused),
         };
         let owners = &self.parts.owners;
-        let next = owners_without(&drained, self.parts.nodes.threads());
+        let next = owners_without_drained(&drained, self.parts.nodes.threads());
         self.drained = drained;
         if next == *owners.owners() {
             return answer(outcome(worker, drains, 0));
         }
-        self.owners = Some(PendingOwners { worker, drains, next, since: now, answer });
+        self.owners = Some(OwnerChangeAct { worker, drains, next, since: now, answer });
     }
 
     /// Checks an act on a worker. Returns its id, and by worker whether it is drained afterwards.
     fn checked_worker(&self, text: &str, drains: bool) -> Result<(usize, Vec<bool>), AdminAnswer> {
-        if let Some(refused) = self.why_passive() {
+        if let Some(refused) = self.refusal_while_passive() {
             return Err(refused);
         }
         let refused = |why: String| Err(AdminAnswer::Refused(why));
@@ -99,9 +99,9 @@ impl ControlThread {
                 let is_settled = publisher.unobserved() == 0
                     && commands.iter().all(|ring| ring.slots() == ring.buffer().capacity());
                 if !is_settled {
-                    return self.give_up_late_change(now);
+                    return self.give_up_late_owner_change(now);
                 }
-                let room = WaitingRoom {
+                let room = WaitingCapacity {
                     buffered_pkts: config.buffer_pkts_per_worker(),
                     shaped_pkts: config.shaped_pkts_per_worker(),
                 };
@@ -115,7 +115,7 @@ impl ControlThread {
         if !is_done {
             return;
         }
-        let Some(PendingOwners { worker, drains, since, answer, .. }) = self.owners.take() else {
+        let Some(OwnerChangeAct { worker, drains, since, answer, .. }) = self.owners.take() else {
             return;
         };
         let groups = self.groups_of(worker);
@@ -125,9 +125,9 @@ impl ControlThread {
     }
 
     /// Gives up a change of owners if earlier changes did not reach all workers in time.
-    fn give_up_late_change(&mut self, now: Nanos) {
-        let is_late = |pending: &mut PendingOwners| now.since(pending.since) >= SETTLE_MAX;
-        let Some(PendingOwners { worker, drains, answer, .. }) = self.owners.take_if(is_late)
+    fn give_up_late_owner_change(&mut self, now: Nanos) {
+        let is_late = |pending: &mut OwnerChangeAct| now.since(pending.since) >= SETTLE_WAIT_MAX;
+        let Some(OwnerChangeAct { worker, drains, answer, .. }) = self.owners.take_if(is_late)
         else {
             return;
         };
@@ -155,7 +155,7 @@ fn outcome(worker: usize, drains: bool, groups: usize) -> AdminAnswer {
 /// Returns the owner of each owner group if the `drained` workers have none: the group's owner at
 /// the start unless that one is drained, else the worker with the fewest groups, on the same NUMA
 /// node if possible.
-fn owners_without(drained: &[bool], nodes: &[Option<u32>]) -> GroupOwners {
+fn owners_without_drained(drained: &[bool], nodes: &[Option<u32>]) -> GroupOwners {
     let first = first_owners(drained.len());
     let is_drained = |worker: usize| drained.get(worker).copied().unwrap_or_default();
     let mut counts = vec![0_usize; drained.len()];
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn shares(drained: &[bool], nodes: &[Option<u32>]) -> Vec<usize> {
-        let owners = owners_without(drained, nodes);
+        let owners = owners_without_drained(drained, nodes);
         let of = |worker| owners.iter().filter(|owner| usize::from(owner.0) == worker).count();
         (0..drained.len()).map(of).collect()
     }
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn groups_of_drained_workers_are_shared_evenly_and_all_others_stay() {
         let none = [None; 4];
-        assert_eq!(owners_without(&[false; 4], &none), first_owners(4));
+        assert_eq!(owners_without_drained(&[false; 4], &none), first_owners(4));
         assert_eq!(shares(&[false, true, false, false], &none), [22, 0, 21, 21]);
         assert_eq!(shares(&[true, true, false, true], &none), [0, 0, 64, 0]);
-        let one = owners_without(&[false, true, false, false], &none);
+        let one = owners_without_drained(&[false, true, false, false], &none);
         for (owner, first) in one.iter().zip(first_owners(4)) {
             assert!(*owner == first || first == WorkerId(1));
         }

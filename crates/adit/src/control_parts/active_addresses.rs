@@ -14,7 +14,7 @@ const ANNOUNCEMENT_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// How often new addresses are announced, besides the last time, when a previous holder has lost
 /// them. Spec: RFC 4861 §10 (MAX_NEIGHBOR_ADVERTISEMENT).
-const ANNOUNCEMENTS: u8 = 3;
+const ANNOUNCEMENT_COUNT: u8 = 3;
 
 /// The addresses that the host of an active adit has.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +94,7 @@ impl AddressSchedule {
         let seconds = lease.as_millis().div_ceil(1000).max(1);
         let lifetime = Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX));
         let (prolong_at, announce_at) = (Nanos(0), Nanos(0));
-        Self { lifetime, prolong_at, announce_at, left: ANNOUNCEMENTS + 1, last_at: None }
+        Self { lifetime, prolong_at, announce_at, left: ANNOUNCEMENT_COUNT + 1, last_at: None }
     }
 
     fn take_due(&mut self, now: Nanos) -> AddressDue {

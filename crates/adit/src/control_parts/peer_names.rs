@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::config::{Config, ConfiguredPeer};
 
 /// Time between two resolutions of all names.
-const INTERVAL: Duration = Duration::from_secs(2);
+const RESOLUTION_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A host name in `n4.connect`, and its index there.
 struct NamedPeer {
@@ -54,7 +54,7 @@ impl PeerNames {
                         return;
                     }
                 }
-                std::thread::sleep(INTERVAL);
+                std::thread::sleep(RESOLUTION_INTERVAL);
             }
         };
         std::thread::Builder::new().name("peer-names".to_owned()).spawn(resolve)?;

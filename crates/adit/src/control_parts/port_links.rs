@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::control_parts::{ControlPort, ControlPortDevice};
 
 /// Time between two readings of the links.
-const LOOK_INTERVAL: Nanos = Nanos::from_millis(250);
+const READING_INTERVAL: Nanos = Nanos::from_millis(250);
 
 /// The link of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,7 +58,7 @@ impl LinkStates {
     }
 
     /// Returns how many ports have links that are down.
-    pub(crate) fn down(&self) -> usize {
+    pub(crate) fn down_count(&self) -> usize {
         self.links.iter().filter(|link| link.is_up == Some(false)).count()
     }
 
@@ -68,7 +68,7 @@ impl LinkStates {
         if now < self.next {
             return false;
         }
-        self.next = now + LOOK_INTERVAL;
+        self.next = now + READING_INTERVAL;
         self.links.resize(ports.len(), PortLink::default());
         let mut has_recovered = false;
         for (link, port) in self.links.iter_mut().zip(ports) {
@@ -142,6 +142,6 @@ mod tests {
                 .into(),
             next: Nanos(0),
         };
-        assert_eq!(links.down(), 1);
+        assert_eq!(links.down_count(), 1);
     }
 }

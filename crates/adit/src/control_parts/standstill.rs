@@ -7,10 +7,10 @@ use tracing::{info, warn};
 use crate::config::ThreadSettings;
 
 /// A worker without a step for this long counts as stopped.
-const STANDSTILL: Nanos = Nanos::from_secs(1);
+const STANDSTILL_AFTER: Nanos = Nanos::from_secs(1);
 
 /// Time between two checks of the workers.
-const LOOK_INTERVAL: Nanos = Nanos::from_millis(100);
+const CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
 
 #[derive(Debug, Clone, Copy)]
 struct WatchedWorker {
@@ -49,7 +49,7 @@ impl Standstill {
         self.workers.get(thread).is_some_and(|worker| worker.is_stopped)
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn stopped_count(&self) -> usize {
         self.workers.iter().filter(|worker| worker.is_stopped).count()
     }
 
@@ -58,7 +58,7 @@ impl Standstill {
         if now < self.next {
             return Vec::new();
         }
-        self.next = now + LOOK_INTERVAL;
+        self.next = now + CHECK_INTERVAL;
         let mut changes = Vec::new();
         for (worker, watched) in (0..).map(WorkerId).zip(&mut self.workers) {
             let (core, span) = (watched.core, now.since(watched.seen));
@@ -69,7 +69,7 @@ impl Standstill {
                     }
                     watched.seen = now;
                 }
-                false if !watched.is_stopped && span >= STANDSTILL => {
+                false if !watched.is_stopped && span >= STANDSTILL_AFTER => {
                     watched.is_stopped = true;
                     changes.push(StandstillChange::Stopped { worker, core, since: span });
                 }

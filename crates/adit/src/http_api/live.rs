@@ -20,7 +20,7 @@ use crate::cli::Topic;
 use crate::client::document_values::{DocumentPair, whole};
 
 /// Time between two events.
-const INTERVAL: Duration = Duration::from_secs(1);
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rates of the last second. Rates are per second: `_bps` bits, `_pps` packets.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -106,7 +106,7 @@ pub(super) fn start(api: &ApiState) {
 }
 
 async fn measure(api: ApiState) {
-    let mut ticks = tokio::time::interval(INTERVAL);
+    let mut ticks = tokio::time::interval(EVENT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before: Option<LiveSample> = None;
     loop {
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn event_has_the_rates_between_two_samples() {
         let began = Instant::now();
-        let event = LiveEvent::between(&sample(began, 1), &sample(began + 2 * INTERVAL, 3));
+        let event = LiveEvent::between(&sample(began, 1), &sample(began + 2 * EVENT_INTERVAL, 3));
         assert_eq!((event.uplink_bps, event.uplink_pps, event.dropped_pps), (8000, 10, 1));
         let [drops] = &event.drops[..] else { panic!("{:?}", event.drops) };
         assert_eq!((drops.reason.as_str(), drops.pps, drops.pkts), ("teid_unknown", 1, 3));

@@ -20,12 +20,12 @@ pub(super) async fn metrics(
     headers: HeaderMap,
     State(api): State<ApiState>,
 ) -> Result<Response<Body>, ApiProblem> {
-    let format = accepted(&headers);
+    let format = accepted_format(&headers);
     let question = AdminQuestion { format, ..AdminQuestion::about(Topic::Metrics) };
     let command = AdminCommand::Show(question);
     let (mut text, mut next) = (String::new(), Some(PageCursor::default()));
     while let Some(cursor) = next {
-        let page = api.ask(command.clone(), cursor).await?;
+        let page = api.request_page(command.clone(), cursor).await?;
         next = page.next;
         let parts = (page.rows)();
         parts.iter().filter_map(Value::as_str).for_each(|part| text.push_str(part));
@@ -38,7 +38,7 @@ pub(super) async fn metrics(
 
 /// Chooses OpenMetrics if the client accepts it, else the older Prometheus text format, which all
 /// clients read.
-fn accepted(headers: &HeaderMap) -> MetricsFormat {
+fn accepted_format(headers: &HeaderMap) -> MetricsFormat {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     match accepts.into_iter().any(|accept| accept.contains("application/openmetrics-text")) {
         true => MetricsFormat::Openmetrics,
@@ -55,12 +55,12 @@ mod tests {
         let of = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            accepted(&headers)
+            accepted_format(&headers)
         };
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(of(prometheus), MetricsFormat::Openmetrics);
         assert_eq!(of("text/plain"), MetricsFormat::Prometheus);
-        assert_eq!(accepted(&HeaderMap::new()), MetricsFormat::Prometheus);
+        assert_eq!(accepted_format(&HeaderMap::new()), MetricsFormat::Prometheus);
     }
 }

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use super::answer::{ApiAnswer, ApiProblem, ProblemAnswers};
 use super::cursor;
-use super::state::{ApiState, WantedRows};
+use super::state::{ApiState, RequestedRows};
 use crate::admin::{AdminQuestion, SessionFilter, SessionFilterText};
 use crate::cli::Topic;
 use crate::snapshot::{
@@ -22,7 +22,7 @@ use crate::snapshot::{
 };
 
 /// Rows of a page if the request has no `limit`.
-const LIMIT_DEFAULT: usize = 100;
+const PAGE_ROWS_DEFAULT: usize = 100;
 
 /// The query of a path that takes no parameters: any parameter is refused.
 #[derive(Debug, Deserialize)]
@@ -77,13 +77,13 @@ pub(super) struct QosParameters {
     cursor: Option<String>,
 }
 
-fn wanted(limit: Option<usize>, text: Option<&str>) -> Result<WantedRows, ApiProblem> {
-    let limit = limit.unwrap_or(LIMIT_DEFAULT);
+fn parse_page(limit: Option<usize>, text: Option<&str>) -> Result<RequestedRows, ApiProblem> {
+    let limit = limit.unwrap_or(PAGE_ROWS_DEFAULT);
     if !(1..=API_ROWS_MAX).contains(&limit) {
         let what = format!("limit takes a whole number from 1 to {API_ROWS_MAX}");
         return Err(ApiProblem::new(StatusCode::BAD_REQUEST, what));
     }
-    Ok(WantedRows { limit, from: cursor::parse(text)? })
+    Ok(RequestedRows { limit, from: cursor::parse(text)? })
 }
 
 /// Defines a handler for each document that fits one page: its name, path, tag, topic and type.
@@ -114,7 +114,7 @@ macro_rules! pages {
             State(api): State<ApiState>,
         ) -> ApiAnswer {
             let question = AdminQuestion::about(Topic::$topic);
-            api.rows(question, &[$list], wanted(limit, cursor.as_deref())?).await
+            api.rows(question, &[$list], parse_page(limit, cursor.as_deref())?).await
         }
     )+
 
@@ -176,7 +176,7 @@ pub(super) async fn sessions(
     let filter = SessionFilterText { ue, seid, teid, dnn, slice };
     SessionFilter::parse(&filter).map_err(|what| ApiProblem::new(StatusCode::BAD_REQUEST, what))?;
     let question = AdminQuestion { filter, ..AdminQuestion::about(Topic::Sessions) };
-    api.rows(question, &["sessions"], wanted(limit, cursor.as_deref())?).await
+    api.rows(question, &["sessions"], parse_page(limit, cursor.as_deref())?).await
 }
 
 /// Rates of QERs: limits, and packets passed, dropped and queued.
@@ -187,5 +187,5 @@ pub(super) async fn qos(
     State(api): State<ApiState>,
 ) -> ApiAnswer {
     let question = AdminQuestion { session, ..AdminQuestion::about(Topic::Qos) };
-    api.rows(question, &["rates", "packet_rates"], wanted(limit, cursor.as_deref())?).await
+    api.rows(question, &["rates", "packet_rates"], parse_page(limit, cursor.as_deref())?).await
 }

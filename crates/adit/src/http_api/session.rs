@@ -59,7 +59,7 @@ async fn find(api: &ApiState, seid: &str) -> Result<Value, ApiProblem> {
     let filter = SessionFilterText { seid: Some(seid.to_owned()), ..Default::default() };
     SessionFilter::parse(&filter).map_err(|what| ApiProblem::new(StatusCode::BAD_REQUEST, what))?;
     let question = AdminQuestion { filter, ..AdminQuestion::about(Topic::Sessions) };
-    let page = api.ask(AdminCommand::Show(question), PageCursor::default()).await?;
+    let page = api.request_page(AdminCommand::Show(question), PageCursor::default()).await?;
     (page.rows)().into_iter().next().ok_or_else(|| {
         ApiProblem::new(StatusCode::NOT_FOUND, format!("no session has the UP SEID {seid}"))
     })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_QUESTIONS_MAX};
+use adit_types::limits::{API_LIVE_CLIENTS_MAX, API_PAGES_MAX, API_WAITING_REQUESTS_MAX};
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -22,7 +22,7 @@ use crate::log::audit::{self, AuditActor};
 use crate::tap::{TapQuestion, TapStream};
 
 /// Longest wait for the control thread.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const CONTROL_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State that handlers share.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ struct ApiParts {
 
 /// Rows of a list that a client requests: how many at most, and where they begin.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct WantedRows {
+pub(super) struct RequestedRows {
     pub limit: usize,
     pub from: PageCursor,
 }
@@ -50,7 +50,7 @@ impl ApiState {
     pub(super) fn new(queries: Sender<AdminQuery>, taps_max: usize) -> Self {
         Self(Arc::new(ApiParts {
             queries,
-            asking: Semaphore::new(API_QUESTIONS_MAX),
+            asking: Semaphore::new(API_WAITING_REQUESTS_MAX),
             live: watch::Sender::new(Bytes::new()),
             live_places: Arc::new(Semaphore::new(API_LIVE_CLIENTS_MAX)),
             tap_places: Arc::new(Semaphore::new(taps_max)),
@@ -73,12 +73,12 @@ impl ApiState {
     }
 
     /// Requests one page from the control thread.
-    pub(super) async fn ask(
+    pub(super) async fn request_page(
         &self,
         command: AdminCommand,
         cursor: PageCursor,
     ) -> Result<AnswerPage, ApiProblem> {
-        match self.answer(command, cursor).await? {
+        match self.request(command, cursor).await? {
             AdminAnswer::Page(page) => Ok(page),
             _ => Err(ApiProblem::unavailable()),
         }
@@ -86,14 +86,14 @@ impl ApiState {
 
     /// Starts a trace or a capture.
     pub(super) async fn start_tap(&self, question: TapQuestion) -> Result<TapStream, ApiProblem> {
-        match self.answer(AdminCommand::Tap(question), PageCursor::default()).await? {
+        match self.request(AdminCommand::Tap(question), PageCursor::default()).await? {
             AdminAnswer::Stream(tap) => Ok(tap),
             _ => Err(ApiProblem::unavailable()),
         }
     }
 
     /// Sends a command to the control thread and returns its answer. Refusals become problems.
-    async fn answer(
+    async fn request(
         &self,
         command: AdminCommand,
         cursor: PageCursor,
@@ -105,7 +105,7 @@ impl ApiState {
         let answer: AnswerSink = Box::new(move |answered| drop(answer.send(answered)));
         let query = AdminQuery { command, cursor, answer };
         self.0.queries.send(query).map_err(|_| ApiProblem::unavailable())?;
-        let Ok(Ok(answered)) = tokio::time::timeout(TIMEOUT, result).await else {
+        let Ok(Ok(answered)) = tokio::time::timeout(CONTROL_THREAD_TIMEOUT, result).await else {
             return Err(ApiProblem::unavailable());
         };
         match answered {
@@ -121,7 +121,7 @@ impl ApiState {
     /// Requests the document of a topic that fits one page, and returns its members.
     pub(super) async fn members(&self, topic: Topic) -> Result<Map<String, Value>, ApiProblem> {
         let command = AdminCommand::Show(AdminQuestion::about(topic));
-        let page = self.ask(command, PageCursor::default()).await?;
+        let page = self.request_page(command, PageCursor::default()).await?;
         Ok((page.members)())
     }
 
@@ -131,7 +131,7 @@ impl ApiState {
         &self,
         mut question: AdminQuestion,
         lists: &[&str],
-        wanted: WantedRows,
+        wanted: RequestedRows,
     ) -> ApiAnswer {
         let empty = |list: &&str| ((*list).to_owned(), Value::Array(Vec::new()));
         let mut document: Map<String, Value> = lists.iter().map(empty).collect();
@@ -139,7 +139,7 @@ impl ApiState {
         for _ in 0..API_PAGES_MAX {
             let Some(from) = next.filter(|_| left > 0) else { break };
             question.rows_max = Some(left);
-            let page = self.ask(AdminCommand::Show(question.clone()), from).await?;
+            let page = self.request_page(AdminCommand::Show(question.clone()), from).await?;
             next = page.next;
             document.extend((page.members)());
             let Some(list) = page.list else { continue };
@@ -155,7 +155,7 @@ impl ApiState {
 
     /// Carries out an act, and logs it.
     pub(super) async fn act(&self, actor: &AuditActor, act: AdminAct) -> ApiAnswer {
-        let asked = self.ask(AdminCommand::Act(act.clone()), PageCursor::default()).await;
+        let asked = self.request_page(AdminCommand::Act(act.clone()), PageCursor::default()).await;
         let outcome = asked.as_ref().map(drop).map_err(|problem| problem.detail.as_str());
         audit::record(actor, act.word(), act.object(), outcome);
         asked.map(|page| Json((page.members)()))

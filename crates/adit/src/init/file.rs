@@ -9,7 +9,7 @@ use crate::cli::{CoreKind, PortChoice};
 use crate::config::{IpNet, SectionInfo, Takes, file_sections};
 
 /// Width of a comment's text, behind `# `. Unit: columns.
-const COLUMNS: usize = 98;
+const COMMENT_COLUMNS: usize = 98;
 
 /// Returns the text of the configuration of a plan.
 pub(super) fn text(plan: &InitPlan) -> String {
@@ -140,11 +140,11 @@ impl ConfigWriter {
         }
     }
 
-    /// Writes a comment, wrapped at [`COLUMNS`].
+    /// Writes a comment, wrapped at [`COMMENT_COLUMNS`].
     fn comment(&mut self, text: &str) {
         let mut line = String::new();
         for word in text.split_whitespace() {
-            if !line.is_empty() && line.len() + 1 + word.len() > COLUMNS {
+            if !line.is_empty() && line.len() + 1 + word.len() > COMMENT_COLUMNS {
                 self.text.push_str(&format!("# {line}\n"));
                 line.clear();
             }

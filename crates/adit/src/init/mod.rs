@@ -260,14 +260,14 @@ impl InitReport<'_> {
             println!("  {finding}");
         }
         println!("next");
-        for line in self.next() {
+        for line in self.next_commands() {
             println!("  {line}");
         }
         Ok(())
     }
 
     /// Returns the commands that the operator runs next.
-    fn next(&self) -> Vec<String> {
+    fn next_commands(&self) -> Vec<String> {
         let InitPlan { n3, n6, pools, .. } = self.plan;
         let mut lines = Vec::new();
         for PoolText { prefix, .. } in pools {

@@ -8,7 +8,7 @@ use crate::config::IpNet;
 use crate::host_checks::TUNNEL_BYTES;
 
 /// Network instance of N6 in the default configuration of OAI's SMF.
-const OAI_INSTANCE: &str = "core.oai.org";
+const OAI_N6_INSTANCE_DEFAULT: &str = "core.oai.org";
 
 /// The answers to all questions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl InitPlan {
     /// The network instance of N6; `None` if N6 serves several DNNs.
     pub(super) fn network_instance(&self) -> Option<&str> {
         match (self.core, &self.dnns()[..]) {
-            (CoreKind::Oai, _) => Some(OAI_INSTANCE),
+            (CoreKind::Oai, _) => Some(OAI_N6_INSTANCE_DEFAULT),
             (_, [dnn]) => Some(dnn),
             _ => None,
         }

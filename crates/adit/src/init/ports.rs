@@ -15,11 +15,11 @@ const SHARING_DRIVERS: [&str; 2] = ["mlx4_core", "mlx5_core"];
 const XDP_DRIVERS: [&str; 7] = ["bnxt_en", "i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core"];
 
 /// Range of the key `mtu_bytes`, and its maximum with AF_XDP, where a frame must fit a page.
-const MTU_BYTES: std::ops::RangeInclusive<u32> = 1280..=9600;
+const MTU_BYTES_RANGE: std::ops::RangeInclusive<u32> = 1280..=9600;
 const XDP_MTU_BYTES_MAX: u32 = 3430;
 
 /// Default of the key `dpdk.memory_mib`.
-const DPDK_MEMORY_MIB: u64 = 512;
+const DPDK_MEMORY_MIB_DEFAULT: u64 = 512;
 
 /// One side of adit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl<'a> PortChooser<'a> {
     /// The device or the address does not exist, or the device is in use or does not fit; the text
     /// is a sentence with what to do.
     pub(super) fn port(&self, side: Side, text: &EndpointText) -> Result<ChosenPort, String> {
-        let behind = self.behind(side, text)?;
+        let behind = self.hardware_of(side, text)?;
         let links = self.links(side, text, behind)?;
         let of_kernel = links.iter().find_map(|link| {
             let (device, _) = self.host.network.owner(link.addr)?;
@@ -117,7 +117,7 @@ impl<'a> PortChooser<'a> {
         };
         let mtu = match behind {
             EndpointHardware::Device(of) => {
-                of.mtu_bytes.clamp(*MTU_BYTES.start(), *MTU_BYTES.end())
+                of.mtu_bytes.clamp(*MTU_BYTES_RANGE.start(), *MTU_BYTES_RANGE.end())
             }
             EndpointHardware::Card { .. } => 1500,
         };
@@ -140,7 +140,11 @@ impl<'a> PortChooser<'a> {
         })
     }
 
-    fn behind(&self, side: Side, text: &'a EndpointText) -> Result<EndpointHardware<'a>, String> {
+    fn hardware_of(
+        &self,
+        side: Side,
+        text: &'a EndpointText,
+    ) -> Result<EndpointHardware<'a>, String> {
         let option = side.option();
         if let Some(name) = &text.device {
             if let Some(driver) = self.host.cards.get(name) {
@@ -243,10 +247,10 @@ impl<'a> PortChooser<'a> {
 
     fn check_hugepages(&self) -> Result<(), String> {
         match self.host.free_huge_mib {
-            free if free < DPDK_MEMORY_MIB => Err(format!(
-                "a card of DPDK needs {DPDK_MEMORY_MIB} MiB of hugepages and {free} MiB are free: run sysctl -w \
+            free if free < DPDK_MEMORY_MIB_DEFAULT => Err(format!(
+                "a card of DPDK needs {DPDK_MEMORY_MIB_DEFAULT} MiB of hugepages and {free} MiB are free: run sysctl -w \
                  vm.nr_hugepages={}",
-                DPDK_MEMORY_MIB / 2
+                DPDK_MEMORY_MIB_DEFAULT / 2
             )),
             _ => Ok(()),
         }

@@ -44,14 +44,14 @@ pub(super) fn folder(path: &Path) -> &Path {
 
 /// Files under temporary names. Drop removes those not yet renamed, and folders made for them.
 #[derive(Default)]
-struct Written {
+struct UnfinishedFiles {
     /// The temporary name and the final name of each file.
     files: Vec<(PathBuf, PathBuf)>,
     /// Folders that were made, the innermost last.
     folders: Vec<PathBuf>,
 }
 
-impl Written {
+impl UnfinishedFiles {
     /// Makes a folder and all missing folders around it.
     fn make_folder(&mut self, folder: &Path) -> io::Result<()> {
         let is_missing = |of: &&Path| !of.as_os_str().is_empty() && !of.exists();
@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for UnfinishedFiles {
     fn drop(&mut self) {
         for (temporary, _) in &self.files {
             let _ = fs::remove_file(temporary);
@@ -84,7 +84,7 @@ pub(super) fn write(
     files: &[(PathBuf, String)],
     interruption: &Interruption,
 ) -> anyhow::Result<()> {
-    let mut written = Written::default();
+    let mut written = UnfinishedFiles::default();
     for (path, text) in files {
         let cannot = || format!("cannot write {}", path.display());
         let folder = folder(path);

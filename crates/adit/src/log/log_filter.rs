@@ -9,10 +9,10 @@ use tracing_subscriber::{Registry, reload};
 use crate::log::audit;
 
 /// The environment variable that sets the filter of the log.
-const VARIABLE: &str = "RUST_LOG";
+const FILTER_VARIABLE: &str = "RUST_LOG";
 
 /// The filter of the log unless the environment variable sets another.
-const DEFAULT: &str = "info";
+const FILTER_DEFAULT: &str = "info";
 
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
@@ -22,7 +22,7 @@ static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 /// # Errors
 /// `wanted` is no filter.
 pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<Targets, Registry>, String> {
-    let filter = wanted.map_or_else(|| Ok(of_environment()), parse)?;
+    let filter = wanted.map_or_else(|| Ok(filter_of_environment()), parse)?;
     let (filter, handle) = reload::Layer::new(filter);
     // Cannot fail: a process begins its log once.
     let _ = FILTER.set(handle);
@@ -30,11 +30,11 @@ pub(crate) fn begin(wanted: Option<&str>) -> Result<reload::Layer<Targets, Regis
 }
 
 /// Returns the filter of the environment, or the default one.
-fn of_environment() -> Targets {
-    let wanted = std::env::var(VARIABLE).ok();
+fn filter_of_environment() -> Targets {
+    let wanted = std::env::var(FILTER_VARIABLE).ok();
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
-    let filter = with_audit(wanted.as_deref().unwrap_or(DEFAULT));
-    filter.or_else(|_| with_audit(DEFAULT)).unwrap_or_default()
+    let filter = with_audit(wanted.as_deref().unwrap_or(FILTER_DEFAULT));
+    filter.or_else(|_| with_audit(FILTER_DEFAULT)).unwrap_or_default()
 }
 
 /// # Errors
@@ -48,7 +48,7 @@ pub(crate) fn check(wanted: &str) -> Result<(), String> {
 /// # Errors
 /// The log has not begun yet.
 pub(crate) fn reset() -> Result<(), String> {
-    use_filter(of_environment())
+    use_filter(filter_of_environment())
 }
 
 /// Changes the filter of the log: a level such as `debug`, or levels by room such as

@@ -109,7 +109,7 @@ pub(crate) fn connect(config: &Config) -> Option<KernelLinks> {
     let twins: Vec<KernelTwin> = twins(config)
         .map(|(interface, _, twin)| KernelTwin { interface, protocols: twin.protocols.clone() })
         .collect();
-    let workers = config.datapath.roles().transmitters();
+    let workers = config.datapath.roles().processing_thread_count();
     (!twins.is_empty()).then(|| connect_kernel(&twins, config.n4_listen.port(), workers, 0))
 }
 

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::config::{Config, PortDevice, PortSettings};
 use crate::ports::steering::{self, PortSteering, SteeringOutcome};
-use crate::ports::thread_io::{KernelShare, PortPlace, ThreadIo};
+use crate::ports::thread_io::{KernelShare, ThreadIo, ThreadPort};
 use crate::ports::xdp::XdpSockets;
 use crate::socket_file::remove_dead_socket;
 
@@ -116,7 +116,7 @@ fn prepare_network_device(device: u32, port: &PortSettings, mac: MacAddr) {
 }
 
 /// Describes changes to frames by the driver or its peer that adit cannot undo, with the remedy.
-fn changed_frames(device: &Device) -> Option<String> {
+fn frame_change_warning(device: &Device) -> Option<String> {
     if device.is_driver("net_af_packet") {
         let iface = device.argument("iface").unwrap_or_default();
         return Some(format!(
@@ -136,7 +136,7 @@ fn changed_frames(device: &Device) -> Option<String> {
 }
 
 /// True if the driver creates a socket file, which fails if a killed process left one.
-fn listens(device: &Device) -> bool {
+fn creates_socket_file(device: &Device) -> bool {
     device.is_driver("net_vhost") && device.argument("client") != Some("1")
 }
 
@@ -150,7 +150,7 @@ struct PortShares<'a> {
     /// For each thread its queues of DPDK ports.
     dpdk: Vec<Vec<WorkerPort>>,
     /// For each thread its ports.
-    places: Vec<Vec<PortPlace>>,
+    places: Vec<Vec<ThreadPort>>,
     /// Number of receive queues assigned so far.
     next: usize,
 }
@@ -203,7 +203,7 @@ impl PortShares<'_> {
     fn open_dpdk(&mut self, port: &PortSettings) -> anyhow::Result<OpenPort> {
         let Self { eal, config, pool, .. } = *self;
         let device = port.device.dpdk().context("a device of the kernel")?;
-        if let Some(listens_at) = device.argument("iface").filter(|_| listens(device)) {
+        if let Some(listens_at) = device.argument("iface").filter(|_| creates_socket_file(device)) {
             remove_dead_socket(Path::new(listens_at), "iface")?;
         }
         let roles = config.datapath.roles();
@@ -233,7 +233,7 @@ impl PortShares<'_> {
         if let Some(of_kernel) = opened.network_device() {
             prepare_network_device(of_kernel, port, info.mac);
         }
-        if let Some(changed) = changed_frames(device) {
+        if let Some(changed) = frame_change_warning(device) {
             warn!(port = port.name, "{changed}");
         }
         let duplicate = |rx: &RxQueue| rx.socket()?.try_clone_to_owned().ok();
@@ -251,7 +251,7 @@ impl PortShares<'_> {
         let tx = none().take(transmitting.start).chain(tx.into_iter().map(Some)).chain(none());
         let parts = self.dpdk.iter_mut().zip(&mut self.places);
         for ((dpdk, places), (rx, tx)) in parts.zip(queues.into_iter().zip(tx)) {
-            places.push(PortPlace::Dpdk(PortId(u16::try_from(dpdk.len())?)));
+            places.push(ThreadPort::Dpdk(PortId(u16::try_from(dpdk.len())?)));
             dpdk.push(WorkerPort { rx, tx, info });
         }
         Ok(OpenPort::Dpdk { port: opened, queues: numbers, sockets })
@@ -305,7 +305,7 @@ impl PortShares<'_> {
             parts.push(kernel.counters());
             let mtu_bytes = port.mtu_bytes;
             let share = KernelShare { port: kernel, mtu_bytes, receives };
-            places.push(PortPlace::Kernel(Box::new(share)));
+            places.push(ThreadPort::Kernel(Box::new(share)));
         }
         Ok(OpenPort::Kernel { parts, rx_queues: u16::try_from(rx_queues)?, steering, mac })
     }
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn driver_that_passes_changed_frames_is_named_with_what_to_write() {
-        let told = |text: &str| changed_frames(&text.parse().unwrap());
+        let told = |text: &str| frame_change_warning(&text.parse().unwrap());
         let packet = told("net_af_packet0,iface=eth1").unwrap();
         for words in
             ["frame_cut", "device = \"kernel:packet,iface=eth1\"", "ethtool -K eth1 gro off"]

@@ -20,7 +20,7 @@ use crate::config::{Config, InterfaceSettings, IpNet};
 const GROUP_MASK: u32 = (OWNER_GROUPS - 1) << OWNER_GROUP_SHIFT;
 
 /// Number of low bits of a session index that have to be known to identify its owner group.
-const GROUP_BITS: u32 = u32::BITS - GROUP_MASK.leading_zeros();
+const GROUP_INDEX_BITS: u32 = u32::BITS - GROUP_MASK.leading_zeros();
 
 /// Result of steering one kind of key on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +127,7 @@ fn keys(
     slot_bits: u32,
 ) -> Vec<(String, FlowKeyOfGroup)> {
     let teid = |key: fn(u32) -> FlowRuleKey| -> FlowKeyOfGroup {
-        match slot_bits < GROUP_BITS {
+        match slot_bits < GROUP_INDEX_BITS {
             true => Err("sessions_max leaves TEIDs too few bits".to_owned()),
             false => Ok(Box::new(key)),
         }
@@ -182,7 +182,8 @@ pub(crate) fn pools<'a>(
 fn ue_key(pool: IpNet) -> Option<Box<dyn Fn(u32) -> FlowRuleKey>> {
     match pool.addr {
         std::net::IpAddr::V4(addr) => {
-            let bits = 32_u32.checked_sub(pool.len.into()).filter(|bits| *bits >= GROUP_BITS)?;
+            let bits =
+                32_u32.checked_sub(pool.len.into()).filter(|bits| *bits >= GROUP_INDEX_BITS)?;
             let network = u32::MAX.checked_shl(bits).unwrap_or(0);
             let mask = Ipv4Addr::from_bits(network | GROUP_MASK);
             Some(Box::new(move |group| FlowRuleKey::Ipv4Destination {
@@ -191,7 +192,8 @@ fn ue_key(pool: IpNet) -> Option<Box<dyn Fn(u32) -> FlowRuleKey>> {
             }))
         }
         std::net::IpAddr::V6(addr) => {
-            let bits = 64_u32.checked_sub(pool.len.into()).filter(|bits| *bits >= GROUP_BITS)?;
+            let bits =
+                64_u32.checked_sub(pool.len.into()).filter(|bits| *bits >= GROUP_INDEX_BITS)?;
             let network = u128::MAX.checked_shl(64 + bits).unwrap_or(0);
             let mask = Ipv6Addr::from_bits(network | u128::from(GROUP_MASK) << 64);
             Some(Box::new(move |group| FlowRuleKey::Ipv6Destination {
@@ -259,7 +261,7 @@ mod tests {
         assert!(groups(&[Some(0), None]).unwrap_err().contains("one receive queue"));
         let config = Config::parse(CONFIG).unwrap();
         let port = config.interfaces[config.n3().0].port;
-        let plan = plan(&config, port, &[Some(0), Some(1)], GROUP_BITS - 1);
+        let plan = plan(&config, port, &[Some(0), Some(1)], GROUP_INDEX_BITS - 1);
         let teids = plan.iter().filter(|(key, _)| key.starts_with("TEID"));
         assert!(teids.clone().count() > 0);
         assert!(teids.map(|(_, rules)| rules).all(Result::is_err), "{plan:?}");

@@ -9,7 +9,7 @@ use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
 
 /// Most packets of one port that are discarded at a time: more than its queues hold.
-const DISCARDED_MAX: usize = 1 << 16;
+const DISCARDED_PKTS_MAX: usize = 1 << 16;
 
 /// A thread's part of a port of the kernel.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct KernelShare {
 
 /// Where a thread finds one of its ports.
 #[derive(Debug)]
-pub(crate) enum PortPlace {
+pub(crate) enum ThreadPort {
     /// Among the ports of DPDK, at this index.
     Dpdk(PortId),
     /// A share of a port of the kernel.
@@ -35,23 +35,23 @@ pub(crate) enum PortPlace {
 #[derive(Debug)]
 pub(crate) struct ThreadIo {
     /// By `PortId`.
-    ports: Vec<PortPlace>,
+    ports: Vec<ThreadPort>,
     /// Ports of DPDK; its buffers also serve ports of the kernel.
     dpdk: WorkerIo,
 }
 
 impl ThreadIo {
     /// The ports in the order of their `PortId`.
-    pub(crate) const fn new(ports: Vec<PortPlace>, dpdk: WorkerIo) -> Self {
+    pub(crate) const fn new(ports: Vec<ThreadPort>, dpdk: WorkerIo) -> Self {
         Self { ports, dpdk }
     }
 
     /// The ports from which this thread receives, each once for each of its queues.
     pub(crate) fn receiving(&self) -> Vec<PortId> {
         let of_dpdk: Vec<PortId> = self.dpdk.receiving().collect();
-        let queues = |place: &PortPlace| match place {
-            PortPlace::Dpdk(id) => of_dpdk.iter().filter(|known| *known == id).count(),
-            PortPlace::Kernel(share) => usize::from(share.receives),
+        let queues = |place: &ThreadPort| match place {
+            ThreadPort::Dpdk(id) => of_dpdk.iter().filter(|known| *known == id).count(),
+            ThreadPort::Kernel(share) => usize::from(share.receives),
         };
         let ports = (0..).map(PortId).zip(&self.ports);
         ports.flat_map(|(id, place)| std::iter::repeat_n(id, queues(place))).collect()
@@ -63,7 +63,7 @@ impl ThreadIo {
         let mut discarded = 0;
         for port in self.receiving() {
             let mut of_port = 0;
-            while of_port < DISCARDED_MAX {
+            while of_port < DISCARDED_PKTS_MAX {
                 let received = self.rx_burst(port, BURST_MAX, &mut burst);
                 self.free_burst(&mut burst);
                 of_port += received;
@@ -81,7 +81,7 @@ impl ThreadIo {
     pub(crate) fn sockets(&self) -> Option<Vec<OwnedFd>> {
         let mut all = self.dpdk.sockets()?;
         for place in &self.ports {
-            if let PortPlace::Kernel(share) = place
+            if let ThreadPort::Kernel(share) = place
                 && share.receives
             {
                 for socket in share.port.sockets() {
@@ -100,16 +100,16 @@ impl PacketIo for ThreadIo {
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
         let Self { ports, dpdk } = self;
         match &mut ports[usize::from(port.0)] {
-            PortPlace::Dpdk(id) => dpdk.rx_burst(*id, limit, burst),
-            PortPlace::Kernel(share) => share.port.rx_burst(limit, burst, || dpdk.alloc()),
+            ThreadPort::Dpdk(id) => dpdk.rx_burst(*id, limit, burst),
+            ThreadPort::Kernel(share) => share.port.rx_burst(limit, burst, || dpdk.alloc()),
         }
     }
 
     #[inline]
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Mbuf>) -> usize {
         match &mut self.ports[usize::from(port.0)] {
-            PortPlace::Dpdk(id) => self.dpdk.tx_burst(*id, burst),
-            PortPlace::Kernel(share) => share.port.tx_burst(burst),
+            ThreadPort::Dpdk(id) => self.dpdk.tx_burst(*id, burst),
+            ThreadPort::Kernel(share) => share.port.tx_burst(burst),
         }
     }
 
@@ -131,8 +131,8 @@ impl PacketIo for ThreadIo {
     #[inline]
     fn port_info(&self, port: PortId) -> PortInfo {
         match &self.ports[usize::from(port.0)] {
-            PortPlace::Dpdk(id) => self.dpdk.port_info(*id),
-            PortPlace::Kernel(share) => share.port.info(share.mtu_bytes),
+            ThreadPort::Dpdk(id) => self.dpdk.port_info(*id),
+            ThreadPort::Kernel(share) => share.port.info(share.mtu_bytes),
         }
     }
 }

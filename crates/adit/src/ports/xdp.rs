@@ -78,7 +78,7 @@ fn attach(
 ) -> Result<Box<dyn Offload>, AttachError> {
     let wanted = xdp_config(config, tables)?;
     let (mut offload, mut programs) = adit_xdp::load(&wanted, move || clock.now())?;
-    if let Err(error) = attach_all(config, &wanted, &mut programs, sockets) {
+    if let Err(error) = attach_programs(config, &wanted, &mut programs, sockets) {
         for program in &mut programs {
             program.detach().map_err(AttachError::PortLost)?;
         }
@@ -88,7 +88,7 @@ fn attach(
     Ok(Box::new(offload))
 }
 
-fn attach_all(
+fn attach_programs(
     config: &Config,
     wanted: &XdpConfig,
     programs: &mut [XdpProgram],
@@ -114,7 +114,7 @@ fn xdp_config(config: &Config, tables: &TablesConfig) -> Result<XdpConfig, XdpEr
     let mut devices = Vec::new();
     for (id, port) in (0..).map(PortId).zip(&config.ports) {
         if port.xdp != XdpMode::Off {
-            devices.push((id, device_of(port)?));
+            devices.push((id, device_index(port)?));
         }
     }
     let interfaces = tables.interfaces.iter().map(OffloadInterface::from);
@@ -134,7 +134,7 @@ fn first_queue(device: &Device) -> u32 {
 }
 
 /// Returns the interface index of a port's network device.
-fn device_of(port: &PortSettings) -> Result<u32, XdpError> {
+fn device_index(port: &PortSettings) -> Result<u32, XdpError> {
     let name = port.device.dpdk().and_then(|device| device.argument("iface")).unwrap_or_default();
     network_device(name)
         .ok_or_else(|| XdpError(format!("port \"{}\" has no network device", port.name)))

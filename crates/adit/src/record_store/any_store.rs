@@ -8,7 +8,7 @@ use adit_shared_store::replication::ReplicatedStore;
 use adit_shared_store::store_thread::ThreadStore;
 use adit_shared_store::{SharedStore, SharedStoreFigures};
 use adit_store::{
-    AppendError, GroupQueue, Journal, JournalFigures, RecordKey, RecordKind, RecordNumber,
+    AppendError, GroupNumber, GroupQueue, Journal, JournalFigures, RecordKey, RecordKind,
     RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
@@ -30,7 +30,7 @@ pub(crate) type ReplicatedSharedStore =
 pub(crate) type ReplicationClock = Box<dyn FnMut() -> Nanos + Send>;
 
 /// A journal, or a store that other adits share.
-pub(crate) enum StoreOfKind {
+pub(crate) enum StoreBackend {
     Journal(Box<Journal<JournalFolder>>),
     Shared(Box<SharedStoreClient>),
     /// A shared store, and a standby.
@@ -47,21 +47,21 @@ pub(crate) enum AnyStoreFigures {
 
 /// A store that reports the state of its lease.
 pub(crate) struct AnyStore {
-    of_kind: StoreOfKind,
+    of_kind: StoreBackend,
     lease: ServingLease,
 }
 
 impl AnyStore {
     /// Creates the store. `lease` gets the state of the store's lease.
-    pub(crate) fn new(of_kind: StoreOfKind, lease: ServingLease) -> Self {
+    pub(crate) fn new(of_kind: StoreBackend, lease: ServingLease) -> Self {
         let mut this = Self { of_kind, lease };
         this.note_lease();
         this
     }
 
     fn note_lease(&mut self) {
-        if let StoreOfKind::Replicated(replicated) = &mut self.of_kind {
-            let promised = Duration::from_nanos(replicated.promised_for().0);
+        if let StoreBackend::Replicated(replicated) = &mut self.of_kind {
+            let promised = Duration::from_nanos(replicated.remaining_promise().0);
             self.lease.note_standby(Instant::now().checked_add(promised));
         }
         if let Some(shared) = self.shared() {
@@ -71,43 +71,43 @@ impl AnyStore {
 
     fn store(&self) -> &dyn RecordStore {
         match &self.of_kind {
-            StoreOfKind::Journal(journal) => &**journal,
-            StoreOfKind::Shared(shared) => &**shared,
-            StoreOfKind::Replicated(replicated) => &**replicated,
+            StoreBackend::Journal(journal) => &**journal,
+            StoreBackend::Shared(shared) => &**shared,
+            StoreBackend::Replicated(replicated) => &**replicated,
         }
     }
 
     fn store_mut(&mut self) -> &mut dyn RecordStore {
         match &mut self.of_kind {
-            StoreOfKind::Journal(journal) => &mut **journal,
-            StoreOfKind::Shared(shared) => &mut **shared,
-            StoreOfKind::Replicated(replicated) => &mut **replicated,
+            StoreBackend::Journal(journal) => &mut **journal,
+            StoreBackend::Shared(shared) => &mut **shared,
+            StoreBackend::Replicated(replicated) => &mut **replicated,
         }
     }
 
     fn shared(&self) -> Option<&SharedStoreClient> {
         match &self.of_kind {
-            StoreOfKind::Journal(_) => None,
-            StoreOfKind::Shared(shared) => Some(shared),
-            StoreOfKind::Replicated(replicated) => Some(replicated.store()),
+            StoreBackend::Journal(_) => None,
+            StoreBackend::Shared(shared) => Some(shared),
+            StoreBackend::Replicated(replicated) => Some(replicated.store()),
         }
     }
 
     fn shared_mut(&mut self) -> Option<&mut SharedStoreClient> {
         match &mut self.of_kind {
-            StoreOfKind::Journal(_) => None,
-            StoreOfKind::Shared(shared) => Some(shared),
-            StoreOfKind::Replicated(replicated) => Some(replicated.store_mut()),
+            StoreBackend::Journal(_) => None,
+            StoreBackend::Shared(shared) => Some(shared),
+            StoreBackend::Replicated(replicated) => Some(replicated.store_mut()),
         }
     }
 }
 
 impl RecordStore for AnyStore {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         self.store_mut().append(changes)
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
         let committed = self.store_mut().commit();
         self.note_lease();
         committed
@@ -117,7 +117,7 @@ impl RecordStore for AnyStore {
         self.store().groups()
     }
 
-    fn durable(&self) -> RecordNumber {
+    fn durable(&self) -> GroupNumber {
         self.store().durable()
     }
 
@@ -161,9 +161,9 @@ impl ThreadStore for AnyStore {
 
     fn figures(&self) -> AnyStoreFigures {
         match &self.of_kind {
-            StoreOfKind::Journal(journal) => AnyStoreFigures::Journal(journal.figures()),
-            StoreOfKind::Shared(shared) => AnyStoreFigures::Shared(shared.figures()),
-            StoreOfKind::Replicated(replicated) => {
+            StoreBackend::Journal(journal) => AnyStoreFigures::Journal(journal.figures()),
+            StoreBackend::Shared(shared) => AnyStoreFigures::Shared(shared.figures()),
+            StoreBackend::Replicated(replicated) => {
                 let shared = replicated.store().figures();
                 AnyStoreFigures::Replicated(Box::new(ReplicatedFigures::new(replicated, shared)))
             }
@@ -172,21 +172,21 @@ impl ThreadStore for AnyStore {
 
     fn keep_hold(&mut self) -> Result<(), StoreError> {
         match &self.of_kind {
-            StoreOfKind::Journal(_) => Ok(()),
+            StoreBackend::Journal(_) => Ok(()),
             _ => self.maintain().map(|_| ()),
         }
     }
 
     fn check_place(&mut self) -> Result<(), StoreError> {
         match &mut self.of_kind {
-            StoreOfKind::Journal(journal) => journal.check_place(),
+            StoreBackend::Journal(journal) => journal.check_place(),
             _ => Ok(()),
         }
     }
 
     fn begin_again(&mut self) -> Result<(), StoreError> {
         match &mut self.of_kind {
-            StoreOfKind::Journal(journal) => journal.begin_again(),
+            StoreBackend::Journal(journal) => journal.begin_again(),
             _ => Ok(()),
         }
     }
@@ -197,14 +197,14 @@ impl ThreadStore for AnyStore {
 
     fn polls(&self) -> bool {
         match &self.of_kind {
-            StoreOfKind::Replicated(replicated) => replicated.options().polls,
+            StoreBackend::Replicated(replicated) => replicated.options().polls,
             _ => false,
         }
     }
 
     /// Releases the lease, so that the next process need not wait for its end.
     fn close(&mut self) {
-        if let StoreOfKind::Replicated(replicated) = &mut self.of_kind {
+        if let StoreBackend::Replicated(replicated) = &mut self.of_kind {
             // Once the shared store has everything, the next process needs no tail. If it lacks
             // groups, it goes on to name the standby, which has them.
             let _ = replicated.finish();

@@ -22,10 +22,10 @@ use crate::record_store::named_standby::NamedStandby;
 use crate::record_store::store_files::{text_of, tls_settings};
 
 /// Longest time that a call waits for servers; half of the lease if that is shorter.
-const PATIENCE_MAX: Duration = Duration::from_secs(1);
+const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 
 /// Pause between attempts to take the lease.
-const RETRY: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A client of the configured servers, without the lease. `admin_socket` distinguishes the adits of
 /// a host.
@@ -57,7 +57,7 @@ pub(crate) fn client(
         login: login.transpose()?,
         acknowledge_replicas: settings.acknowledge_replicas,
         lease: settings.lease,
-        patience: PATIENCE_MAX.min(settings.lease / 2),
+        patience: CALL_TIMEOUT_MAX.min(settings.lease / 2),
     };
     Ok(SharedStore::new(transport, options))
 }
@@ -84,7 +84,7 @@ pub(crate) fn take_lease(
             LeaseAnswer::Held(lease) => lease,
             LeaseAnswer::Named(standby) => {
                 named.wait(store, standby).map_err(|error| refused(error, &shown))?;
-                sleep(RETRY);
+                sleep(RETRY_PAUSE);
                 continue;
             }
         };
@@ -102,7 +102,7 @@ pub(crate) fn take_lease(
             info!(holder = lease.holder, "waiting for the end of the lease of the records");
         }
         former.get_or_insert(lease);
-        sleep(RETRY);
+        sleep(RETRY_PAUSE);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::config::SharedStoreSettings;
 use crate::record_store::any_store::SharedStoreClient;
 
 /// How long a standby may take to take over, in addition to twice the lease.
-const TAKEOVER_MAX: Duration = Duration::from_secs(5);
+const TAKEOVER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Waits for the named standby to take the lease: it may have acknowledged changes that the store
 /// lacks.
@@ -24,7 +24,7 @@ pub(crate) struct NamedStandby {
 impl NamedStandby {
     /// `accept_loss`: go on without acknowledged changes that only an overdue standby has.
     pub(crate) fn new(settings: &SharedStoreSettings, accept_loss: bool) -> Self {
-        Self { patience: settings.lease * 2 + TAKEOVER_MAX, accept_loss, since: None }
+        Self { patience: settings.lease * 2 + TAKEOVER_TIME_MAX, accept_loss, since: None }
     }
 
     /// Call this while only `standby` may take the lease. Once `standby` is overdue, lets this

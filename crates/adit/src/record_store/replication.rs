@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use tracing::{info, warn};
 
 use crate::config::{ReplicationSettings, SharedStoreSettings};
-use crate::record_store::any_store::{AnyStore, ReplicationClock, SharedStoreClient, StoreOfKind};
+use crate::record_store::any_store::{AnyStore, ReplicationClock, SharedStoreClient, StoreBackend};
 use crate::record_store::replication_link::{LinkTransport, ReplicationLink};
 use crate::record_store::serving_lease::ServingLease;
 
@@ -27,13 +27,13 @@ use crate::record_store::serving_lease::ServingLease;
 const SILENCE_MAX: Nanos = Nanos::from_secs(1);
 
 /// Pause between attempts to reach the other adit.
-const RETRY: Nanos = Nanos::from_millis(100);
+const RETRY_PAUSE: Nanos = Nanos::from_millis(100);
 
 /// Longest interval between pings. Their replies also say how long the standby will not take over.
 const PING_INTERVAL_MAX: Nanos = Nanos::from_millis(500);
 
 /// How long a commit waits for the shared store, and for the standby.
-const PATIENCE: Nanos = Nanos::from_secs(1);
+const COMMIT_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 /// The tail that this process keeps while it is the standby: the latest groups of the active adit.
 pub(crate) type OwnTail = TailThread<LinkTransport>;
@@ -80,7 +80,7 @@ impl PairStore {
             name: self.settings.name.clone(),
             epoch,
             silence_max: SILENCE_MAX,
-            retry_after: RETRY,
+            retry_after: RETRY_PAUSE,
             ping_interval: PING_INTERVAL_MAX.min(Nanos(lease.0 / 4)),
         }
     }
@@ -119,8 +119,8 @@ pub(crate) fn recover_tail(
         // From here on the tail accepts no group of the previous active adit.
         own.fence(store.figures().epoch);
     }
-    let is_kept = store.kept().is_some();
-    let position = store.kept().unwrap_or(store.figures().last);
+    let is_kept = store.kept_through().is_some();
+    let position = store.kept_through().unwrap_or(store.figures().last);
     // A server that lost records (`is_kept`) may also have lost the name of the standby.
     let is_named = |own: &&OwnTail| store.former_standby() == Some(own.report().incarnation);
     let found = match (own.filter(|own| is_kept || is_named(own)), store.former_standby()) {
@@ -149,15 +149,18 @@ pub(crate) fn recover_tail(
 pub(crate) fn active_store(store: SharedStoreClient, pair: &PairStore) -> anyhow::Result<AnyStore> {
     let lease = pair.lease.clone();
     let Some((settings, link)) = pair.replication() else {
-        return Ok(AnyStore::new(StoreOfKind::Shared(Box::new(store)), lease));
+        return Ok(AnyStore::new(StoreBackend::Shared(Box::new(store)), lease));
     };
     let config = pair.client_config(settings, store.figures().epoch);
     let transport = link.transport().context("cannot reach the standby")?;
     let client = ReplicationClient::new(transport, config);
     // Half of the room that the tail of the other adit has.
     let lacking_octets_max = STORE_BACKLOG_BYTES_MAX / 2;
-    let options =
-        ReplicatedStoreOptions { patience: PATIENCE, lacking_octets_max, polls: link.polls() };
+    let options = ReplicatedStoreOptions {
+        patience: COMMIT_TIMEOUT,
+        lacking_octets_max,
+        polls: link.polls(),
+    };
     let replicated = ReplicatedStore::new(store, client, options, clock());
-    Ok(AnyStore::new(StoreOfKind::Replicated(Box::new(replicated)), lease))
+    Ok(AnyStore::new(StoreBackend::Replicated(Box::new(replicated)), lease))
 }

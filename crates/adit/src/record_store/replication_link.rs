@@ -24,10 +24,10 @@ use crate::record_store::store_files::tls_settings;
 const MTU_BYTES: u16 = 1500;
 
 /// Descriptors of each of the port's two queues.
-const DESCRIPTORS: u16 = 1024;
+const DESCRIPTORS_PER_QUEUE: u16 = 1024;
 
 /// Octets that a stream buffers in each direction.
-const STREAM_BYTES: usize = 256 << 10;
+const STREAM_BUFFER_BYTES: usize = 256 << 10;
 
 /// Most streams: one to the other adit; further ones may wait to be accepted, be in a handshake of
 /// TLS, or be closing.
@@ -120,8 +120,8 @@ impl UserLink {
             device: &settings.device,
             rx_queues: 1,
             tx_queues: 1,
-            rx_descriptors: DESCRIPTORS,
-            tx_descriptors: DESCRIPTORS,
+            rx_descriptors: DESCRIPTORS_PER_QUEUE,
+            tx_descriptors: DESCRIPTORS_PER_QUEUE,
             mtu_bytes: MTU_BYTES,
             promiscuous: false,
             mempool: &pool,
@@ -136,7 +136,7 @@ impl UserLink {
             address,
             prefix_len: settings.prefix_len,
             gateway: settings.gateway,
-            stream_bytes: STREAM_BYTES,
+            stream_bytes: STREAM_BUFFER_BYTES,
             streams_max: STREAMS_MAX,
             seed: 0,
         };

@@ -15,7 +15,7 @@ use crate::clock::ProcessClock;
 use crate::config::{Config, StoreKind, WhenIsolated};
 
 /// This adit stops serving this part (1/8) of the lease before the lease ends.
-const MARGIN_PARTS: u32 = 8;
+const MARGIN_DIVISOR: u32 = 8;
 
 /// The time until which this adit may serve. Clones share it.
 #[derive(Debug, Clone)]
@@ -155,7 +155,7 @@ impl ServingLeaseState {
         if self.is_unlimited {
             return u64::MAX;
         }
-        let ends = confirmed.and_then(|until| until.checked_sub(length / MARGIN_PARTS));
+        let ends = confirmed.and_then(|until| until.checked_sub(length / MARGIN_DIVISOR));
         let left = ends.map_or(Duration::ZERO, |ends| ends.saturating_duration_since(instant));
         match u64::try_from(left.as_nanos()) {
             Ok(0) => 0,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use adit_shared_store::tail_thread::TailReport;
 use adit_shared_store::{FollowProgress, FollowedChange, LeaseAnswer, SharedStoreFigures};
-use adit_store::{GroupPosition, RecordChange, RecordKind, RecordName, RecordStore, StoreError};
+use adit_store::{GroupPosition, OwnedRecordId, RecordChange, RecordKind, RecordStore, StoreError};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
@@ -25,20 +25,20 @@ use crate::record_store::replication::{OwnTail, PairStore, recover_tail};
 const FOLLOW_WAIT: Duration = Duration::from_millis(20);
 
 /// Pause between prolongations of the lease until the control thread requests the store.
-const HOLD: Duration = Duration::from_millis(2);
+const HOLD_PAUSE: Duration = Duration::from_millis(2);
 
 /// Pause between attempts to reach a store.
-const RETRY: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Most records in one message to the control thread.
-const RECORDS_PER_BATCH: usize = 256;
+const RECORDS_PER_MESSAGE_MAX: usize = 256;
 
 /// Most messages that wait for the control thread.
-const BATCHES_MAX: usize = 16;
+const WAITING_MESSAGES_MAX: usize = 16;
 
 /// Messages to the control thread, in this order.
 #[derive(Debug)]
-pub(crate) enum StandbyNews {
+pub(crate) enum StandbyMessage {
     /// All records follow. Known records that are not among them are gone.
     AllBegin,
     /// Changed records.
@@ -95,7 +95,7 @@ struct StandbyState {
 #[derive(Debug)]
 pub(crate) struct StandbyLink {
     /// `None` only while this is dropped.
-    news: Option<Receiver<StandbyNews>>,
+    news: Option<Receiver<StandbyMessage>>,
     state: Arc<StandbyState>,
     thread: Option<JoinHandle<()>>,
 }
@@ -113,7 +113,7 @@ impl StandbyLink {
             wants_store: AtomicBool::new(false),
             report: Mutex::default(),
         });
-        let (sender, news) = sync_channel(BATCHES_MAX);
+        let (sender, news) = sync_channel(WAITING_MESSAGES_MAX);
         let FollowedStore { client, tail, pair, accept_loss } = store;
         let named = NamedStandby::new(&pair.settings, accept_loss);
         let follower = StandbyFollower {
@@ -131,7 +131,7 @@ impl StandbyLink {
     }
 
     /// Returns the next message; `None` if there is none now.
-    pub(crate) fn poll(&mut self) -> Option<StandbyNews> {
+    pub(crate) fn poll(&mut self) -> Option<StandbyMessage> {
         let polled = self.news.as_ref().map_or(Err(TryRecvError::Disconnected), Receiver::try_recv);
         polled.ok()
     }
@@ -141,7 +141,7 @@ impl StandbyLink {
         self.state.wants_handover.store(true, Ordering::Relaxed);
     }
 
-    /// Requests [`StandbyNews::Store`], after [`StandbyNews::Taken`].
+    /// Requests [`StandbyMessage::Store`], after [`StandbyMessage::Taken`].
     pub(crate) fn request_store(&self) {
         self.state.wants_store.store(true, Ordering::Relaxed);
     }
@@ -211,7 +211,7 @@ impl From<StoreError> for FollowError {
 /// The state of the thread.
 struct StandbyFollower {
     state: Arc<StandbyState>,
-    news: SyncSender<StandbyNews>,
+    news: SyncSender<StandbyMessage>,
     tail: Option<OwnTail>,
     pair: PairStore,
     accept_loss: bool,
@@ -223,8 +223,8 @@ impl StandbyFollower {
     fn run(mut self, mut store: SharedStoreClient) {
         let taken = self.take_over(&mut store).and_then(|()| self.hold(&mut store));
         let last = match taken {
-            Ok(()) => StandbyNews::Store(Box::new(store)),
-            Err(FollowError::Store(error)) => StandbyNews::Lost(error),
+            Ok(()) => StandbyMessage::Store(Box::new(store)),
+            Err(FollowError::Store(error)) => StandbyMessage::Lost(error),
             Err(FollowError::Stopped) => return,
         };
         let _ = self.send(last);
@@ -233,7 +233,7 @@ impl StandbyFollower {
     /// Keeps the lease until the store is requested: the followed records may need longer than the
     /// lease to take effect.
     fn hold(&self, store: &mut SharedStoreClient) -> Result<(), FollowError> {
-        self.send(StandbyNews::Taken)?;
+        self.send(StandbyMessage::Taken)?;
         while !self.state.wants_store.load(Ordering::Relaxed) {
             self.check_stop()?;
             match store.maintain() {
@@ -241,7 +241,7 @@ impl StandbyFollower {
                 Err(StoreError::Unavailable(why)) => self.note_failure(store, why),
                 Err(error) => return Err(error.into()),
             }
-            std::thread::sleep(HOLD);
+            std::thread::sleep(HOLD_PAUSE);
         }
         Ok(())
     }
@@ -339,7 +339,7 @@ impl StandbyFollower {
     fn keep_lease(&mut self, store: &mut SharedStoreClient) -> Result<(), StoreError> {
         store.maintain()?;
         if self.stage == LeaseStage::Taken {
-            if let Some(reached) = store.kept() {
+            if let Some(reached) = store.kept_through() {
                 let last = store.figures().last;
                 warn!(%reached, %last, "the store has less than this standby, which writes all records again");
             }
@@ -362,11 +362,11 @@ impl StandbyFollower {
                 outcome = self.send(news);
             }
         };
-        let known = |after, through| self.tail.as_ref()?.between(after, through);
+        let known = |after, through| self.tail.as_ref()?.groups_between(after, through);
         let progress = store.follow(limit, &known, &mut |change| match change {
             FollowedChange::Reset => {
-                send(StandbyNews::Records(mem::take(&mut batch)));
-                send(StandbyNews::AllBegin);
+                send(StandbyMessage::Records(mem::take(&mut batch)));
+                send(StandbyMessage::AllBegin);
                 is_reset = true;
             }
             // The progress of this standby, which the active adit has stored.
@@ -374,25 +374,25 @@ impl StandbyFollower {
             FollowedChange::Change(change) => {
                 batch.push(RecordChange {
                     kind: change.key.kind,
-                    name: RecordName::of(change.key.id),
+                    name: OwnedRecordId::of(change.key.id),
                     value: change.value.map(<[u8]>::to_vec),
                 });
-                if batch.len() == RECORDS_PER_BATCH {
-                    send(StandbyNews::Records(mem::take(&mut batch)));
+                if batch.len() == RECORDS_PER_MESSAGE_MAX {
+                    send(StandbyMessage::Records(mem::take(&mut batch)));
                 }
             }
         });
         log_losses(store);
-        send(StandbyNews::Records(batch));
+        send(StandbyMessage::Records(batch));
         if is_reset && progress.is_ok() {
-            send(StandbyNews::AllEnd);
+            send(StandbyMessage::AllEnd);
         }
         outcome?;
         Ok(progress?)
     }
 
-    fn send(&self, news: StandbyNews) -> Result<(), FollowError> {
-        if matches!(&news, StandbyNews::Records(records) if records.is_empty()) {
+    fn send(&self, news: StandbyMessage) -> Result<(), FollowError> {
+        if matches!(&news, StandbyMessage::Records(records) if records.is_empty()) {
             return Ok(());
         }
         let sent = self.news.send(news).map_err(|_| FollowError::Stopped);
@@ -424,6 +424,6 @@ impl StandbyFollower {
             report.failures += 1;
             report.failure = Some(why);
         }
-        std::thread::sleep(RETRY);
+        std::thread::sleep(RETRY_PAUSE);
     }
 }

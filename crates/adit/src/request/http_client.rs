@@ -11,10 +11,10 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::{Map, Value};
 
 /// Longest time that adit may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest line of an answer's head. Unit: octets.
-const LINE_BYTES_MAX: u64 = 4096;
+const HEAD_LINE_BYTES_MAX: u64 = 4096;
 
 /// An HTTP request.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +107,7 @@ pub(crate) fn send(socket: &Path, request: &HttpRequest) -> anyhow::Result<HttpB
             socket.display()
         )
     })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     // An overloaded adit may close the socket before it reads the request; its answer has the
     // reason.
     let _ = stream.write_all(&request.octets());
@@ -138,7 +138,7 @@ pub(crate) fn send(socket: &Path, request: &HttpRequest) -> anyhow::Result<HttpB
 /// Reads the next line of an answer's head (status line or header), without the line break.
 fn line(reader: &mut BufReader<UnixStream>) -> anyhow::Result<String> {
     let mut line = String::new();
-    let read = reader.take(LINE_BYTES_MAX).read_line(&mut line);
+    let read = reader.take(HEAD_LINE_BYTES_MAX).read_line(&mut line);
     read.context("adit does not answer")?;
     match line.pop() {
         Some('\n') => Ok(line.trim_end().to_owned()),

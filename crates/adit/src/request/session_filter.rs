@@ -59,8 +59,8 @@ impl SessionFilter {
             let parsed = parse(text.trim());
             parsed.map(Some).ok_or_else(|| format!("{name} \"{text}\" is not {expects}"))
         }
-        let seid = |text: &str| number(text).map(Seid);
-        let teid = |text: &str| number(text).and_then(|n| u32::try_from(n).ok()).map(Teid);
+        let seid = |text: &str| parse_number(text).map(Seid);
+        let teid = |text: &str| parse_number(text).and_then(|n| u32::try_from(n).ok()).map(Teid);
         Ok(Self {
             ue: read("ue", text.ue.as_ref(), |text| text.parse().ok(), "an IP address")?,
             seid: read("seid", text.seid.as_ref(), seid, "a SEID such as 0x0000000100000001")?,
@@ -77,7 +77,7 @@ impl SessionFilter {
 }
 
 /// Parses a decimal number, or a hexadecimal number after `0x`.
-pub(crate) fn number(text: &str) -> Option<u64> {
+pub(crate) fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
@@ -90,10 +90,10 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_adit_prints_them() {
-        assert_eq!(number("0x00000100"), Some(256));
-        assert_eq!(number("0XfF"), Some(255));
-        assert_eq!(number("17"), Some(17));
-        assert_eq!((number("ff"), number(""), number("0x")), (None, None, None));
+        assert_eq!(parse_number("0x00000100"), Some(256));
+        assert_eq!(parse_number("0XfF"), Some(255));
+        assert_eq!(parse_number("17"), Some(17));
+        assert_eq!((parse_number("ff"), parse_number(""), parse_number("0x")), (None, None, None));
     }
 
     #[test]

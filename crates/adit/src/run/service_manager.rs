@@ -18,13 +18,13 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Exit status of an adit whose configuration is refused: another start would find the same
 /// mistakes. Source: sysexits(3), `EX_CONFIG`; `RestartPreventExitStatus` of the unit.
-const REFUSED_CONFIGURATION: u8 = 78;
+const REFUSED_CONFIGURATION_STATUS: u8 = 78;
 
 /// Notifies the service manager why adit ends, and returns the exit status of adit.
 pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     ServiceManager::of_environment(Liveness::default()).failed(error);
     match error.is::<ConfigFileError>() {
-        true => ExitCode::from(REFUSED_CONFIGURATION),
+        true => ExitCode::from(REFUSED_CONFIGURATION_STATUS),
         false => ExitCode::FAILURE,
     }
 }
@@ -130,7 +130,7 @@ impl ServiceManager {
             (self.status, self.status_at) = (status, Some(now));
         }
         let Some(watchdog) = &mut self.watchdog else { return };
-        if now < watchdog.next || !lives(reading, watchdog.turns) {
+        if now < watchdog.next || !shows_life(reading, watchdog.turns) {
             return;
         }
         (watchdog.next, watchdog.turns) = (now + watchdog.interval, reading.turns);
@@ -160,7 +160,7 @@ impl NotifySocket {
 }
 
 /// True if the control thread has iterated since `turns`, and no worker stands still.
-const fn lives(reading: LivenessReading, turns: u64) -> bool {
+const fn shows_life(reading: LivenessReading, turns: u64) -> bool {
     reading.turns != turns && reading.stopped_workers == 0
 }
 

@@ -171,7 +171,7 @@ impl ControlRow {
             n4_datagrams_unsent: control.datagrams_unsent,
             n4_datagrams_dropped_by_kernel: socket.dropped(),
             n4_receive_buffer_bytes: socket.receive_buffer_bytes(),
-            workers_standing_still: control.standstill.count(),
+            workers_standing_still: control.standstill.stopped_count(),
         }
     }
 }

@@ -158,12 +158,12 @@ fn signaling(control: &ControlView<'_>) -> SignalingFigures {
         sessions: node.store().len(),
         sessions_max: node.store().sessions_max(),
         services: node.services().clone(),
-        waiting_answers: node.waiting_answers(),
+        waiting_answers: node.waiting_answer_count(),
     }
 }
 
 /// Converts a number to `u64`, the type of metric values. Saturates.
-pub(super) fn count(count: usize) -> u64 {
+pub(super) fn to_metric_value(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
@@ -199,10 +199,10 @@ impl ControlFigures {
             commands_lost: control.commands_lost,
             datagrams_unsent: control.datagrams_unsent,
             datagrams_dropped: parts.socket.dropped(),
-            receive_buffer_bytes: count(parts.socket.receive_buffer_bytes()),
+            receive_buffer_bytes: to_metric_value(parts.socket.receive_buffer_bytes()),
             tables: parts.publisher.counters(),
-            unobserved: count(parts.publisher.unobserved()),
-            standing_still: count(control.standstill.count()),
+            unobserved: to_metric_value(parts.publisher.unobserved()),
+            standing_still: to_metric_value(control.standstill.stopped_count()),
             publication: control.publication.clone(),
         }
     }

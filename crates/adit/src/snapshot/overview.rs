@@ -74,7 +74,7 @@ pub(super) fn neighbors(
     cursor: PageCursor,
 ) -> AnswerPage {
     let first = NextHopIndex(index(cursor.from));
-    let count = question.rows_of_page(ROWS_PER_PAGE_MAX);
+    let count = question.page_rows_max(ROWS_PER_PAGE_MAX);
     let (entries, next) = control.neighbors.entries_from(first, count);
     let named = |entry: NeighborEntry| {
         (entry, control.parts.names.get(usize::from(entry.interface.0)).cloned())
@@ -134,8 +134,8 @@ pub(super) fn paths(
         PagePosition::Behind(peer) => Some(peer),
         _ => None,
     };
-    let (count, now) = (question.rows_of_page(ROWS_PER_PAGE_MAX), control.parts.clock.now());
-    let paths: Vec<PathEntry> = control.parts.node.paths_behind(behind).take(count).collect();
+    let (count, now) = (question.page_rows_max(ROWS_PER_PAGE_MAX), control.parts.clock.now());
+    let paths: Vec<PathEntry> = control.parts.node.paths_after(behind).take(count).collect();
     let row = move |path: PathEntry| PathRow {
         peer: path.peer.to_string(),
         state: match path.state {

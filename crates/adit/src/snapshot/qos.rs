@@ -32,11 +32,11 @@ pub(super) fn qos(
         (_, PagePosition::Only(index)) => (index, 1, true),
         (Some(wanted), from) => {
             return match search(store, wanted, from) {
-                Ok(from) => AdminAnswer::Page(gathering(PageCursor { list: 0, from })),
+                Ok(from) => AdminAnswer::Page(empty_page(PageCursor { list: 0, from })),
                 Err(what) => AdminAnswer::Unknown(what),
             };
         }
-        (None, from) => (super::index(from), question.rows_of_page(SESSIONS_PER_PAGE_MAX), false),
+        (None, from) => (super::index(from), question.page_rows_max(SESSIONS_PER_PAGE_MAX), false),
     };
     let (sessions, next) = store.sessions_from(SessionIndex(first), count);
     let next = next.filter(|_| !is_only).map(|SessionIndex(next)| PagePosition::Index(next));
@@ -70,7 +70,7 @@ fn values(rows: impl Iterator<Item = impl Serialize>) -> Vec<Value> {
 }
 
 /// Returns an empty page; the search continues at `next`.
-fn gathering(next: PageCursor) -> AnswerPage {
+fn empty_page(next: PageCursor) -> AnswerPage {
     let (rows, members) = (Box::new(Vec::new), Box::new(Map::new));
     AnswerPage { list: None, rows, members, next: Some(next) }
 }

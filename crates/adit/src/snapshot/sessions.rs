@@ -52,7 +52,7 @@ pub(super) fn page(
     }
     let cp_nodes = cp_nodes(control);
     let first = SessionIndex(index(cursor.from));
-    let rows_max = question.rows_of_page(SESSIONS_PER_PAGE_MAX);
+    let rows_max = question.page_rows_max(SESSIONS_PER_PAGE_MAX);
     let (sessions, mut next) = node.store().sessions_from(first, SESSIONS_PER_PAGE_MAX);
     let mut gathered = Vec::new();
     for session in sessions.filter(|session| matches(control, session, &filter, false)) {

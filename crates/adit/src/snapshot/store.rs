@@ -218,7 +218,7 @@ pub(super) fn page(control: &ControlView<'_>) -> AnswerPage {
         (Some(_), None) => "working",
     };
     let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    let (groups_under_way, messages_waiting) = node.waiting_for_store();
+    let (groups_under_way, messages_waiting) = node.store_backlog();
     let scalars = node.counters().scalars;
     let mut replication = standby_report
         .as_ref()

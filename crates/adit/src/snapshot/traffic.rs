@@ -34,7 +34,7 @@ pub(super) fn page(
     question: &AdminQuestion,
     cursor: PageCursor,
 ) -> AnswerPage {
-    let count = question.rows_of_page(ROWS_PER_PAGE_MAX);
+    let count = question.page_rows_max(ROWS_PER_PAGE_MAX);
     let first = SessionIndex(index(cursor.from));
     let (sessions, next) = control.parts.node.store().sessions_from(first, count);
     let publisher = &control.parts.publisher;

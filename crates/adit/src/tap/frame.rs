@@ -17,7 +17,7 @@ use adit_wire::{EtherType, PduSessionContainer, PduType, protocol};
 use zerocopy::FromBytes;
 
 /// Most IPv6 extension headers that are skipped on the way to the upper layer.
-const EXTENSIONS_MAX: usize = 8;
+const IPV6_EXTENSIONS_SKIPPED_MAX: usize = 8;
 
 /// The headers of a frame.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl<'f> HeaderReader<'f> {
         }
         let mut next = ip.next_header();
         self.pass(size_of::<Ipv6Header>(), text);
-        for _ in 0..EXTENSIONS_MAX {
+        for _ in 0..IPV6_EXTENSIONS_SKIPPED_MAX {
             if !is_extension(next) {
                 break;
             }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use adit_kernel::idle::Doorbell;
 use adit_rules::{
-    DropReason, DroppedFor, TapFilter, TapId, TapItem, TapKey, TapRequest, WorkerCommand,
+    DropReason, TapDropFilter, TapFilter, TapId, TapItem, TapKey, TapRequest, WorkerCommand,
 };
 use adit_session::SessionStore;
 use adit_tables::Publisher;
@@ -17,19 +17,19 @@ use adit_types::limits::TAPS_MAX;
 use adit_types::{InterfaceId, Nanos, SessionIndex};
 use rtrb::{Consumer, Producer};
 
-use super::news::{TapEnd, TapNames, TapNews};
-use super::question::{AskedKey, TapQuestion};
+use super::news::{TapEnd, TapMessage, TapNames};
+use super::question::{RequestedTapKey, TapQuestion};
 use super::stream::TapStream;
 
 /// Length of the channel from the control thread to a client's thread. Unit: records.
-const NEWS_LEN: usize = 1024;
+const TAP_CHANNEL_LEN: usize = 1024;
 
 /// Octets of a frame that a worker reports if the client requests headers only: enough for all
 /// headers, also in tunnels over IPv6.
 const HEADER_SNAP_BYTES: u16 = 224;
 
 /// Most items that are read from one worker's ring in one iteration of the control thread.
-const ITEMS_PER_TURN: usize = 4096;
+const ITEMS_PER_TURN_MAX: usize = 4096;
 
 /// Time within which a tap notices that its client is gone.
 const TICK_INTERVAL: Nanos = Nanos::from_millis(500);
@@ -45,12 +45,12 @@ pub(crate) struct TapLimits {
 
 impl TapLimits {
     /// Refuses a tap of drops that no worker sees, and every tap if no tap can be started.
-    fn check(&self, drop: Option<DroppedFor>) -> Result<(), TapRefusal> {
+    fn check(&self, drop: Option<TapDropFilter>) -> Result<(), TapRefusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone().into());
         }
         match drop {
-            Some(DroppedFor::Only(reason)) if self.unseen.contains(&reason) => Err(format!(
+            Some(TapDropFilter::Only(reason)) if self.unseen.contains(&reason) => Err(format!(
                 "packets are dropped as {} before a worker sees them, so that no trace follows them; \
                  see `adit show counters` and `adit show workers`",
                 reason.name()
@@ -79,7 +79,7 @@ pub(crate) struct TapContext<'a> {
 /// The taps of a running adit.
 #[derive(Debug)]
 pub(crate) struct TapHub {
-    rings: Vec<RecordRing>,
+    rings: Vec<TapItemRing>,
     taps: [Option<HubTap>; TAPS_MAX],
     limits: TapLimits,
     /// Number of taps started so far.
@@ -120,7 +120,7 @@ pub(crate) struct HubTapState {
 
 /// The ring of one worker's tap items.
 #[derive(Debug)]
-struct RecordRing {
+struct TapItemRing {
     items: Consumer<TapItem>,
     /// Items so far of a record that has begun.
     record: Vec<TapItem>,
@@ -131,7 +131,7 @@ struct HubTap {
     number: u64,
     kind: &'static str,
     subject: String,
-    news: SyncSender<TapNews>,
+    news: SyncSender<TapMessage>,
     since: Nanos,
     until: Nanos,
     pkts: u64,
@@ -154,7 +154,7 @@ impl TapHub {
     /// Creates a hub without taps. `rings`: one of each worker, in the order of their command
     /// rings.
     pub(crate) fn new(rings: Vec<Consumer<TapItem>>, limits: TapLimits) -> Self {
-        let rings = rings.into_iter().map(|items| RecordRing { items, record: Vec::new() });
+        let rings = rings.into_iter().map(|items| TapItemRing { items, record: Vec::new() });
         Self { rings: rings.collect(), taps: [const { None }; TAPS_MAX], limits, started: 0 }
     }
 
@@ -220,7 +220,7 @@ impl TapHub {
             let _ = ring.push(WorkerCommand::StartTap(id, request));
             bell.ring();
         }
-        let (sender, news) = sync_channel(NEWS_LEN);
+        let (sender, news) = sync_channel(TAP_CHANNEL_LEN);
         self.started += 1;
         self.taps[place] = Some(HubTap {
             number: self.started,
@@ -260,9 +260,9 @@ impl TapHub {
             return freed;
         }
         for ring in &mut self.rings {
-            for _ in 0..ITEMS_PER_TURN {
+            for _ in 0..ITEMS_PER_TURN_MAX {
                 let Ok(item) = ring.items.pop() else { break };
-                take_item(&mut self.taps, &mut ring.record, item);
+                process_item(&mut self.taps, &mut ring.record, item);
             }
         }
         for (id, place) in (0..).map(TapId).zip(&mut self.taps) {
@@ -280,7 +280,7 @@ impl TapHub {
 
 /// Processes an item of a worker: collects the items of a record, and sends the complete record to
 /// the taps of its packet.
-fn take_item(taps: &mut [Option<HubTap>], record: &mut Vec<TapItem>, item: TapItem) {
+fn process_item(taps: &mut [Option<HubTap>], record: &mut Vec<TapItem>, item: TapItem) {
     let at = |TapId(id)| usize::from(id);
     match item {
         TapItem::Skipped(id, pkts) => {
@@ -315,7 +315,7 @@ impl HubTap {
         if self.why.is_some() {
             return;
         }
-        match self.news.try_send(TapNews::Record(record)) {
+        match self.news.try_send(TapMessage::Record(record)) {
             Ok(()) => {
                 self.pkts += 1;
                 self.left = self.left.saturating_sub(1);
@@ -340,7 +340,7 @@ impl HubTap {
         }
         if now >= self.next_tick && !self.is_told {
             self.next_tick = now + TICK_INTERVAL;
-            if let Err(TrySendError::Disconnected(_)) = self.news.try_send(TapNews::Tick) {
+            if let Err(TrySendError::Disconnected(_)) = self.news.try_send(TapMessage::Tick) {
                 self.lose_client();
             }
         }
@@ -357,7 +357,7 @@ impl HubTap {
         });
         // Only after all workers have stopped is the count of skipped packets final.
         if self.unstopped.is_empty() && self.unconfirmed == 0 && !self.is_told {
-            let ended = TapNews::Ended(TapEnd { why, skipped: self.skipped });
+            let ended = TapMessage::Ended(TapEnd { why, skipped: self.skipped });
             self.is_told = !matches!(self.news.try_send(ended), Err(TrySendError::Full(_)));
         }
     }
@@ -376,8 +376,8 @@ fn resolve(
 ) -> Result<(TapKey, Option<SessionIndex>), TapRefusal> {
     let unknown = TapRefusal::Unknown;
     match &question.key {
-        AskedKey::Any => Ok((TapKey::Any, None)),
-        AskedKey::Session(seid) => {
+        RequestedTapKey::Any => Ok((TapKey::Any, None)),
+        RequestedTapKey::Session(seid) => {
             let session = store.session(*seid).ok_or_else(|| {
                 unknown(format!(
                     "no session has the UP SEID {seid}; `adit show sessions` lists them"
@@ -386,15 +386,15 @@ fn resolve(
             let index = session.index();
             Ok((TapKey::Session(index, *seid), Some(index)))
         }
-        AskedKey::Ue(addr) => {
+        RequestedTapKey::Ue(addr) => {
             let session = store.session_of_ue(*addr).map(adit_session::Session::index);
             Ok((TapKey::Ue(*addr), session))
         }
-        AskedKey::Teid(teid) => {
+        RequestedTapKey::Teid(teid) => {
             let session = publisher.session_of_teid(*teid);
             Ok((TapKey::Teid(*teid), session.is_some().then_some(session)))
         }
-        AskedKey::Interface(name) => {
+        RequestedTapKey::Interface(name) => {
             let at = interfaces.iter().position(|known| known == name).ok_or_else(|| {
                 let known = interfaces.join(", ");
                 unknown(format!("no interface \"{name}\"; there are {known}"))
@@ -413,10 +413,10 @@ fn notes(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     match &question.key {
-        AskedKey::Ue(addr) if session.is_none() => {
+        RequestedTapKey::Ue(addr) if session.is_none() => {
             notes.push(format!("no session has the UE address {addr} now"));
         }
-        AskedKey::Teid(teid) if session.is_none() => {
+        RequestedTapKey::Teid(teid) if session.is_none() => {
             notes.push(format!("no session owns the TEID {teid} now"));
         }
         _ => {}

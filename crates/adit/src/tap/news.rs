@@ -5,7 +5,7 @@ use adit_types::{InterfaceId, PortId};
 
 /// A message from the control thread to the thread of a tap's client.
 #[derive(Debug)]
-pub(crate) enum TapNews {
+pub(crate) enum TapMessage {
     /// The items of one packet's record.
     Record(Vec<TapItem>),
     /// No news: makes the client's thread check whether its client is gone.

@@ -2,12 +2,12 @@
 
 use core::net::IpAddr;
 
-use adit_rules::DroppedFor;
+use adit_rules::TapDropFilter;
 use adit_types::{Nanos, Seid, Teid};
 
 /// The key by which a request selects packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AskedKey {
+pub(crate) enum RequestedTapKey {
     Any,
     Session(Seid),
     Ue(IpAddr),
@@ -18,8 +18,8 @@ pub(crate) enum AskedKey {
 /// A checked request: which packets, how many of them, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TapQuestion {
-    pub key: AskedKey,
-    pub drop: Option<DroppedFor>,
+    pub key: RequestedTapKey,
+    pub drop: Option<TapDropFilter>,
     pub one_of: u32,
     /// True to report the stages and rules that packets meet: a trace.
     pub stages: bool,
@@ -40,16 +40,16 @@ impl TapQuestion {
     /// Describes the packets, for the log and for `adit show taps`.
     pub(crate) fn subject(&self) -> String {
         let key = match &self.key {
-            AskedKey::Any => "all packets".to_owned(),
-            AskedKey::Session(seid) => format!("session {seid}"),
-            AskedKey::Ue(addr) => format!("UE {addr}"),
-            AskedKey::Teid(teid) => format!("TEID {teid}"),
-            AskedKey::Interface(name) => format!("interface {name}"),
+            RequestedTapKey::Any => "all packets".to_owned(),
+            RequestedTapKey::Session(seid) => format!("session {seid}"),
+            RequestedTapKey::Ue(addr) => format!("UE {addr}"),
+            RequestedTapKey::Teid(teid) => format!("TEID {teid}"),
+            RequestedTapKey::Interface(name) => format!("interface {name}"),
         };
         match self.drop {
             None => key,
-            Some(DroppedFor::Any) => format!("{key}, dropped"),
-            Some(DroppedFor::Only(reason)) => format!("{key}, dropped as {}", reason.name()),
+            Some(TapDropFilter::Any) => format!("{key}, dropped"),
+            Some(TapDropFilter::Only(reason)) => format!("{key}, dropped as {}", reason.name()),
         }
     }
 }

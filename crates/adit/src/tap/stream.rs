@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use super::news::{TapEnd, TapNames, TapNews};
+use super::news::{TapEnd, TapMessage, TapNames};
 use super::packet::{TraceEnd, TraceHead, TraceLine, TracedPacket};
 use super::packet_words;
 use super::question::TapQuestion;
@@ -22,7 +22,7 @@ use super::words::{self, WordOptions};
 pub(crate) const JSON_LINES: &str = "application/x-ndjson";
 
 /// How long the thread of a client waits for a record before it checks whether the client is gone.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A running tap, for the thread of its client. Drop ends the tap.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct TapStream {
     pub(super) names: Arc<TapNames>,
     /// Notes for the client before the first packet.
     pub(super) notes: Vec<String>,
-    pub(super) news: Receiver<TapNews>,
+    pub(super) news: Receiver<TapMessage>,
 }
 
 /// Writes the packets of an answer, and its end, in the form that a client gets.
@@ -75,21 +75,21 @@ impl TapStream {
                 Err(TryRecvError::Disconnected) => break shutdown,
                 Err(TryRecvError::Empty) => {
                     sink.flush()?;
-                    match news.recv_timeout(PATIENCE) {
+                    match news.recv_timeout(CLIENT_CHECK_INTERVAL) {
                         Ok(next) => next,
-                        Err(RecvTimeoutError::Timeout) => TapNews::Tick,
+                        Err(RecvTimeoutError::Timeout) => TapMessage::Tick,
                         Err(RecvTimeoutError::Disconnected) => break shutdown,
                     }
                 }
             };
             match next {
-                TapNews::Record(items) => {
+                TapMessage::Record(items) => {
                     packets += 1;
                     sink.packet(words::document(packets, &items, &names, options))?;
                 }
-                TapNews::Tick if sink.is_closed() => return Ok(()),
-                TapNews::Tick => {}
-                TapNews::Ended(ended) => break ended,
+                TapMessage::Tick if sink.is_closed() => return Ok(()),
+                TapMessage::Tick => {}
+                TapMessage::Ended(ended) => break ended,
             }
         };
         sink.end(packets, ended)?;
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    fn stream(news: Receiver<TapNews>) -> TapStream {
+    fn stream(news: Receiver<TapMessage>) -> TapStream {
         let question = CaptureWish { all: true, ..CaptureWish::default() }.check().unwrap();
         let names = TapNames { interfaces: Vec::new(), ports: Vec::new(), zero_unix_ns: 0 };
         TapStream { question, names: Arc::new(names), notes: Vec::new(), news }
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn answer_ends_with_what_was_skipped_and_why_it_ended() {
         let (sender, news) = sync_channel(4);
-        sender.send(TapNews::Tick).unwrap();
-        sender.send(TapNews::Ended(TapEnd { why: "duration", skipped: 9 })).unwrap();
+        sender.send(TapMessage::Tick).unwrap();
+        sender.send(TapMessage::Ended(TapEnd { why: "duration", skipped: 9 })).unwrap();
         let stream = stream(news);
         let mut lines = JsonLines::new(TestClient::new(usize::MAX), &stream, false).unwrap();
         stream.serve(&mut lines).unwrap();
@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn client_that_is_gone_ends_the_stream_and_the_tap() {
         let (sender, news) = sync_channel(4);
-        sender.send(TapNews::Tick).unwrap();
-        sender.send(TapNews::Tick).unwrap();
+        sender.send(TapMessage::Tick).unwrap();
+        sender.send(TapMessage::Tick).unwrap();
         let stream = stream(news);
         let mut lines = JsonLines::new(TestClient::new(2), &stream, false).unwrap();
         stream.serve(&mut lines).unwrap();
-        assert!(sender.send(TapNews::Tick).is_err());
+        assert!(sender.send(TapMessage::Tick).is_err());
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use core::net::IpAddr;
 
-use adit_rules::{DropReason, DroppedFor};
+use adit_rules::{DropReason, TapDropFilter};
 use adit_types::{Nanos, Seid, Teid};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::question::{AskedKey, TapQuestion};
-use crate::request::session_filter::number;
+use super::question::{RequestedTapKey, TapQuestion};
+use crate::request::session_filter::parse_number;
 
 /// Packets of a trace by default, and at most.
 const TRACED_PKTS_DEFAULT: u64 = 20;
@@ -121,7 +121,7 @@ impl TraceWish {
     pub(crate) fn check(&self) -> Result<TapQuestion, String> {
         let Self { session, ue, teid, drop, packets, duration_ms, path, words: _ } = self;
         let (key, drop) = (key(session, *ue, teid, &None)?, dropped_for(drop)?);
-        if key == AskedKey::Any && drop.is_none() {
+        if key == RequestedTapKey::Any && drop.is_none() {
             let what = "a trace is of a session, a UE, a TEID or a drop reason: say which packets to follow";
             return Err(what.to_owned());
         }
@@ -143,7 +143,7 @@ impl CaptureWish {
     pub(crate) fn check(&self) -> Result<TapQuestion, String> {
         let Self { session, ue, teid, interface, all, drop, one_of, snap_bytes, .. } = self;
         let (key, drop) = (key(session, *ue, teid, interface)?, dropped_for(drop)?);
-        let is_any = key == AskedKey::Any;
+        let is_any = key == RequestedTapKey::Any;
         if (*all && !is_any) || (!*all && is_any && drop.is_none()) {
             let what = "a capture is of a session, a UE, a TEID, an interface or all packets, and can have a drop \
                         reason: say which packets to capture";
@@ -195,31 +195,31 @@ fn key(
     ue: Option<IpAddr>,
     teid: &Option<String>,
     interface: &Option<String>,
-) -> Result<AskedKey, String> {
+) -> Result<RequestedTapKey, String> {
     match (session, ue, teid, interface) {
-        (None, None, None, None) => Ok(AskedKey::Any),
+        (None, None, None, None) => Ok(RequestedTapKey::Any),
         (Some(text), None, None, None) => {
             let wrong = || format!("\"{text}\" is no SEID; take one of `adit show sessions`");
-            number(text).map(Seid).map(AskedKey::Session).ok_or_else(wrong)
+            parse_number(text).map(Seid).map(RequestedTapKey::Session).ok_or_else(wrong)
         }
-        (None, Some(addr), None, None) => Ok(AskedKey::Ue(addr)),
+        (None, Some(addr), None, None) => Ok(RequestedTapKey::Ue(addr)),
         (None, None, Some(text), None) => {
             let wrong = || format!("\"{text}\" is no TEID; take one of `adit show sessions`");
-            let teid = number(text).and_then(|teid| u32::try_from(teid).ok());
-            teid.map(Teid).map(AskedKey::Teid).ok_or_else(wrong)
+            let teid = parse_number(text).and_then(|teid| u32::try_from(teid).ok());
+            teid.map(Teid).map(RequestedTapKey::Teid).ok_or_else(wrong)
         }
-        (None, None, None, Some(name)) => Ok(AskedKey::Interface(name.clone())),
+        (None, None, None, Some(name)) => Ok(RequestedTapKey::Interface(name.clone())),
         _ => Err("session, ue, teid and interface exclude each other: name one of them".to_owned()),
     }
 }
 
-fn dropped_for(name: &Option<String>) -> Result<Option<DroppedFor>, String> {
+fn dropped_for(name: &Option<String>) -> Result<Option<TapDropFilter>, String> {
     let Some(name) = name else { return Ok(None) };
     if name == "any" {
-        return Ok(Some(DroppedFor::Any));
+        return Ok(Some(TapDropFilter::Any));
     }
     let found = DropReason::ALL.iter().find(|reason| reason.name() == name);
-    found.copied().map(|reason| Some(DroppedFor::Only(reason))).ok_or_else(|| {
+    found.copied().map(|reason| Some(TapDropFilter::Only(reason))).ok_or_else(|| {
         let names: Vec<&str> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
         format!("no drop reason \"{name}\"; there are any, {}", names.join(", "))
     })
@@ -263,7 +263,10 @@ mod tests {
     fn capture_says_which_packets_and_is_bounded_in_time() {
         let capture = |wish: Value| serde_json::from_value::<CaptureWish>(wish).unwrap().check();
         let taken = capture(json!({ "interface": "n6", "snap_bytes": 100 })).unwrap();
-        assert_eq!((taken.key, taken.snap_bytes), (AskedKey::Interface("n6".into()), Some(100)));
+        assert_eq!(
+            (taken.key, taken.snap_bytes),
+            (RequestedTapKey::Interface("n6".into()), Some(100))
+        );
         assert_eq!((taken.pkts_max, taken.time_max), (u64::MAX, CAPTURE_TIME_DEFAULT));
         assert!(
             capture(json!({ "drop": "any" })).is_ok() && capture(json!({ "all": true })).is_ok()

@@ -1,8 +1,8 @@
 //! Makes documents of tap records: one for each packet.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, FastPathAnswer, FastPathDifference, HeaderCreation, TapItem,
-    TapOrigin, TapOutcome, TapPacket, TapQer,
+    ApplyAction, DestinationInterface, FastPathDifference, FastPathTrialResult, HeaderCreation,
+    TapItem, TapOrigin, TapOutcome, TapPacket, TapQer,
 };
 use adit_types::Direction;
 
@@ -212,7 +212,7 @@ impl RecordWords<'_> {
 }
 
 /// Makes the document of a trial of the fast path.
-fn fast_path(answer: FastPathAnswer, names: &TapNames) -> TracedFastPath {
+fn fast_path(answer: FastPathTrialResult, names: &TapNames) -> TracedFastPath {
     let leaves = |reason: &str, why: &str| TracedFastPath {
         kind: "leaves".to_owned(),
         reason: Some(reason.to_owned()),
@@ -223,13 +223,13 @@ fn fast_path(answer: FastPathAnswer, names: &TapNames) -> TracedFastPath {
         difference: None,
     };
     let (kind, text, frame) = match answer {
-        FastPathAnswer::Leaves(why) => return leaves(why.name(), why.text()),
-        FastPathAnswer::LeavesUnruled(why) => {
+        FastPathTrialResult::Leaves(why) => return leaves(why.name(), why.text()),
+        FastPathTrialResult::LeavesUnruled(why) => {
             let text = format!("its session has no fast rule for it: {}", why.text());
             return leaves(why.name(), &text);
         }
-        FastPathAnswer::Sends(frame) => ("sends", "It would send the packet.", frame),
-        FastPathAnswer::Queues(frame) => {
+        FastPathTrialResult::Sends(frame) => ("sends", "It would send the packet.", frame),
+        FastPathTrialResult::Queues(frame) => {
             ("queues", "It would queue the packet for its rates.", frame)
         }
     };
@@ -297,7 +297,7 @@ fn outer_words(outer: HeaderCreation) -> String {
 #[cfg(test)]
 mod tests {
     use adit_rules::{
-        DropReason, FastPathFrame, LeaveReason, NoFastRule, TAP_OCTETS, TapSet, TapStage,
+        DropReason, FastPathFrame, LeaveReason, NoFastRule, TAP_OCTETS_MAX, TapSet, TapStage,
     };
     use adit_types::{InterfaceId, Nanos, PortId, WorkerId};
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn record(outcome: TapOutcome) -> Vec<TapItem> {
-        let mut octets = [0; TAP_OCTETS];
+        let mut octets = [0; TAP_OCTETS_MAX];
         octets[12..14].copy_from_slice(&[0x88, 0xcc]);
         vec![
             TapItem::Packet(TapPacket {
@@ -375,16 +375,16 @@ mod tests {
     fn fast_path_says_why_it_leaves_a_packet_and_how_the_stages_differ() {
         let said = |answer| fast_path(answer, &names());
         for why in LeaveReason::ALL {
-            let said = said(FastPathAnswer::Leaves(*why));
+            let said = said(FastPathTrialResult::Leaves(*why));
             assert_eq!((said.reason.as_deref(), &*said.text), (Some(why.name()), why.text()));
         }
-        let said_unruled = said(FastPathAnswer::LeavesUnruled(NoFastRule::GateClosed));
+        let said_unruled = said(FastPathTrialResult::LeavesUnruled(NoFastRule::GateClosed));
         assert!(said_unruled.text.contains("no fast rule for it: a gate"), "{said_unruled:?}");
         let octet = FastPathDifference::Octet { at: 22, fast_path: 63, stages: 64 };
         let difference = Some(octet);
         let (port, interface) = (PortId(0), InterfaceId(0));
         let said =
-            said(FastPathAnswer::Sends(FastPathFrame { port, interface, len: 9, difference }));
+            said(FastPathTrialResult::Sends(FastPathFrame { port, interface, len: 9, difference }));
         assert_eq!((said.port.as_deref(), said.len), (Some("access"), Some(9)));
         let expected = "octet 22 of the frame is 0x40, by the fast path 0x3f";
         assert_eq!(said.difference.as_deref(), Some(expected));

@@ -18,10 +18,10 @@ use crate::threads::lifecycle::Lifecycle;
 
 /// Most iterations of a central scheduler after all threads stopped, so that packets in flight
 /// reach the threads, which drop and count them.
-const LAST_ITERATIONS: usize = 10_000;
-/// Longest time for the [`LAST_ITERATIONS`]: if other processes share the core,
+const LAST_ITERATIONS_MAX: usize = 10_000;
+/// Longest time for the [`LAST_ITERATIONS_MAX`]: if other processes share the core,
 /// each iteration may cost the scheduler a time slice.
-const LAST_TIME: Duration = Duration::from_secs(1);
+const LAST_ITERATIONS_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Parts that the threads of an event-driven packet path need; empty in other models.
 pub(crate) struct EventThreads {
@@ -76,7 +76,7 @@ pub(crate) fn open(
 }
 
 /// Returns the body of the thread that runs a central scheduler.
-pub(crate) fn thread(
+pub(crate) fn scheduler_thread_body(
     eal: &Eal,
     lifecycle: &Lifecycle,
     exit: &ExitBarriers,
@@ -98,8 +98,8 @@ pub(crate) fn thread(
             }
         }
         inside.wait_for_all();
-        let end = Instant::now() + LAST_TIME;
-        for _ in 0..LAST_ITERATIONS {
+        let end = Instant::now() + LAST_ITERATIONS_TIME_MAX;
+        for _ in 0..LAST_ITERATIONS_MAX {
             if Instant::now() >= end {
                 break;
             }

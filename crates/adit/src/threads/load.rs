@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use adit_types::Nanos;
 
 /// Steps per reading of the saturation: about 8 ms without packets, longer under load.
-const TURNS: u32 = 1 << 16;
+const STEPS_PER_READING: u32 = 1 << 16;
 
 /// Approximate duration of a step without packets.
-const IDLE_TURN: Nanos = Nanos(128);
+const IDLE_STEP_TIME: Nanos = Nanos(128);
 
 /// Time that a reading of the recent busy share covers.
-const RECENT: Nanos = Nanos::from_millis(10);
+const RECENT_WINDOW: Nanos = Nanos::from_millis(10);
 
 /// Time that a reading of the busy share and of the rings covers.
 const WINDOW: Nanos = Nanos::from_secs(1);
@@ -99,8 +99,8 @@ impl LoadMeter {
     /// Counts a step; the previous step ended at `step.began`. `fullest_ring` returns the largest
     /// fill of the thread's rings since its last call, in thousandths.
     ///
-    /// Cost: a few additions; stores once per [`TURNS`] steps,
-    /// per [`RECENT`] and per [`WINDOW`].
+    /// Cost: a few additions; stores once per [`STEPS_PER_READING`] steps,
+    /// per [`RECENT_WINDOW`] and per [`WINDOW`].
     #[inline]
     pub(crate) fn count_step(&mut self, step: StepLoad, fullest_ring: impl FnOnce() -> u16) {
         if let Some(since) = self.busy_since {
@@ -110,7 +110,7 @@ impl LoadMeter {
         self.turns += 1;
         self.full += u32::from(step.is_full);
         self.store_saturation();
-        if step.began.since(self.recent_began) >= RECENT {
+        if step.began.since(self.recent_began) >= RECENT_WINDOW {
             self.store_recent(step.began, fullest_ring);
         }
     }
@@ -119,15 +119,15 @@ impl LoadMeter {
     #[inline]
     pub(crate) fn count_sleep(&mut self, span: Nanos) {
         if span > Nanos(0) {
-            let turns = u32::try_from(span.0 / IDLE_TURN.0).unwrap_or(TURNS);
-            self.turns += turns.min(TURNS - self.turns);
+            let turns = u32::try_from(span.0 / IDLE_STEP_TIME.0).unwrap_or(STEPS_PER_READING);
+            self.turns += turns.min(STEPS_PER_READING - self.turns);
             self.store_saturation();
         }
     }
 
     fn store_saturation(&mut self) {
-        if self.turns == TURNS {
-            let percent = u8::try_from(self.full * 100 / TURNS).unwrap_or(100);
+        if self.turns == STEPS_PER_READING {
+            let percent = u8::try_from(self.full * 100 / STEPS_PER_READING).unwrap_or(100);
             self.gauge.0.saturation_percent.store(percent, Ordering::Relaxed);
             (self.turns, self.full) = (0, 0);
         }
@@ -167,16 +167,16 @@ mod tests {
         let gauge = ThreadLoad::default();
         let mut meter = LoadMeter::new(gauge.clone(), Nanos(0));
         let mut turn = |is_full: bool| meter.count_step(step(Nanos(0), !is_full, is_full), || 0);
-        for at in 0..TURNS {
+        for at in 0..STEPS_PER_READING {
             assert_eq!(gauge.saturation_percent(), 0);
             turn(at % 4 != 0);
         }
         assert_eq!(gauge.saturation_percent(), 75);
-        (0..TURNS).for_each(|_| turn(true));
+        (0..STEPS_PER_READING).for_each(|_| turn(true));
         assert_eq!(gauge.saturation_percent(), 100);
-        (0..TURNS).for_each(|_| turn(false));
+        (0..STEPS_PER_READING).for_each(|_| turn(false));
         assert_eq!(gauge.saturation_percent(), 0);
-        (0..TURNS).for_each(|_| turn(true));
+        (0..STEPS_PER_READING).for_each(|_| turn(true));
         meter.count_sleep(Nanos::from_secs(1));
         assert_eq!(gauge.saturation_percent(), 0, "a long sleep is a reading of its own");
     }

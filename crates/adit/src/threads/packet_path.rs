@@ -60,7 +60,13 @@ impl PacketPath<'_> {
         }
         if let Some(scheduler) = scheduler {
             let Self { eal, config, lifecycle, .. } = *self;
-            let run = event_scheduler::thread(eal, lifecycle, &exit, scheduler, &config.datapath)?;
+            let run = event_scheduler::scheduler_thread_body(
+                eal,
+                lifecycle,
+                &exit,
+                scheduler,
+                &config.datapath,
+            )?;
             threads.push(spawn("adit-scheduler", run)?);
         }
         Ok(threads)
@@ -112,7 +118,7 @@ impl PacketPath<'_> {
         };
         let Some(ControlRings { events, commands, records }) = control else {
             if let Some((port, flows)) = scheduled {
-                let number = usize::from(id.0) - config.datapath.roles().transmitters();
+                let number = usize::from(id.0) - config.datapath.roles().processing_thread_count();
                 let rx_tx = RxTxConfig { number, ports, burst };
                 return spawn(&format!("adit-rx-tx-{id}"), move || {
                     runner.run(io, || RxTx::new(rx_tx, reader, flows, port))

@@ -14,7 +14,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::{MbufIo, PartCycles, SHAPED_PKTS_MAX, row, steady, steps, timed};
+use super::{MbufIo, PartCycles, SHAPED_PKTS_MAX, row, steps, sum_without_interruptions, timed};
 use crate::measure::worker;
 use crate::network::{BenchSession, PORTS};
 use crate::packet::BenchPacket;
@@ -25,7 +25,7 @@ use crate::size::BenchSize;
 /// The model with which the others are compared.
 const RUN_TO_COMPLETION: &str = "run-to-completion";
 /// Suffix of the names of models whose threads have cores of their own.
-const OWN_CORES: &str = ", own cores";
+const OWN_CORES_SUFFIX: &str = ", own cores";
 
 /// Number of turns; each turn measures every form.
 const TURNS: usize = 5;
@@ -178,7 +178,8 @@ impl ModelThreads {
             worker.drain(io);
         }
         let pkts = burst * self.cycles[0].len();
-        let [rx_tx, worker] = self.cycles.each_mut().map(|cycles| steady(cycles));
+        let [rx_tx, worker] =
+            self.cycles.each_mut().map(|cycles| sum_without_interruptions(cycles));
         Ok(row(&self.name, packet, burst, &PartCycles { rx_tx, scheduler: 0, worker }, pkts))
     }
 }
@@ -213,10 +214,10 @@ pub(super) fn compare(rows: &mut [Value]) {
     let of_worker = |row: &Value| row["worker_cycles"].as_f64();
     for at in 0..rows.len() {
         let own = &rows[at];
-        let places = own["model"].as_str().and_then(|model| model.strip_suffix(OWN_CORES));
+        let places = own["model"].as_str().and_then(|model| model.strip_suffix(OWN_CORES_SUFFIX));
         let wanted = places.map_or_else(
             || RUN_TO_COMPLETION.to_owned(),
-            |_| format!("{RUN_TO_COMPLETION}{OWN_CORES}"),
+            |_| format!("{RUN_TO_COMPLETION}{OWN_CORES_SUFFIX}"),
         );
         let mut before = rows
             .iter()
@@ -232,7 +233,7 @@ pub(super) fn compare(rows: &mut [Value]) {
 }
 
 /// Measures the cost of a ring for a packet, at both ends together. Returns the row.
-pub(super) fn ring(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Value> {
+pub(super) fn measure_ring(pool: &Mempool, size: &BenchSize) -> anyhow::Result<Value> {
     let mut pair = RingPair::new(HANDOFF_RING_LEN).context("a ring")?;
     let mut burst: Burst<Mbuf> = Burst::new();
     pool.alloc_burst(size.burst, &mut burst);

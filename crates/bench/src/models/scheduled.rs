@@ -30,12 +30,12 @@ const EVENTS_MAX: u32 = 4096;
 const IN_FLIGHT_MAX: usize = 512;
 /// Number of bursts that an Rx/Tx thread takes from the scheduler in a step, with two ports.
 const TX_BURSTS_PER_STEP: usize = 4;
-/// Number of events that circle through the queues of [`hop`].
-const CIRCLING: usize = 256;
+/// Number of events that circle through the queues of [`measure_queue_hop`].
+const CIRCLING_EVENTS: usize = 256;
 /// Number of sessions in cases with waiting packets: a worker has room for some packets of each.
 const WAITING_SESSIONS: usize = 256;
-/// Number of queues of [`hop`].
-const HOPS: u8 = 4;
+/// Number of queues of [`measure_queue_hop`].
+const HOP_QUEUES: u8 = 4;
 
 /// Measures uplink with one queue: with adit's defaults, then with one setting changed at a time.
 ///
@@ -245,7 +245,7 @@ pub(super) fn event_driven(
     let model = format!("eventdev, {}{name}", settings.driver.name());
     let mut row = row(&model, packet, size.burst, &cycles, sent);
     row["stages"] = json!(queues.stage_queues());
-    leave(&mut worker, &mut rx_tx, &mut ios, &mut scheduler);
+    drain_in_flight(&mut worker, &mut rx_tx, &mut ios, &mut scheduler);
     let all = ios[1].sent + before;
     add_outcomes(&mut row, &publisher.snapshot(), *rates, filled, all)?;
     let [worker_io, _] = &mut ios;
@@ -281,7 +281,7 @@ fn add_outcomes(
 }
 
 /// Runs all parts until the packets in flight have left, so that none is lost.
-fn leave(
+fn drain_in_flight(
     worker: &mut EventWorker<SchedulerPort, MbufIo>,
     rx_tx: &mut RxTx<SchedulerPort, MbufIo>,
     ios: &mut [MbufIo; 2],
@@ -302,15 +302,19 @@ fn leave(
 ///
 /// # Errors
 /// The scheduler does not start, or refuses an event.
-pub(super) fn hop(pool: &Mempool, size: &BenchSize, driver: EventDriver) -> anyhow::Result<Value> {
+pub(super) fn measure_queue_hop(
+    pool: &Mempool,
+    size: &BenchSize,
+    driver: EventDriver,
+) -> anyhow::Result<Value> {
     let settings = SchedulerSettings::new(driver, size.burst)?;
-    let queues = core::iter::repeat_n((ScheduleType::Atomic, 128), HOPS.into());
+    let queues = core::iter::repeat_n((ScheduleType::Atomic, 128), HOP_QUEUES.into());
     let (mut ports, mut scheduler) =
-        open(pool.eal(), &settings, queues, vec![(0..HOPS).collect()])?;
+        open(pool.eal(), &settings, queues, vec![(0..HOP_QUEUES).collect()])?;
     let port = &mut ports[0];
     let mut events = EventBurst::new();
     let mut next = 0_u32;
-    for _ in 0..CIRCLING {
+    for _ in 0..CIRCLING_EVENTS {
         next += 1;
         let tag = EventTag::new(0, ScheduleType::Atomic, next % FLOWS, 0);
         events.push(Event { tag, buf: Some(pool.alloc().context("a buffer")?) });
@@ -323,7 +327,7 @@ pub(super) fn hop(pool: &Mempool, size: &BenchSize, driver: EventDriver) -> anyh
         pkts += timed(&mut cycles.worker, || {
             let count = port.dequeue(BURST_MAX, &mut events);
             for event in &mut events {
-                let queue = (event.tag.queue() + 1) % HOPS;
+                let queue = (event.tag.queue() + 1) % HOP_QUEUES;
                 event.tag = EventTag::new(queue, ScheduleType::Atomic, event.tag.flow(), 0);
             }
             port.enqueue(&mut events);

@@ -14,7 +14,7 @@ use crate::report::{self, median};
 const FIGURE: &str = "cycles_per_packet_median_burst";
 
 /// Members of a row that identify its case.
-const NAMES: [&str; 5] = ["direction", "sessions", "active_sessions", "burst_pkts", "keys"];
+const CASE_MEMBERS: [&str; 5] = ["direction", "sessions", "active_sessions", "burst_pkts", "keys"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AbArguments {
@@ -104,7 +104,7 @@ fn name(row: &Value) -> String {
         Value::String(text) => Some(text.clone()),
         other => Some(format!("{} {other}", name.trim_end_matches("_pkts").replace('_', " "))),
     };
-    NAMES.iter().filter_map(show).collect::<Vec<_>>().join(", ")
+    CASE_MEMBERS.iter().filter_map(show).collect::<Vec<_>>().join(", ")
 }
 
 fn row(name: &str, [other, own]: &[Vec<f64>; 2]) -> Option<Value> {

@@ -55,7 +55,7 @@ const MODES: [(&str, &str); 29] = [
 ];
 
 /// Options that a quick run measures.
-const QUICK: [&str; 4] = ["", "--rates police", "--sdf=one", "--sdf=one --rates police"];
+const QUICK_MODES: [&str; 4] = ["", "--rates police", "--sdf=one", "--sdf=one --rates police"];
 
 /// A part of the processing: the functions of a file whose names begin with one of `functions`.
 struct PacketPart {
@@ -114,7 +114,7 @@ const PARTS: [PacketPart; 33] = [
 
 /// Name of the part with all other instructions: of the step around the fast path, of functions
 /// that the stages call, and of libraries.
-const REST: &str = "step";
+const REST_PART: &str = "step";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct InstructionsArguments {
@@ -143,18 +143,18 @@ pub(super) fn run(arguments: &InstructionsArguments) -> anyhow::Result<Value> {
 /// # Errors
 /// A program fails.
 pub(super) fn measure_or_leave_out(quick: bool) -> anyhow::Result<Value> {
-    match missing() {
+    match missing_program() {
         Some(missing) => Ok(report::left_out("instructions", &missing)),
         None => measure(&modes(quick)),
     }
 }
 
 fn modes(quick: bool) -> Vec<&'static str> {
-    if quick { QUICK.to_vec() } else { MODES.iter().map(|(mode, _)| *mode).collect() }
+    if quick { QUICK_MODES.to_vec() } else { MODES.iter().map(|(mode, _)| *mode).collect() }
 }
 
 /// Returns the first missing program that counts instructions need, and its package.
-fn missing() -> Option<String> {
+fn missing_program() -> Option<String> {
     let programs = [("valgrind", "valgrind"), ("addr2line", "binutils")];
     let missing = programs
         .into_iter()
@@ -166,7 +166,7 @@ fn missing() -> Option<String> {
 
 /// Counts the instructions of each mode in both directions.
 fn measure(modes: &[&str]) -> anyhow::Result<Value> {
-    if let Some(missing) = missing() {
+    if let Some(missing) = missing_program() {
         bail!(missing);
     }
     let (program, folder) = (std::env::current_exe()?.canonicalize()?, scratch_folder()?);
@@ -174,7 +174,7 @@ fn measure(modes: &[&str]) -> anyhow::Result<Value> {
     for (number, mode) in modes.iter().enumerate() {
         for direction in ["uplink", "downlink"] {
             eprintln!("instructions: mode {} of {}: {mode} {direction}", number + 1, modes.len());
-            let case = Case { program: &program, folder: &folder, mode, direction };
+            let case = InstructionsCase { program: &program, folder: &folder, mode, direction };
             rows.push(case.measure().with_context(|| format!("mode \"{mode}\""))?);
         }
     }
@@ -187,7 +187,7 @@ fn measure(modes: &[&str]) -> anyhow::Result<Value> {
 }
 
 /// One measurement.
-struct Case<'c> {
+struct InstructionsCase<'c> {
     program: &'c Path,
     folder: &'c Path,
     mode: &'c str,
@@ -200,7 +200,7 @@ struct CallgrindRun {
     packets: usize,
 }
 
-impl Case<'_> {
+impl InstructionsCase<'_> {
     fn measure(&self) -> anyhow::Result<Value> {
         // On two cores both runs take as long as one.
         let [few, many] = std::thread::scope(|scope| {
@@ -276,7 +276,7 @@ fn part_of(frames: &[InlinedFrame]) -> &'static str {
         };
         PARTS.iter().find(fits).map(|part| part.name)
     };
-    frames.iter().find_map(of_frame).unwrap_or(REST)
+    frames.iter().find_map(of_frame).unwrap_or(REST_PART)
 }
 
 #[cfg(test)]
@@ -316,6 +316,6 @@ mod tests {
         };
         // Whole bursts of 32.
         assert!(MODES.iter().all(|(mode, _)| packets(mode) == 20_000 + 2_016));
-        assert!(QUICK.iter().all(|quick| MODES.iter().any(|(mode, _)| mode == quick)));
+        assert!(QUICK_MODES.iter().all(|quick| MODES.iter().any(|(mode, _)| mode == quick)));
     }
 }

@@ -56,7 +56,7 @@ const BENCHES: [SuiteBench; 22] = [
 
 /// Returns the command lines of the benches.
 #[cfg(test)]
-pub(crate) fn lines() -> [&'static str; 22] {
+pub(crate) fn command_lines() -> [&'static str; 22] {
     BENCHES.map(|(_, line, ..)| line)
 }
 

@@ -88,7 +88,7 @@ pub(super) struct KnownHops<'v, 'l> {
     tx_link: Option<&'v TxLink>,
     /// True if [`KnownHops::resolve`] found a hop. If false, all packets left through `tx_link`.
     has_new: bool,
-    /// `TablesView::next_hop_changes` before the hops were read.
+    /// `TablesView::next_hop_version` before the hops were read.
     changes: u64,
     /// Neighbors that packets wait for. Later packets for them take the stages, which queue them
     /// behind the waiting ones.
@@ -105,7 +105,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         kept: &BurstHops,
         unresolved: &'l [UnresolvedStation],
     ) -> Self {
-        let changes = ctx.view.next_hop_changes();
+        let changes = ctx.view.next_hop_version();
         let (mut hops, mut tx_link) = ([KnownHop::NONE; 2], None);
         if kept.changes == changes && unresolved.is_empty() {
             tx_link = ctx.interfaces.tx_link(kept.interface);

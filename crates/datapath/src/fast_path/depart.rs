@@ -83,9 +83,9 @@ pub(super) trait LeavingHeaders {
 }
 
 /// Only a link header, for packets that leave without a tunnel.
-pub(super) struct NoTunnel;
+pub(super) struct LinkHeaderOnly;
 
-impl LeavingHeaders for NoTunnel {
+impl LeavingHeaders for LinkHeaderOnly {
     #[inline(always)]
     fn are_over_v6(is_v6: bool) -> bool {
         is_v6

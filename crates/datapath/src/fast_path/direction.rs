@@ -9,7 +9,8 @@ use adit_wire::{UsualTunnel, is_usual_syn};
 
 use super::burst::BurstContext;
 use super::depart::{
-    Departure, NoTunnel, OverV4, OverV6, PacketTraits, Rewritten, RuledPacket, depart, outer_tos,
+    Departure, LinkHeaderOnly, OverV4, OverV6, PacketTraits, Rewritten, RuledPacket, depart,
+    outer_tos,
 };
 use super::packet::FastPacket;
 use super::rates::BurstRates;
@@ -108,7 +109,7 @@ impl<const OVER_V6: bool> FastRewrite for Decapsulation<OVER_V6> {
             return leave(buf, LeaveReason::TcpSyn);
         }
         let direction = Direction::Uplink;
-        let departure = Departure { direction, tx_link, headers: NoTunnel, urrs: rule_urrs };
+        let departure = Departure { direction, tx_link, headers: LinkHeaderOnly, urrs: rule_urrs };
         depart::<_, _, HAS_TAGS>(ctx, ruled, departure, burst, buf)
     }
 }
@@ -144,7 +145,13 @@ impl FastRewrite for Encapsulation<true> {
     ) -> Option<Rewritten<'v>> {
         let RuledPacket { rule, ref packet, traits: PacketTraits { is_v6, .. } } = ruled;
         if !rule.leads_into_v6() {
-            return rewrite_apart::<FastDownlink, _>(ctx, ruled.packet, ruled.traits, burst, buf);
+            return rewrite_out_of_line::<FastDownlink, _>(
+                ctx,
+                ruled.packet,
+                ruled.traits,
+                burst,
+                buf,
+            );
         }
         let arrival = burst.arrival_of::<HAS_TAGS>(packet);
         if !rule.matches_downlink(arrival, packet.ue_key, is_v6)
@@ -174,7 +181,7 @@ impl FastRewrite for Encapsulation<true> {
 // PERF (adit-bench datapath --n9, --n3-v6): out of line, and without a reference to the rule, so
 // that the loops of the usual rules keep their registers, and their rule stays in them. One
 // function serves loops with and without tags.
-pub(super) fn rewrite_apart<'v, R: FastRewrite, B: PacketBuf>(
+pub(super) fn rewrite_out_of_line<'v, R: FastRewrite, B: PacketBuf>(
     ctx: &StepContext<'v>,
     packet: &mut FastPacket<'v>,
     traits: PacketTraits,
@@ -212,7 +219,7 @@ impl FastRewrite for FastDownlink {
         // PERF (adit-bench datapath): most rules copy nothing, so the loop does not look for rules
         // that do.
         if !rule.matches_downlink(arrival, packet.ue_key, traits.is_v6) {
-            return rewrite_apart::<CopyingTos, _>(ctx, packet, traits, burst, buf);
+            return rewrite_out_of_line::<CopyingTos, _>(ctx, packet, traits, burst, buf);
         }
         let tos = rule.tos().octet();
         encapsulate::<_, HAS_TAGS>(ctx, tos, RuledPacket { rule, packet, traits }, burst, buf)

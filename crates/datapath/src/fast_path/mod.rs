@@ -117,7 +117,7 @@ pub(crate) fn forward_usual<Io: Departures>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) {
-    let Some(usual_port) = ctx.interfaces.usual(port) else { return };
+    let Some(usual_port) = ctx.interfaces.usual_port(port) else { return };
     let origin = BurstOrigin { id: port, port: usual_port };
     let packets = &mut FastPackets::new();
     let mix = recognize_burst(&ctx.view, usual_port, state.are_families_mixed, rx, packets);
@@ -531,7 +531,7 @@ fn assign_ticket<B: PacketBuf>(
         return room > 0;
     };
     packet.ticket = ticket.with_queue(queue);
-    queues.len_of(queue) < room
+    queues.flow_len_at(queue) < room
 }
 
 /// Finds the session of each packet. Returns how many packets are in tunnels from other UPFs.
@@ -617,7 +617,7 @@ fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
     let mut find = |packet: &mut FastPacket<'v>| {
         packet.session = D::session(view, ues_of(packet), packet, F::is_v6(packet));
         if D::DIRECTION == Direction::Uplink && !packet.session.is_some() {
-            note(&mut has_others);
+            set_flag(&mut has_others);
         } else if owns(packet.session) {
             packet.cell = view.fast_rule_cell(packet.session, D::DIRECTION);
             packet.cell.inspect(|cell| cell.prefetch());
@@ -640,7 +640,7 @@ fn find_own_sessions<'v, D: FastDirection, F: FamilyMix>(
 // PERF (adit-bench datapath): a flag that a call writes occupies no register of the loop.
 #[cold]
 #[inline(never)]
-const fn note(flag: &mut bool) {
+const fn set_flag(flag: &mut bool) {
     *flag = true;
 }
 

@@ -12,7 +12,7 @@ use super::FastPackets;
 use super::burst::BurstContext;
 use super::packet::FastPacket;
 use super::ticket::QueueTicket;
-use crate::aggregates::{AggregateTerms, arriving};
+use crate::aggregates::{AggregateTerms, turn_of_arrival};
 use crate::context::StepContext;
 use crate::shaping::Shaping;
 
@@ -257,7 +257,9 @@ fn pass_other_buckets(
     let rule = packet.cell?.read().filter(|rule| rule.flags() == flags)?;
     let (session, bytes) = (packet.session, packet.len);
     let try_charge = |pair| rule.try_charge(pair, ctx.now, bytes);
-    if rule.meters() == 0 || ctx.view.pair_as_is(session, direction).is_some_and(try_charge) {
+    if rule.meters() == 0
+        || ctx.view.unsettled_meter_pair(session, direction).is_some_and(try_charge)
+    {
         return Some(());
     }
     queue_if_shaped(ctx, direction, QueueTicket::of(&rule), packet, burst)
@@ -360,7 +362,7 @@ fn pass_aggregates<const IS_TRIAL: bool>(
     let is_admitted = guarantee == Guarantee::Whole || is_open_at_once;
     if !is_admitted
         && let Err(closed) =
-            terms.check_open(ctx, burst.leases, direction, arriving(burst.contended))
+            terms.check_open(ctx, burst.leases, direction, turn_of_arrival(burst.contended))
     {
         return match closed.excess {
             Excess::Shaped => queue_if_shaped(ctx, direction, ticket, packet, burst),

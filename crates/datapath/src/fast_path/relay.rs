@@ -4,11 +4,11 @@ use adit_pktio::PacketBuf;
 use adit_rules::LeaveReason;
 use adit_tables::{FastRuleSnapshot, FastRuleUrrs};
 use adit_types::Direction;
-use adit_wire::{UsualTunnel, usual_container, usual_dst_key};
+use adit_wire::{UsualTunnel, usual_container_marking, usual_dst_key};
 
 use super::burst::BurstContext;
 use super::depart::{Departure, OverV4, PacketTraits, Rewritten, RuledPacket, depart, outer_tos};
-use super::direction::{FastRewrite, FastUplink, accepts_source, rewrite_apart};
+use super::direction::{FastRewrite, FastUplink, accepts_source, rewrite_out_of_line};
 use super::recognize::is_forwardable;
 use super::trial_packet::leave;
 use crate::context::StepContext;
@@ -31,7 +31,7 @@ impl FastRewrite for Relayed {
             return relay::<_, HAS_TAGS>(ctx, ruled, burst, buf);
         }
         let RuledPacket { packet, traits, .. } = ruled;
-        rewrite_apart::<FastUplink, _>(ctx, packet, traits, burst, buf)
+        rewrite_out_of_line::<FastUplink, _>(ctx, packet, traits, burst, buf)
     }
 }
 
@@ -64,7 +64,7 @@ fn relay<'v, B: PacketBuf, const HAS_TAGS: bool>(
     let Some(tx_link) = burst.hops.hop_into_tunnel::<false>(ctx, onward.next_hop) else {
         return leave(buf, LeaveReason::NextHopUnresolved);
     };
-    let arrived = || usual_container(buf.data(), packet.offset);
+    let arrived = || usual_container_marking(buf.data(), packet.offset);
     let marking = rule.relayed_marking(direction, packet.qfi, arrived);
     let tos = outer_tos(onward.tos, packet, is_v6, buf)?;
     let tunnel = UsualTunnel { dst: onward.addr, tos, teid: onward.teid, marking };

@@ -10,7 +10,7 @@ use adit_wire::{UsualFiveTuple, UsualTuple, usual_five_tuple, usual_tuple};
 use super::direction::FastDirection;
 use super::family::{FamilyMix, FamilyOrder};
 use super::packet::FastPacket;
-use super::{FastPackets, note, prefetch_rule};
+use super::{FastPackets, prefetch_rule, set_flag};
 
 /// Selects the fast rules of packets whose sessions have several, by SDF filters, and prefetches
 /// the cache lines that all packets of the burst need next. Returns the flags of the cells that
@@ -42,7 +42,7 @@ pub(super) fn select_rules<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
         };
         let Some(filter) = view.fast_rule_filter(cell) else { return false };
         if select_by_filter::<D>(view, &filter, packet, &key) {
-            note(&mut has_urrs);
+            set_flag(&mut has_urrs);
         }
         true
     });

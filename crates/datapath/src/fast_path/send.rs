@@ -29,7 +29,7 @@ pub(super) fn send_some<Io: Departures>(
     let [mut staying, mut leaving] = [Burst::<Io::Buf>::new(), Burst::new()];
     let (shaping, tally) = (&mut state.queues.shaping, &mut state.books.tally);
     for (buf, packet) in rx.drain(..).zip(packets) {
-        let Some(tx_link) = departure(ctx, packet) else {
+        let Some(tx_link) = fast_tx_link(ctx, packet) else {
             staying.push(buf);
             continue;
         };
@@ -44,7 +44,7 @@ pub(super) fn send_some<Io: Departures>(
             continue;
         };
         let Some(place) = shaping.queues.place(queue) else {
-            overflow(ctx, tally, packet, buf);
+            drop_for_full_queue(ctx, tally, packet, buf);
             continue;
         };
         let frame = ReadyFrame::new(buf, tx_link.target());
@@ -83,7 +83,7 @@ fn queue_first<B: PacketBuf>(
 /// Drops a packet because the queues are full.
 #[cold]
 #[inline(never)]
-fn overflow<B: PacketBuf>(
+fn drop_for_full_queue<B: PacketBuf>(
     ctx: &StepContext<'_>,
     tally: &mut StepTally,
     packet: &FastPacket<'_>,
@@ -97,7 +97,7 @@ fn overflow<B: PacketBuf>(
 /// Returns the link of a rewritten packet; `None` if the stages take the packet.
 #[inline(always)]
 // PERF (adit-bench datapath --rates wait): inlined, runs for every packet.
-fn departure<'v>(ctx: &StepContext<'v>, packet: &FastPacket<'_>) -> Option<&'v TxLink> {
+fn fast_tx_link<'v>(ctx: &StepContext<'v>, packet: &FastPacket<'_>) -> Option<&'v TxLink> {
     ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual)
 }
 
@@ -113,7 +113,7 @@ fn send_runs<Io: Departures>(
 ) {
     let leaves = |(at, packet)| {
         let packet: &FastPacket<'_> = packet;
-        let tx_link = departure(ctx, packet).filter(|_| packet.ticket.is_none())?;
+        let tx_link = fast_tx_link(ctx, packet).filter(|_| packet.ticket.is_none())?;
         Some((at, tx_link, packet.direction))
     };
     let mut frames = Burst::<Io::Buf>::new();

@@ -5,7 +5,7 @@
 use core::ops::Range;
 
 use adit_pktio::{Burst, PacketBuf};
-use adit_rules::{FastPathAnswer, FastPathFrame, LeaveReason, NoFastRule, PublishedRules};
+use adit_rules::{FastPathFrame, FastPathTrialResult, LeaveReason, NoFastRule, PublishedRules};
 use adit_types::{Direction, PortId, SessionIndex};
 use adit_wire::{usual_dst, usual_five_tuple};
 
@@ -24,7 +24,7 @@ use crate::worker_state::WorkerState;
 
 /// The result of a trial.
 pub(crate) struct FastPathTrial {
-    pub answer: FastPathAnswer,
+    pub answer: FastPathTrialResult,
     /// Position in the room of the trial of the frame that would leave.
     pub frame: Range<usize>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct FastPathTrial {
 impl FastPathTrial {
     /// Creates the result for a packet that takes the stages.
     pub(crate) const fn leaves(why: LeaveReason) -> Self {
-        Self { answer: FastPathAnswer::Leaves(why), frame: 0..0 }
+        Self { answer: FastPathTrialResult::Leaves(why), frame: 0..0 }
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn try_fast_path<B: PacketBuf>(
     room: &mut [u8],
     state: &mut WorkerState<B>,
 ) -> FastPathTrial {
-    let usual_port = ctx.interfaces.usual(port).filter(|port| !port.links.is_empty());
+    let usual_port = ctx.interfaces.usual_port(port).filter(|port| !port.links.is_empty());
     let Some(usual_port) = usual_port else {
         return FastPathTrial::leaves(LeaveReason::PortUnused);
     };
@@ -80,14 +80,14 @@ fn try_direction<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     ctx: &StepContext<'v>,
     mut burst: FastBurst<'_, 'v, TrialPacket<'_>>,
     state: &mut WorkerState<B>,
-) -> FastPathAnswer {
+) -> FastPathTrialResult {
     let to_ues = find_all_sessions::<_, _, D, F>(ctx, &state.handoff, &mut burst);
     let session = burst.packets.first().map_or(SessionIndex::NONE, |packet| packet.session);
     if !session.is_some() {
-        return FastPathAnswer::Leaves(LeaveReason::NoSession);
+        return FastPathTrialResult::Leaves(LeaveReason::NoSession);
     }
     if !state.handoff.is_alone() && !state.handoff.owns(session) {
-        return FastPathAnswer::Leaves(LeaveReason::OtherWorker);
+        return FastPathTrialResult::Leaves(LeaveReason::OtherWorker);
     }
     let prepared = prepare::<_, _, D, F>(ctx, to_ues, &mut burst, &state.queues.shaping);
     let FastBurst { counts, packets, rx, .. } = burst;
@@ -96,15 +96,15 @@ fn try_direction<'v, B: PacketBuf, D: FastDirection, F: FamilyMix>(
     #[cfg(test)]
     rx.iter_mut().for_each(tests::plant_fault);
     let (Some(packet), Some(copy)) = (packets.first(), rx.first()) else {
-        return FastPathAnswer::Leaves(LeaveReason::Unnamed);
+        return FastPathTrialResult::Leaves(LeaveReason::Unnamed);
     };
     let tx_link = ctx.interfaces.tx_link(packet.interface).filter(|_| packet.is_usual);
     let Some(tx_link) = tx_link else { return why_left(ctx, packet, copy) };
     let len = u32::try_from(copy.data_len()).unwrap_or(u32::MAX);
     let frame = FastPathFrame { port: tx_link.port, interface: tx_link.id, len, difference: None };
     match packet.ticket.is_none() {
-        true => FastPathAnswer::Sends(frame),
-        false => FastPathAnswer::Queues(frame),
+        true => FastPathTrialResult::Sends(frame),
+        false => FastPathTrialResult::Queues(frame),
     }
 }
 
@@ -113,19 +113,21 @@ fn why_left(
     ctx: &StepContext<'_>,
     packet: &FastPacket<'_>,
     copy: &TrialPacket<'_>,
-) -> FastPathAnswer {
+) -> FastPathTrialResult {
     let Some(rules) = ctx.view.rules(packet.session) else {
-        return FastPathAnswer::Leaves(LeaveReason::NoSession);
+        return FastPathTrialResult::Leaves(LeaveReason::NoSession);
     };
     let is_to_ue =
         packet.is_tunneled() && rules.tunnel_side(packet.teid).direction == Direction::Downlink;
     if is_to_ue && let Some(why) = rules.unruled_to_ue() {
-        return FastPathAnswer::LeavesUnruled(why);
+        return FastPathTrialResult::LeavesUnruled(why);
     }
     match copy.why() {
         LeaveReason::RuleChanging => why_unruled(ctx, packet, copy, rules),
-        LeaveReason::NextHopUnresolved => FastPathAnswer::Leaves(why_no_hop(ctx, packet, copy)),
-        why => FastPathAnswer::Leaves(why),
+        LeaveReason::NextHopUnresolved => {
+            FastPathTrialResult::Leaves(why_no_hop(ctx, packet, copy))
+        }
+        why => FastPathTrialResult::Leaves(why),
     }
 }
 
@@ -135,28 +137,30 @@ fn why_unruled(
     packet: &FastPacket<'_>,
     copy: &TrialPacket<'_>,
     rules: &PublishedRules,
-) -> FastPathAnswer {
+) -> FastPathTrialResult {
     let FastPacket { direction, is_v6, offset, len, cell, .. } = *packet;
-    let changing = FastPathAnswer::Leaves(LeaveReason::RuleChanging);
+    let changing = FastPathTrialResult::Leaves(LeaveReason::RuleChanging);
     let Some(cell) = cell else { return changing };
     let all = rules.unruled(direction);
     let Some(matcher) = rules.matcher(direction).filter(|_| all.is_some()) else {
-        return all.map_or(changing, FastPathAnswer::LeavesUnruled);
+        return all.map_or(changing, FastPathTrialResult::LeavesUnruled);
     };
     let is_filter = ctx.view.any_fast_rule_filter(cell).is_some();
     let has_no_ports = || usual_five_tuple(copy.data(), offset, len, is_v6).is_none();
     let key = flow_key(packet, copy, direction, is_v6);
     let Some(key) = key.filter(|_| !(is_filter && has_no_ports())) else {
-        return FastPathAnswer::Leaves(LeaveReason::Fragment);
+        return FastPathTrialResult::Leaves(LeaveReason::Fragment);
     };
     match matcher.view().first(&key) {
-        None => FastPathAnswer::Leaves(LeaveReason::NoFilterMatches),
-        Some(found) if found.needs_check => FastPathAnswer::Leaves(LeaveReason::FilterUndecided),
+        None => FastPathTrialResult::Leaves(LeaveReason::NoFilterMatches),
+        Some(found) if found.needs_check => {
+            FastPathTrialResult::Leaves(LeaveReason::FilterUndecided)
+        }
         Some(found) => match rules.unruled_pdr(direction, found.pdr) {
-            Some(why) => FastPathAnswer::LeavesUnruled(why),
+            Some(why) => FastPathTrialResult::LeavesUnruled(why),
             // No rule can be selected from this cell: it is being changed.
             None if !cell.flags().may_refer() => changing,
-            None => FastPathAnswer::LeavesUnruled(NoFastRule::PdrsTooMany),
+            None => FastPathTrialResult::LeavesUnruled(NoFastRule::PdrsTooMany),
         },
     }
 }

@@ -19,7 +19,7 @@ use crate::context::StepContext;
 use crate::interfaces::UsualLink;
 
 /// The bit of the ECN field that CE and ECT(1) have in common.
-const MARKED: u8 = 1;
+const ECN_MARK_BIT: u8 = 1;
 
 /// Where the inner packet of a usual G-PDU without a container can begin, counted from the GTP-U
 /// header. Unit: octets.
@@ -78,7 +78,7 @@ fn why_no_g_pdu(outer: &IpPacket, packet: &[u8]) -> LeaveReason {
         () if outer.is_fragment() => return LeaveReason::OuterFragment,
         () if usize::from(outer.payload_offset) != headers_len => return LeaveReason::OuterOptions,
         () if outer.protocol != protocol::UDP => return LeaveReason::NotGPdu,
-        () if outer.tos & MARKED != 0 => return LeaveReason::OuterMarked,
+        () if outer.tos & ECN_MARK_BIT != 0 => return LeaveReason::OuterMarked,
         () => {}
     }
     let Ok((udp, _)) = UdpHeader::parse(datagram) else { return LeaveReason::Malformed };

@@ -135,7 +135,7 @@ impl<Io: PacketIo> EventIo<'_, Io> {
         if Mark::of(&buf) != Mark::None {
             count_sent(self.flows, queue, flow);
         }
-        self.outbox.push(queue.tag(flow, note_of(port)), Some(buf));
+        self.outbox.push(queue.tag(flow, port_note(port)), Some(buf));
     }
 }
 
@@ -158,11 +158,11 @@ impl<Io: PacketIo> Departures for EventIo<'_, Io> {
             let tag = match next.filter(|_| Mark::of(&buf) != Mark::None) {
                 Some(queue) => {
                     count_sent(flows, queue, flow);
-                    queue.tag(flow, note_of(port))
+                    queue.tag(flow, port_note(port))
                 }
                 None => {
-                    let queue = queues.tx_of(flow);
-                    EventTag::new(queue, ScheduleType::Atomic, port.0.into(), note_of(port))
+                    let queue = queues.tx_queue_of(flow);
+                    EventTag::new(queue, ScheduleType::Atomic, port.0.into(), port_note(port))
                 }
             };
             Event { tag, buf: Some(buf) }
@@ -179,19 +179,19 @@ impl<Io: PacketIo> Departures for EventIo<'_, Io> {
 
     #[inline]
     fn mark(&self, buf: &mut Io::Buf, session: SessionIndex) {
-        if self.hands_on() || self.queues.rx_tx() > 1 {
+        if self.has_later_stage() || self.queues.rx_tx() > 1 {
             Mark::Complete.set(buf, self.map.of(session));
         }
     }
 
     #[inline]
-    fn hands_on(&self) -> bool {
+    fn has_later_stage(&self) -> bool {
         !self.queues.are_merged()
     }
 }
 
 /// Encodes a port for the tag of an event: every port below `limits::PORTS_MAX` fits.
-pub(super) fn note_of(port: PortId) -> u8 {
+pub(super) fn port_note(port: PortId) -> u8 {
     port.0.to_le_bytes()[0]
 }
 

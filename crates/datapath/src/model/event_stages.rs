@@ -22,7 +22,7 @@ use adit_types::{InterfaceId, PortId};
 use adit_wire::parse_ip;
 
 use super::event_io::EventIo;
-use super::pipeline::look;
+use super::pipeline::classify_frames;
 use super::processing::{process, process_switched};
 use super::rx_tx::first_tag;
 use super::stages::{finish_lane, forward_burst, join_fragments};
@@ -42,7 +42,7 @@ use crate::stage::observe::NoObserver;
 use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
 use crate::stage::s3_classify::s3_classify;
-use crate::stage::s6_apply::{drop_packet, hand_on};
+use crate::stage::s6_apply::{drop_packet, send_to_later_stage};
 use crate::tally::StepTally;
 use crate::tx_queues::{FrameSender, TxFrame};
 use crate::worker_state::WorkerState;
@@ -55,7 +55,7 @@ pub(super) fn look_up_burst<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     tally: &mut StepTally,
 ) {
-    let frames = look(&ctx.view, ctx.interfaces.of_port(port), rx, tally);
+    let frames = classify_frames(&ctx.view, ctx.interfaces.of_port(port), rx, tally);
     tally.hand_off(rx.len());
     for (mut buf, frame) in rx.drain(..).zip(&frames) {
         let rx_flow = flow_of_mark(&buf);
@@ -99,7 +99,7 @@ fn classify_lane<'v, Io: PacketIo, K: LaneKind>(
     if lane.is_empty() {
         return;
     }
-    let next = io.queues.queue_of(ENFORCE);
+    let next = io.queues.queue_of_stage(ENFORCE);
     let WorkerState { queues, books: Books { tally, .. }, .. } = state;
     s2_lookup(&ctx.view, lane);
     s3_classify(ctx, &mut queues.fragments.first_fragments, lane, &mut NoObserver);
@@ -233,7 +233,7 @@ pub(super) fn write_burst<Io: Departures>(
                 let origin = Origin::user(planned.direction, planned.is_guaranteed);
                 sender.send(target, TxFrame { buf, bytes, origin });
             }
-            Ok((planned, target)) => hand_on(&mut sender, buf, target, &planned),
+            Ok((planned, target)) => send_to_later_stage(&mut sender, buf, target, &planned),
             Err(reason) => sender.tally.drop(reason),
         }
     }

@@ -18,7 +18,7 @@ use adit_types::limits::{BURST_MAX, HANDOFF_RING_LEN};
 use adit_types::{Nanos, PortId};
 
 use super::event_inbox::{ArrivedPackets, DeferredPacket, EventInbox, QueuePort};
-use super::event_io::{EventIo, Outbox, REQUEST, note_of};
+use super::event_io::{EventIo, Outbox, REQUEST, port_note};
 use super::event_stages::{classify_burst, enforce_burst, look_up_burst, write_burst};
 use super::processing::process_switched;
 use super::run_to_completion::{StepReport, publish_counts, release_waiting};
@@ -128,7 +128,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         inbox.sort(queues, outbox, handoff, &mut books.tally);
         let recovery_time_stamp = parts.config.recovery_time_stamp;
         let (view, interfaces) = (parts.reader.observe(), parts.interfaces);
-        interfaces.follow(&view);
+        interfaces.update_from(&view);
         let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         let (rx, state) = (parts.rx, parts.state);
         let among_others = (!state.handoff.is_alone()).then_some(&*flows);
@@ -155,7 +155,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let number = usize::from(worker.id().0);
         let Some(shared) = flows.timers().get(number) else { return };
         let state = worker.parts().state;
-        let must_wait = state.queues.frames_waiting() > 0
+        let must_wait = state.queues.waiting_frame_count() > 0
             || state.handoff.flows().is_some_and(|flows| flows.holds_any());
         if must_wait && (!timer.is_set || inbox.has_timer) {
             // Differs from the last time even if the clock stands: the same time gets no second
@@ -173,16 +173,16 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         let Self { worker, port, flows: shared, outbox, kept, reviewed_at, .. } = self;
         let queues = shared.queues();
         let state = worker.parts().state;
-        let waiting = state.queues.frames_waiting();
+        let waiting = state.queues.waiting_frame_count();
         let Some(flows) = state.handoff.flows() else { return };
         // Frames that wait for the scheduler count, too: frames of the next worker must not
         // overtake them. Packets to later stages do not count: the next worker defers its own.
         let has_frames = !outbox.is_empty();
         if waiting > 0 || has_frames {
-            let enforcing = queues.queue_of(ENFORCE).position();
-            let last = queues.queue_of(PREPARE).position();
+            let enforcing = queues.queue_of_stage(ENFORCE).position();
+            let last = queues.queue_of_stage(PREPARE).position();
             flows.hold_scheduled(|place| {
-                let (position, _) = shared.of_place(place);
+                let (position, _) = shared.position_and_flow(place);
                 waiting > 0 && position == enforcing || has_frames && position == last
             });
         }
@@ -197,7 +197,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         // Sends the frames of a flow before the next worker sends others.
         port.flush();
         let sessions = || {
-            (0..state.queues.buffering.sessions())
+            (0..state.queues.buffering.session_count())
                 .filter_map(|at| state.queues.buffering.session_at(at))
         };
         for waiting in sessions() {
@@ -207,7 +207,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> EventWorker<P, Io> {
         }
         let keeps = |place| kept.get(place as usize).is_some_and(|kept: &bool| *kept);
         flows.give_up(keeps, |place| {
-            let (position, flow) = shared.of_place(place);
+            let (position, flow) = shared.position_and_flow(place);
             outbox.fence(queues.queue_at(position), flow)
         });
         for waiting in sessions() {
@@ -258,7 +258,7 @@ fn step<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> StepReport {
-    let waited = state.queues.packets_waiting();
+    let waited = state.queues.waiting_packet_count();
     state.path = state.path_without_commands;
     let queues = io.queues;
     let can_resume =
@@ -289,9 +289,9 @@ fn step<Io: PacketIo>(
     if !state.handoff.is_alone() {
         state.handoff.flush(&mut state.books.tally);
         let WorkerState { handoff, books, .. } = &mut *state;
-        return_events(queues.queue_of(ENFORCE), io.outbox, handoff, &mut books.tally);
+        return_events(queues.queue_of_stage(ENFORCE), io.outbox, handoff, &mut books.tally);
         // A packet to another UE may have left in a flow of which no event came.
-        if state.books.tally.has_switched()
+        if state.books.tally.has_switched_locally()
             && let Some(flows) = state.handoff.flows()
         {
             flows.unfence_all();
@@ -405,7 +405,7 @@ fn resume_deferred<Io: PacketIo>(
     while let Some(flows) = state.handoff.flows()
         && let Some(DeferredPacket { place, port, buf }) = inbox.deferred.take(flows, &mut left)
     {
-        let from = QueuePort { position: flows.shared().of_place(place).0, port };
+        let from = QueuePort { position: flows.shared().position_and_flow(place).0, port };
         if let Some(last) = last.replace(from)
             && (last != from || rx.is_full())
         {
@@ -429,7 +429,7 @@ fn take_over<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> usize {
-    let sources = state.handoff.sources();
+    let sources = state.handoff.source_count();
     // Enough for all packets that were in the rings, so that the loop ends.
     let limit = 2 * sources * HANDOFF_RING_LEN;
     let mut taken = 0;
@@ -438,7 +438,7 @@ fn take_over<Io: PacketIo>(
         for source in 0..sources {
             while let Some(port) = state.handoff.take(source, rx) {
                 taken += rx.len();
-                let from = QueuePort { position: state.handoff.taken_position(), port };
+                let from = QueuePort { position: state.handoff.taken_queue_position(), port };
                 inbox.deferred.defer(from, rx, &mut state.handoff, &mut state.books.tally);
                 visit(ctx, io, from, rx, state);
                 state.handoff.settle_taken();
@@ -472,7 +472,7 @@ fn return_events<B: PacketBuf>(
             None => outbox.push(queue.tag(flow, REQUEST), None),
             Some((port, mut buf)) => {
                 Mark::None.set(&mut buf, flow);
-                outbox.push(queue.tag(flow, note_of(port)), Some(buf));
+                outbox.push(queue.tag(flow, port_note(port)), Some(buf));
             }
         }
         tally.hand_off(usize::from(is_packet));

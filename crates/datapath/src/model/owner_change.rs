@@ -38,7 +38,7 @@ pub(super) fn change_owners<Io: Departures>(
             pkts += release(queues, handoff, &mut books.tally);
         }
     }
-    if state.handoff.owners().has_arrived() {
+    if state.handoff.owners().has_groups_to_take() {
         let WorkerState { queues, handoff, books, .. } = &mut *state;
         if take_waiting(ctx, queues, handoff, &mut books.tally) {
             pkts += take_parked(ctx, io, rx, state);
@@ -56,9 +56,9 @@ fn release<B: PacketBuf>(
 ) -> usize {
     let WorkerQueues { buffering, shaping, fragments, .. } = queues;
     let moved = handoff.owners().fill_parcels(|parcel, is_moving| {
-        buffering.take_of(is_moving, &mut parcel.buffered);
-        shaping.take_of(is_moving, &mut parcel.shaped);
-        fragments.first_fragments.copy_of(is_moving, &mut parcel.fragments);
+        buffering.take_moving(is_moving, &mut parcel.buffered);
+        shaping.take_moving(is_moving, &mut parcel.shaped);
+        fragments.first_fragments.copy_moving(is_moving, &mut parcel.fragments);
     });
     let Some(moved) = moved else { return 0 };
     tally.hand_off(moved);

@@ -21,7 +21,7 @@ use super::run_to_completion::StepReport;
 use crate::columns::BurstColumn;
 use crate::handoff::Handoff;
 use crate::interfaces::{Interfaces, PortLinks, VlanLink};
-use crate::selection::look_on;
+use crate::selection::glance_on_link;
 use crate::tally::{StepTally, WaitingCounts};
 
 /// How a receiver chooses the worker of a packet.
@@ -74,7 +74,7 @@ impl<Io: PacketIo> core::fmt::Debug for Receiver<Io> {
 
 /// A frame that a receiver has classified.
 #[derive(Clone, Copy)]
-pub(super) struct SeenFrame<'l> {
+pub(super) struct ClassifiedFrame<'l> {
     pub(super) glance: Glance,
     /// The link that the frame arrived on; `None` for a VLAN without interfaces.
     pub(super) link: Option<&'l VlanLink>,
@@ -122,12 +122,12 @@ impl<Io: PacketIo> Receiver<Io> {
     pub fn step(&mut self, _now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, handoff, signaling, hash, tally, rx } = self;
         let view = reader.observe();
-        interfaces.follow(&view);
+        interfaces.update_from(&view);
         handoff.read_owners();
         let received = poll(io, &config.ports, config.burst, rx, |port, rx| {
             tally.burst();
-            let frames = look(&view, interfaces.of_port(port), rx, tally);
-            let chooser = Chooser { view: &view, handoff, signaling: *signaling };
+            let frames = classify_frames(&view, interfaces.of_port(port), rx, tally);
+            let chooser = WorkerChooser { view: &view, handoff, signaling: *signaling };
             let workers = match config.spread {
                 Spread::Owner => chooser.by_owner(&frames),
                 Spread::Rss => chooser.by_hash(hash, &frames, rx),
@@ -175,12 +175,12 @@ pub(super) fn poll<Io: PacketIo>(
 
 /// Classifies the frames of a burst, counts their arrival, and prefetches the cache lines of the
 /// tables in which their sessions are looked up.
-pub(super) fn look<'l, B: PacketBuf>(
+pub(super) fn classify_frames<'l, B: PacketBuf>(
     view: &TablesView<'_>,
     links: PortLinks<'l>,
     rx: &Burst<B>,
     tally: &mut StepTally,
-) -> BurstColumn<SeenFrame<'l>> {
+) -> BurstColumn<ClassifiedFrame<'l>> {
     let mut frames = BurstColumn::new();
     // The link of the last frame is kept: most ports have only one.
     let mut last: Option<(VlanId, Option<&VlanLink>)> = None;
@@ -194,14 +194,14 @@ pub(super) fn look<'l, B: PacketBuf>(
         };
         last = Some((vlan, link));
         let glance = link.map_or(Glance::Signaling, |link| {
-            let (glance, interface) = look_on(link, frame);
+            let (glance, interface) = glance_on_link(link, frame);
             if let Some(interface) = interface {
-                tally.see_on(interface, frame.len());
+                tally.count_first_seen_on(interface, frame.len());
             }
             prefetch(view, link, glance);
             glance
         });
-        frames.push(SeenFrame { glance, link });
+        frames.push(ClassifiedFrame { glance, link });
     }
     frames
 }
@@ -220,21 +220,21 @@ pub(super) fn ues<'v>(view: &TablesView<'v>, link: &VlanLink) -> &'v UeTable {
 }
 
 /// Chooses the workers of packets by the state that it refers to.
-struct Chooser<'a, 'v, B> {
+struct WorkerChooser<'a, 'v, B> {
     view: &'a TablesView<'v>,
     handoff: &'a Handoff<B>,
     signaling: WorkerId,
 }
 
-impl<B: PacketBuf> Chooser<'_, '_, B> {
+impl<B: PacketBuf> WorkerChooser<'_, '_, B> {
     /// Returns the owners of the packets' sessions.
-    fn by_owner(&self, frames: &[SeenFrame<'_>]) -> BurstColumn<WorkerId> {
+    fn by_owner(&self, frames: &[ClassifiedFrame<'_>]) -> BurstColumn<WorkerId> {
         frames.iter().map(|frame| self.owner(frame)).collect()
     }
 
     /// Returns the owner of a packet's session; for a packet without a session, one worker for all
     /// packets with the same key.
-    fn owner(&self, frame: &SeenFrame<'_>) -> WorkerId {
+    fn owner(&self, frame: &ClassifiedFrame<'_>) -> WorkerId {
         let Some(link) = frame.link else { return self.signaling };
         let (session, hash) = match frame.glance {
             Glance::Signaling => return self.signaling,
@@ -261,7 +261,7 @@ impl<B: PacketBuf> Chooser<'_, '_, B> {
     fn by_hash(
         &self,
         hash: &Toeplitz,
-        frames: &[SeenFrame<'_>],
+        frames: &[ClassifiedFrame<'_>],
         rx: &Burst<B>,
     ) -> BurstColumn<WorkerId> {
         let mut workers = BurstColumn::new();
@@ -285,7 +285,7 @@ impl<B: PacketBuf> Chooser<'_, '_, B> {
 }
 
 /// Returns the address of the UE that a frame comes from or goes to; `None` if it is not visible.
-fn ue_address<B: PacketBuf>(frame: &SeenFrame<'_>, buf: &B) -> Option<UeAddress> {
+fn ue_address<B: PacketBuf>(frame: &ClassifiedFrame<'_>, buf: &B) -> Option<UeAddress> {
     match frame.glance {
         Glance::Tunneled { gtpu_at, .. } => {
             Glance::inner_source(buf.data().get(gtpu_at..).unwrap_or_default())

@@ -50,7 +50,7 @@ pub(super) fn take_over_all<Io: Departures>(
 ) -> usize {
     let mut taken = 0;
     state.books.tally.set_taken_over(true);
-    for source in 0..state.handoff.sources() {
+    for source in 0..state.handoff.source_count() {
         let mut left = state.handoff.waiting_from(source);
         while left > 0 {
             let Some(count) = process_handed(ctx, io, source, rx, state) else { break };

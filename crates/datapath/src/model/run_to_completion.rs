@@ -57,13 +57,13 @@ pub(crate) fn step<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
 ) -> StepReport {
-    let waited = state.queues.packets_waiting();
+    let waited = state.queues.waiting_packet_count();
     state.path = state.path_without_commands;
     let is_busy = !state.is_quiet(ctx, waited) && release_waiting(ctx, io, rx, state);
     let mut received = 0;
     let is_alone = state.handoff.is_alone();
-    let has_owner_news = !is_alone && state.handoff.has_owner_news();
-    if has_owner_news {
+    let has_owner_change = !is_alone && state.handoff.has_owner_change();
+    if has_owner_change {
         received += change_owners(ctx, io, rx, state);
     }
     for &port in plan.ports {
@@ -85,7 +85,7 @@ pub(crate) fn step<Io: PacketIo>(
     if must_sweep {
         received += sweep(ctx, io, rx, state);
     }
-    let idle = received == 0 && !is_busy && !has_owner_news && !must_sweep;
+    let idle = received == 0 && !is_busy && !has_owner_change && !must_sweep;
     if !idle {
         publish_counts(ctx, waited, &state.queues, &mut state.books.tally);
     }
@@ -154,7 +154,7 @@ fn take_over<Io: Departures>(
 ) -> usize {
     let mut taken = 0;
     state.books.tally.set_taken_over(true);
-    for source in 0..state.handoff.sources() {
+    for source in 0..state.handoff.source_count() {
         for _ in 0..=2 * port_count {
             let Some(count) = process_handed(ctx, io, source, rx, state) else { break };
             taken += count;
@@ -171,7 +171,7 @@ pub(crate) fn drain<B: PacketBuf>(
     state: &mut WorkerState<B>,
 ) {
     let WorkerState { queues, handoff, books, .. } = &mut *state;
-    let waited = queues.packets_waiting();
+    let waited = queues.waiting_packet_count();
     drop_taken_over(rx, handoff, &mut books.tally);
     queues.drain(&mut books.tally);
     publish_counts(ctx, waited, &state.queues, &mut state.books.tally);
@@ -186,7 +186,7 @@ fn drop_taken_over<B: PacketBuf>(
 ) {
     tally.set_taken_over(true);
     drop_parked(rx, handoff, tally);
-    for source in 0..handoff.sources() {
+    for source in 0..handoff.source_count() {
         while handoff.take(source, rx).is_some() {
             for buf in rx.drain(..) {
                 tally.receive(buf.data().len());
@@ -206,7 +206,7 @@ pub(super) fn publish_counts<B: PacketBuf>(
     queues: &WorkerQueues<B>,
     tally: &mut StepTally,
 ) {
-    let waiting = queues.packets_waiting();
+    let waiting = queues.waiting_packet_count();
     debug_assert!(
         tally.identity_holds(waited, waiting),
         "a packet has no outcome, or two: {tally:?}"

@@ -13,8 +13,8 @@ use adit_types::limits::BURST_MAX;
 use adit_types::{Nanos, PortId, SessionIndex};
 use adit_wire::Glance;
 
-use super::event_io::note_of;
-use super::pipeline::{SeenFrame, look, poll, ues};
+use super::event_io::port_note;
+use super::pipeline::{ClassifiedFrame, classify_frames, poll, ues};
 use super::run_to_completion::StepReport;
 use crate::carried::Mark;
 use crate::event_queues::{CLASSIFY, ENFORCE, EventQueues};
@@ -25,13 +25,13 @@ use crate::tally::{StepTally, WaitingCounts};
 
 /// A port that accepts no frame for this long is down: its frames are dropped at once until it
 /// accepts one.
-const REFUSING_MAX: Nanos = Nanos::from_millis(100);
+const REFUSING_TIME_MAX: Nanos = Nanos::from_millis(100);
 
 /// Maximum of bursts that an Rx/Tx thread transmits per step and port.
 const TX_BURSTS_PER_PORT: usize = 2;
 
 /// Number of flows of the Rx queue.
-const RX_FLOWS: u32 = 64;
+const RX_QUEUE_FLOWS: u32 = 64;
 
 /// Configuration of an Rx/Tx thread.
 #[derive(Debug, Clone)]
@@ -115,14 +115,14 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         self.expire_timers(now);
         let Self { config, reader, interfaces, flows, port: scheduler, tally, rx, tx, .. } = self;
         let view = reader.observe();
-        interfaces.follow(&view);
+        interfaces.update_from(&view);
         let (queues, flows) = (flows.queues(), flows.map());
         let received = poll(io, &config.ports, config.burst, rx, |port, rx| {
             tally.burst();
             let mut events: EventBurst<_> = match queues.rx() {
                 Some(queue) => {
                     let flow = rx_flow(flows, config.number, port);
-                    let tag = queue.tag(flow, note_of(port));
+                    let tag = queue.tag(flow, port_note(port));
                     let event = |mut buf: P::Buf| {
                         tally.receive(buf.data().len());
                         Mark::None.set(&mut buf, flow);
@@ -131,8 +131,8 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
                     rx.drain(..).map(event).collect()
                 }
                 None => {
-                    let frames = look(&view, interfaces.of_port(port), rx, tally);
-                    let event = |(mut buf, frame): (P::Buf, &SeenFrame<'_>)| {
+                    let frames = classify_frames(&view, interfaces.of_port(port), rx, tally);
+                    let event = |(mut buf, frame): (P::Buf, &ClassifiedFrame<'_>)| {
                         let tag = first_tag(&view, queues, flows, frame, port);
                         Mark::None.set(&mut buf, tag.flow());
                         Event { tag, buf: Some(buf) }
@@ -173,7 +173,7 @@ impl<P: EventPort, Io: PacketIo<Buf = P::Buf>> RxTx<P, Io> {
         let own = flows.timers().iter().zip(expired).enumerate();
         for (worker, (timer, expired)) in own.skip(config.number).step_by(queues.rx_tx()) {
             if let Some(due) = timer.due(now).filter(|due| due != expired) {
-                let queue = queues.timer_of(worker);
+                let queue = queues.timer_queue_of(worker);
                 let tag = EventTag::new(queue, ScheduleType::Atomic, 0, 0);
                 let mut events = EventBurst::from_iter([Event { tag, buf: None }]);
                 // If the scheduler is full, the next step tries again.
@@ -237,7 +237,7 @@ fn transmit<Io: PacketIo>(io: &mut Io, tx: &mut [TxPort<Io::Buf>]) -> bool {
 fn drop_refused<B: PacketBuf>(now: Nanos, tx: &mut [TxPort<B>], tally: &mut StepTally) -> bool {
     let mut has_dropped = false;
     for port in tx.iter_mut().filter(|port| !port.frames.is_empty()) {
-        if now.since(*port.refusing_since.get_or_insert(now)) >= REFUSING_MAX {
+        if now.since(*port.refusing_since.get_or_insert(now)) >= REFUSING_TIME_MAX {
             has_dropped = true;
             tally.set_taken_over(true);
             for frame in port.frames.drain(..) {
@@ -253,7 +253,7 @@ fn drop_refused<B: PacketBuf>(now: Nanos, tx: &mut [TxPort<B>], tally: &mut Step
 /// Returns the flow in the Rx queue for packets that an Rx/Tx thread received on `port`. It does
 /// not depend on the packet, which is not read.
 fn rx_flow(flows: FlowMap, number: usize, port: PortId) -> u32 {
-    flows.of_hash(u64::from(port.0) * 8 + number as u64 % 8) % RX_FLOWS
+    flows.of_hash(u64::from(port.0) * 8 + number as u64 % 8) % RX_QUEUE_FLOWS
 }
 
 /// Returns the tag of the event for a packet that `port` received, to its first stage.
@@ -262,21 +262,21 @@ pub(super) fn first_tag(
     view: &TablesView<'_>,
     queues: &EventQueues,
     flows: FlowMap,
-    frame: &SeenFrame<'_>,
+    frame: &ClassifiedFrame<'_>,
     port: PortId,
 ) -> EventTag {
-    let stage = if is_plain_traffic(frame) { CLASSIFY } else { ENFORCE };
-    queues.queue_of(stage).tag(flow_of(view, flows, frame), note_of(port))
+    let stage = if can_classify_alone(frame) { CLASSIFY } else { ENFORCE };
+    queues.queue_of_stage(stage).tag(flow_of(view, flows, frame), port_note(port))
 }
 
 /// True for packets that the first stage can classify alone.
-fn is_plain_traffic(frame: &SeenFrame<'_>) -> bool {
+fn can_classify_alone(frame: &ClassifiedFrame<'_>) -> bool {
     frame.link.is_some() && !matches!(frame.glance, Glance::Signaling | Glance::TunnelFragment(_))
 }
 
 /// Returns the flow of a packet's session; for a packet without a session, one flow for all packets
 /// with the same key.
-fn flow_of(view: &TablesView<'_>, flows: FlowMap, frame: &SeenFrame<'_>) -> u32 {
+fn flow_of(view: &TablesView<'_>, flows: FlowMap, frame: &ClassifiedFrame<'_>) -> u32 {
     let Some(link) = frame.link else { return 0 };
     let (session, hash) = match frame.glance {
         Glance::Signaling => (SessionIndex::NONE, 0),

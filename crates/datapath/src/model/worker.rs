@@ -152,7 +152,7 @@ impl<Io: PacketIo> Worker<Io> {
         let Self { config, reader, interfaces, rx, state } = self;
         let recovery_time_stamp = config.recovery_time_stamp;
         let view = reader.observe();
-        interfaces.follow(&view);
+        interfaces.update_from(&view);
         let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         let port_count = interfaces.port_count();
         let plan = PollPlan { ports: &config.ports, burst: config.burst, port_count };
@@ -180,7 +180,7 @@ impl<Io: PacketIo> Worker<Io> {
         let Self { reader, interfaces, rx, state, .. } = self;
         let (now, recovery_time_stamp) = (Nanos(0), None);
         let view = reader.observe();
-        interfaces.follow(&view);
+        interfaces.update_from(&view);
         let ctx = StepContext { view, interfaces, now, recovery_time_stamp };
         run_to_completion::drain(&ctx, rx, state);
         reader.go_offline();

@@ -23,7 +23,7 @@ impl RoundShare {
     pub(crate) const NONE: Self = Self { quantum: 0, credit: 0, has_quantum: false };
 
     /// Adds the quantum to the credit, once per round.
-    pub(crate) fn give_quantum(&mut self) {
+    pub(crate) fn add_quantum(&mut self) {
         if !core::mem::replace(&mut self.has_quantum, true) {
             self.credit = self.credit.saturating_add(self.quantum);
         }

@@ -31,4 +31,4 @@ pub use flow::{
 pub use flow_queue::{FlowQueue, FreePlace, NextPacket};
 pub use queues::{FlowIndex, Queues, QueuesConfig};
 pub use server::{AloneResult, FlowServer};
-pub use wheel::{SLOT, Wheel};
+pub use wheel::{SLOT_WIDTH, Wheel};

@@ -10,11 +10,11 @@ use crate::shaper::flow::{
     Eligibility, QueueFull, QueueKey, QueuedPacket, RateSet, ReviewOutcome, RingWait, TurnContext,
 };
 use crate::shaper::flow_queue::{FlowQueue, FreePlace, NONE, NextPacket, QueueNode, RoundShare};
-use crate::shaper::server::{AloneResult, FlowServer, PerPacket};
+use crate::shaper::server::{AloneResult, ClosureServer, FlowServer};
 use crate::shaper::wheel::Wheel;
 
 /// Maximum of packets of one flow that leave in a row before it is the next flow's turn.
-const TURN_PKTS: u32 = 16;
+const TURN_PKTS_MAX: u32 = 16;
 
 /// How many turns are taken from the wheel at once, so that their cache lines are prefetched
 /// together.
@@ -156,7 +156,7 @@ impl<P> Queues<P> {
     /// Returns how many packets of the flow of `key` wait.
     #[must_use]
     pub fn flow_len(&self, key: &QueueKey) -> u32 {
-        self.find(key).map_or(0, |flow| self.len_of(flow))
+        self.find(key).map_or(0, |flow| self.flow_len_at(flow))
     }
 
     /// Returns the flow of a key; `None` if no packets of it wait.
@@ -170,7 +170,7 @@ impl<P> Queues<P> {
     /// Returns how many packets of the flow at an index wait.
     #[inline]
     #[must_use]
-    pub fn len_of(&self, FlowIndex(flow): FlowIndex) -> u32 {
+    pub fn flow_len_at(&self, FlowIndex(flow): FlowIndex) -> u32 {
         self.flows.get(flow as usize).map_or(0, |flow| flow.count)
     }
 
@@ -319,7 +319,7 @@ impl<P> Queues<P> {
         admit: impl FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
         release: impl FnMut(&QueueKey, bool, QueuedPacket<P>),
     ) -> usize {
-        self.serve(now, limit, &mut PerPacket { admit, release })
+        self.serve(now, limit, &mut ClosureServer { admit, release })
     }
 
     /// Releases packets like [`Queues::release`], with a server that keeps state during a turn.
@@ -332,7 +332,7 @@ impl<P> Queues<P> {
             // that their cache misses overlap.
             let mut due = [0; DUE_BATCH];
             let room = (limit - taken).min(DUE_BATCH);
-            let count = self.wheel.take_some(due.get_mut(..room).unwrap_or_default());
+            let count = self.wheel.take_many(due.get_mut(..room).unwrap_or_default());
             let due = due.get(..count).unwrap_or_default();
             if due.is_empty() {
                 break;
@@ -408,7 +408,7 @@ impl<P> Queues<P> {
     #[inline(always)]
     // PERF (adit-bench datapath --rates wait): inlined, runs in every turn.
     fn end_turn(&mut self, number: u32, at: Nanos) {
-        match self.len_of(FlowIndex(number)) {
+        match self.flow_len_at(FlowIndex(number)) {
             0 => self.remove_flow(number),
             _ => self.wheel.insert(number, at),
         }
@@ -419,11 +419,11 @@ impl<P> Queues<P> {
     fn serve_more(&mut self, number: u32, server: &mut impl FlowServer<P>) -> usize {
         let mut taken = 0;
         loop {
-            if self.len_of(FlowIndex(number)) == 0 {
+            if self.flow_len_at(FlowIndex(number)) == 0 {
                 self.remove_flow(number);
                 return taken;
             }
-            if taken == TURN_PKTS as usize - 1 {
+            if taken == TURN_PKTS_MAX as usize - 1 {
                 self.wheel.insert_due(number);
                 return taken;
             }
@@ -452,7 +452,7 @@ impl<P> Queues<P> {
         let mut turn = server.begin_turn(&flow.key);
         let mut taken = 0;
         let again = loop {
-            if flow.count == 0 || taken == TURN_PKTS {
+            if flow.count == 0 || taken == TURN_PKTS_MAX {
                 break None;
             }
             let Some(node) = self.nodes.get_mut(flow.first as usize) else { break None };

@@ -58,12 +58,12 @@ pub enum AloneResult {
 
 /// A server of two closures, without state for a turn.
 #[derive(Debug)]
-pub(crate) struct PerPacket<E, T> {
+pub(crate) struct ClosureServer<E, T> {
     pub(crate) admit: E,
     pub(crate) release: T,
 }
 
-impl<P, E, T> FlowServer<P> for PerPacket<E, T>
+impl<P, E, T> FlowServer<P> for ClosureServer<E, T>
 where
     E: FnMut(&QueueKey, u16, TurnContext) -> Eligibility,
     T: FnMut(&QueueKey, bool, QueuedPacket<P>),

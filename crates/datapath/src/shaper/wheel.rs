@@ -6,7 +6,7 @@ use adit_types::Nanos;
 const SLOT_BITS: u32 = 15;
 
 /// Width of a slot. An id becomes due at most one slot late.
-pub const SLOT: Nanos = Nanos(1 << SLOT_BITS);
+pub const SLOT_WIDTH: Nanos = Nanos(1 << SLOT_BITS);
 
 /// Number of slots. Ids that are due later than the last slot, 134 ms ahead, become due with it.
 const SLOTS: u64 = 4096;
@@ -62,7 +62,7 @@ impl Wheel {
     pub fn insert(&mut self, id: u32, at: Nanos) {
         // PERF (adit-bench datapath --rates wait): runs once per turn. Saturates, so the end of
         // time may become the slot before its own.
-        let slot = at.0.saturating_add(SLOT.0 - 1) >> SLOT_BITS;
+        let slot = at.0.saturating_add(SLOT_WIDTH.0 - 1) >> SLOT_BITS;
         let slot = slot.min(self.cursor + SLOTS - 1).max(self.cursor);
         self.append(self.slot(slot), id);
     }
@@ -131,7 +131,7 @@ impl Wheel {
     /// Removes the ids that have been due for the longest time, as many as `ids` has room for, and
     /// writes them in this order. Returns how many there were.
     #[inline]
-    pub fn take_some(&mut self, ids: &mut [u32]) -> usize {
+    pub fn take_many(&mut self, ids: &mut [u32]) -> usize {
         let due = self.due();
         let mut next = self.links[due as usize].next;
         let mut count = 0;
@@ -151,7 +151,7 @@ impl Wheel {
         count
     }
 
-    /// Puts back `ids` that [`Wheel::take_some`] removed, in front of the ids that are due.
+    /// Puts back `ids` that [`Wheel::take_many`] removed, in front of the ids that are due.
     #[cold]
     pub fn put_back(&mut self, ids: &[u32]) {
         let due = self.due();

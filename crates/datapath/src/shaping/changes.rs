@@ -27,7 +27,7 @@ impl<B: PacketBuf> Shaping<B> {
     /// True if rules with rates changed since the last review.
     #[inline]
     pub(crate) fn has_changes(&self, ctx: &StepContext<'_>) -> bool {
-        ctx.view.rate_changes() != self.rate_changes_seen
+        ctx.view.rate_change_count() != self.rate_changes_seen
     }
 
     /// Reviews the queues of sessions whose rules changed. Packets of a queue that no PDR uses any
@@ -45,15 +45,15 @@ impl<B: PacketBuf> Shaping<B> {
         sender: &mut FrameSender<'_, Io>,
         time: ReviewTime,
     ) {
-        let count = ctx.view.rate_changes();
+        let count = ctx.view.rate_change_count();
         let is_begin = time == ReviewTime::StepBegin;
         if count == self.rate_changes_seen || self.is_empty() && !is_begin {
             return;
         }
         let seen = match self.is_empty() {
             // No packet waits: skip all changes whose rules are published.
-            true => published_count(ctx, count),
-            false => self.review_new(ctx, sender),
+            true => published_change_count(ctx, count),
+            false => self.review_new_changes(ctx, sender),
         };
         if is_begin {
             self.rate_changes_seen = seen;
@@ -62,7 +62,7 @@ impl<B: PacketBuf> Shaping<B> {
 
     /// Reviews the new changes. Returns how many changes have been reviewed since the start.
     #[cold]
-    fn review_new<Io: Departures<Buf = B>>(
+    fn review_new_changes<Io: Departures<Buf = B>>(
         &mut self,
         ctx: &StepContext<'_>,
         sender: &mut FrameSender<'_, Io>,
@@ -85,7 +85,7 @@ impl<B: PacketBuf> Shaping<B> {
                 NextRateChange::None => return seen,
                 NextRateChange::One(change) => change,
                 NextRateChange::Lost => {
-                    seen = published_count(ctx, ctx.view.rate_changes());
+                    seen = published_change_count(ctx, ctx.view.rate_change_count());
                     queues.review_all(review, take);
                     return seen;
                 }
@@ -105,7 +105,7 @@ impl<B: PacketBuf> Shaping<B> {
 
 /// Returns how many of the first `count` changes have published rules: all, or all but the last,
 /// because the publisher swaps the rules right after it writes their change.
-fn published_count(ctx: &StepContext<'_>, count: u64) -> u64 {
+fn published_change_count(ctx: &StepContext<'_>, count: u64) -> u64 {
     let last = count.wrapping_sub(1);
     match ctx.view.rate_change(last) {
         NextRateChange::One(change) if !is_published(ctx, &change) => last,

@@ -21,7 +21,7 @@ use adit_types::{Direction, Nanos, SessionIndex};
 pub(crate) use self::changes::ReviewTime;
 pub(crate) use self::rates::{buckets, queue_key};
 use self::rates::{charge, first_eligibility, meters, wait_counts};
-use crate::aggregates::{AGGREGATE_RATES, AggregateTerms, arriving};
+use crate::aggregates::{AGGREGATES_MAX, AggregateTerms, turn_of_arrival};
 use crate::context::StepContext;
 use crate::interfaces::TxTarget;
 use crate::late_packets::{EndedWait, WaitEnd};
@@ -102,7 +102,7 @@ impl<B: PacketBuf> Shaping<B> {
             pkts_max: pkts_max.min(SHAPED_PKTS_MAX),
             flow_pkts_max: SHAPED_PKTS_PER_FLOW_MAX,
             sessions_max,
-            shared_rates: AGGREGATE_RATES,
+            shared_rates: AGGREGATES_MAX,
         });
         Self { queues, leases, rate_changes_seen: 0 }
     }
@@ -151,7 +151,7 @@ impl<B: PacketBuf> Shaping<B> {
         held: QueuedPacket<ReadyFrame<B>>,
     ) -> bool {
         let Self { queues, leases, .. } = self;
-        let turn = arriving(queues.contended());
+        let turn = turn_of_arrival(queues.contended());
         queues.push(key, || first_eligibility(ctx, leases, key, turn), held).is_ok()
     }
 
@@ -169,7 +169,8 @@ impl<B: PacketBuf> Shaping<B> {
         if terms.is_guaranteed(ctx, key.session, key.direction) {
             return Ok(());
         }
-        let opened = terms.check_open(ctx, leases, key.direction, arriving(queues.contended()));
+        let opened =
+            terms.check_open(ctx, leases, key.direction, turn_of_arrival(queues.contended()));
         opened.map_err(|blocking| blocking.excess)
     }
 
@@ -196,7 +197,7 @@ impl<B: PacketBuf> Shaping<B> {
     /// Moves the packets of the sessions for which `is_moving` is true into `moved`; each queue's
     /// packets keep their order. They stay counted as waiting.
     #[cold]
-    pub(crate) fn take_of(
+    pub(crate) fn take_moving(
         &mut self,
         is_moving: &dyn Fn(SessionIndex) -> bool,
         moved: &mut Vec<(QueueKey, QueuedPacket<ReadyFrame<B>>)>,

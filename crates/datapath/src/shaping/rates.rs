@@ -1,6 +1,6 @@
 //! The rates that a queue waits for: when they admit its next packet, and how they are charged.
 
-use crate::shaper::{Eligibility, QueueKey, RingWait, SLOT, TurnContext};
+use crate::shaper::{Eligibility, QueueKey, RingWait, SLOT_WIDTH, TurnContext};
 use adit_rules::{
     Excess, FAST_RULE_METERS_MAX, Guarantee, PublishedPdr, PublishedRules, RateLimit,
 };
@@ -93,7 +93,7 @@ impl SharingInUse {
     #[inline]
     pub(super) fn of(ctx: &StepContext<'_>) -> Self {
         let aggregates = !ctx.view.aggregates().is_empty();
-        Self { aggregates, correlated_rates: ctx.view.any_correlated_rate() }
+        Self { aggregates, correlated_rates: ctx.view.has_correlated_rates() }
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn first_eligibility(
     turn: TurnContext,
 ) -> Eligibility {
     let pair = own_pair(ctx, key, SharingInUse::of(ctx));
-    match pair.and_then(|pair| pair.open(key.buckets, ctx.now)) {
+    match pair.and_then(|pair| pair.check_open(key.buckets, ctx.now)) {
         Some(Ok(())) => Eligibility::Now,
         Some(Err(at)) => Eligibility::At(at),
         None => eligibility(ctx, leases, key, turn),
@@ -234,6 +234,6 @@ fn sharers(ctx: &StepContext<'_>, key: QueueKey) -> u64 {
 /// Returns when a queue that sent a packet and is closed until `at` is served again: one slot later
 /// per sharer of its correlated rate, so that sharers that have not sent yet go first.
 #[inline(never)]
-pub(super) fn behind_sharers(ctx: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
-    at.max(ctx.now) + Nanos(SLOT.0 * sharers(ctx, key).min(SHARERS_AHEAD_MAX))
+pub(super) fn time_behind_sharers(ctx: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
+    at.max(ctx.now) + Nanos(SLOT_WIDTH.0 * sharers(ctx, key).min(SHARERS_AHEAD_MAX))
 }

@@ -10,7 +10,7 @@ use adit_tables::{Leases, prefetch};
 use adit_types::Nanos;
 use adit_types::limits::BURST_MAX;
 
-use super::rates::{SharingInUse, behind_sharers, charge, eligibility, own_pair, wait_counts};
+use super::rates::{SharingInUse, charge, eligibility, own_pair, time_behind_sharers, wait_counts};
 use super::{ReadyFrame, Shaping, discard, send};
 use crate::aggregates::AggregateTerms;
 use crate::context::StepContext;
@@ -62,10 +62,10 @@ struct FlowTurn {
 impl<Io: Departures> Releaser<'_, '_, Io> {
     /// Returns when a flow whose rates open `at` is served again. A flow that has just sent waits
     /// behind the sharers of its correlated rate.
-    fn next_turn(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
+    fn next_turn_at(&self, key: QueueKey, is_sending: bool, at: Nanos) -> Nanos {
         match self.sharing.correlated_rates && (is_sending || self.last_sender == Some(key)) {
             false => at,
-            true => behind_sharers(self.ctx, key, at),
+            true => time_behind_sharers(self.ctx, key, at),
         }
     }
 
@@ -104,7 +104,7 @@ impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
         let (key, now) = (packet.key(), self.ctx.now);
         let Some(pair) = own_pair(self.ctx, key, self.sharing) else { return AloneResult::Shared };
         let Some(room) = pair.charge_waiting(key.buckets, now, packet.bytes()) else {
-            return match pair.open(key.buckets, now) {
+            return match pair.check_open(key.buckets, now) {
                 Some(Err(at)) => AloneResult::Closed(at),
                 _ => AloneResult::Shared,
             };
@@ -136,7 +136,7 @@ impl<Io: Departures> FlowServer<ReadyFrame<Io::Buf>> for Releaser<'_, '_, Io> {
                 Eligibility::Now
             }
             Err(Eligibility::At(at)) => {
-                Eligibility::At(self.next_turn(turn.key, turn.sent > 0, at))
+                Eligibility::At(self.next_turn_at(turn.key, turn.sent > 0, at))
             }
             Err(later) => later,
         }

@@ -58,7 +58,7 @@ fn learn<Io: Departures>(
 ) {
     let sender = IpAddr::V4(packet.sender_addr());
     let is_announcement = packet.sender_addr() == packet.target_addr();
-    let Some(interface) = link.neighbor_side(sender) else { return };
+    let Some(interface) = link.interface_of_neighbor(sender) else { return };
     if is_to_us || is_announcement {
         let solicited = is_to_us && packet.operation() == ArpOperation::REPLY;
         let (interface, mac) = (interface.id, packet.sender_mac());

@@ -21,7 +21,7 @@ use crate::held_end_markers::ReceivedEndMarker;
 use crate::origin::Origin;
 use crate::originate::end_marker::{TunnelEndMarker, write};
 use crate::resume::review_session;
-use crate::slow::outcome::settle;
+use crate::slow::outcome::count_outcome;
 use crate::tally::StepTally;
 use crate::worker_state::WorkerState;
 
@@ -38,7 +38,7 @@ pub(super) fn receive<Io: Departures>(
     let found = find_tunnel(ctx, handoff, &mut books.tally, received);
     let Some((received, tunnel)) = found else { return };
     if tunnel.side().direction == Direction::Downlink
-        && let Some(sweep) = state.handoff.ask_for_sweep()
+        && let Some(sweep) = state.handoff.request_sweep()
     {
         state.queues.held_end_markers.hold(ctx.now, sweep, received, &mut state.books.tally);
     } else {
@@ -79,7 +79,7 @@ fn find_tunnel<'v, B: PacketBuf>(
     ctx.view.lookup_teids(&[teid], &mut session);
     let [session] = session;
     let Some(rules) = ctx.view.rules(session) else {
-        settle(tally, Err(DropReason::TeidUnknown));
+        count_outcome(tally, Err(DropReason::TeidUnknown));
         return None;
     };
     if !handoff.owns(session) {
@@ -133,7 +133,7 @@ fn forward<Io: Departures>(
         let pdr = pdrs.get(at)?;
         let is_of_tunnel = pdr.source == side.source && pdr.teid().is_none_or(|of| of == teid);
         let far = rules.fars.get(usize::from(pdr.far)).filter(|_| is_of_tunnel)?;
-        Some((far, onward(far)?))
+        Some((far, tunnel_of_far(far)?))
     };
     let is_first = |at: usize, tunnel| !(0..at).filter_map(next).any(|(_, known)| known == tunnel);
     let mut received = Some(buf);
@@ -162,19 +162,19 @@ fn forward<Io: Departures>(
             match (sent, origin) {
                 (Some((egress, buf)), origin) => tx.send(ctx, buf, &egress, origin),
                 (None, Origin::Received(_)) => {
-                    settle(&mut tx.books.tally, Err(DropReason::RouteUnknown));
+                    count_outcome(&mut tx.books.tally, Err(DropReason::RouteUnknown));
                 }
                 (None, _) => tx.lose_originated(),
             }
         }
     }
     if received.is_some() {
-        settle(&mut state.books.tally, Ok(PuntReason::GtpuEndMarker));
+        count_outcome(&mut state.books.tally, Ok(PuntReason::GtpuEndMarker));
     }
 }
 
 /// Returns the tunnel that a FAR forwards into; `None` if it does not.
-fn onward(far: &PublishedFar) -> Option<GtpuTunnel> {
+fn tunnel_of_far(far: &PublishedFar) -> Option<GtpuTunnel> {
     let forwards = far.action.intersection(ApplyAction::FATES) == ApplyAction::FORW;
     far.outer_header_creation().filter(|_| forwards)?.tunnel()
 }

@@ -24,7 +24,7 @@ use crate::transmitter::Transmitter;
 
 /// The extension headers that we read, or that we skip although receivers must comprehend them.
 /// Spec: TS 29.281 §8.5.
-const SUPPORTED: [ExtensionType; 7] = [
+const SUPPORTED_EXTENSIONS: [ExtensionType; 7] = [
     ExtensionType::UDP_PORT,
     ExtensionType::RAN_CONTAINER,
     ExtensionType::LONG_PDCP_PDU_NUMBER,
@@ -35,8 +35,8 @@ const SUPPORTED: [ExtensionType; 7] = [
 ];
 
 /// Maximum length of a message that is sent here. Unit: octets.
-const MESSAGE_MAX: usize = ERROR_INDICATION_LEN_MAX;
-const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
+const MESSAGE_LEN_MAX: usize = ERROR_INDICATION_LEN_MAX;
+const _: () = assert!(MESSAGE_LEN_MAX >= 12 + 2 + SUPPORTED_EXTENSIONS.len());
 
 /// Sends an error to the sender of the message in `buf`, within the limit. An error that cannot be
 /// sent is counted as lost.
@@ -67,39 +67,39 @@ pub(super) fn send<Io: Departures>(
 }
 
 /// The sender of a GTP-U message.
-struct Sender {
+struct MessageSender {
     mac: MacAddr,
     addrs: IpAddrs,
     port: u16,
 }
 
 /// Returns the sender of the message in `buf`; `None` if it cannot be answered.
-fn sender<B: PacketBuf>(buf: &B) -> Option<Sender> {
+fn sender<B: PacketBuf>(buf: &B) -> Option<MessageSender> {
     let mac = frame_source(buf).ok()?;
     let frame = parse_frame(buf.data()).ok()?;
     let l3 = buf.data().get(usize::from(frame.l3_offset)..)?;
     let ip = parse_ip(l3, false).ok()?;
     let (udp, _) = UdpHeader::parse(ip.payload(l3)).ok()?;
-    is_forwardable(&ip.addrs).then(|| Sender { mac, addrs: ip.addrs, port: udp.src_port() })
+    is_forwardable(&ip.addrs).then(|| MessageSender { mac, addrs: ip.addrs, port: udp.src_port() })
 }
 
 fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
     buf: Io::Buf,
-    sender: &Sender,
+    sender: &MessageSender,
     error: GtpuError,
 ) -> Option<()> {
     let (src, dst) = (sender.addrs.dst(), sender.addrs.src());
     let interface = ctx.interfaces.gtpu_owner(src)?;
-    let mut octets = [0; MESSAGE_MAX];
+    let mut octets = [0; MESSAGE_LEN_MAX];
     let len = match error {
         GtpuError::TeidUnknown(teid) => {
             let indication = ErrorIndication { teid, peer: src };
             emit_error_indication(&mut octets, &indication, Some(sender.port)).ok()?
         }
         GtpuError::ExtensionUnknown => {
-            emit_supported_extension_headers(&mut octets, &SUPPORTED).ok()?
+            emit_supported_extension_headers(&mut octets, &SUPPORTED_EXTENSIONS).ok()?
         }
     };
     let octets = octets.get(..len)?;

@@ -28,22 +28,23 @@ use crate::origin::Origin;
 use crate::originate::ip::OwnIpHeader;
 use crate::originate::resize;
 use crate::slow::icmp_error::deliver;
-use crate::slow_queue::Redirected;
+use crate::slow_queue::RedirectedSegment;
 use crate::transmitter::Transmitter;
 
 /// The MSS that we announce: such segments fit every IPv6 link.
-const MSS: u16 = 1220;
+const OWN_MSS: u16 = 1220;
 
 /// The receive window that we announce; requests are consumed at once and never fill it.
 const WINDOW: u16 = 16_384;
 
 /// The HTTP response before and after the URL.
-const PAGE: [&[u8]; 2] = [
+const RESPONSE_PARTS: [&[u8]; 2] = [
     b"HTTP/1.1 302 Found\r\nLocation: ",
     b"\r\nCache-Control: no-store\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
 ];
 const _: () = assert!(
-    PAGE[0].len() + PAGE[1].len() + adit_types::limits::REDIRECT_URL_BYTES_MAX <= MSS as usize
+    RESPONSE_PARTS[0].len() + RESPONSE_PARTS[1].len() + adit_types::limits::REDIRECT_URL_BYTES_MAX
+        <= OWN_MSS as usize
 );
 
 /// The ports of a connection.
@@ -88,9 +89,9 @@ pub(super) fn answer<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,
     mut buf: Io::Buf,
-    redirected: &Redirected,
+    redirected: &RedirectedSegment,
 ) -> Result<PuntReason, DropReason> {
-    let Redirected { session, far, ip_offset, ip } = redirected;
+    let RedirectedSegment { session, far, ip_offset, ip } = redirected;
     if !tx.limits.redirects.take(ctx.now, RefillRate::USUAL) {
         return Err(DropReason::RedirectLimited);
     }
@@ -103,7 +104,8 @@ pub(super) fn answer<Io: Departures>(
     let packet = buf.data().get(usize::from(*ip_offset)..).unwrap_or_default();
     let upper = ip.payload(packet);
     let (tcp, data) = TcpHeader::parse(upper).map_err(|_| DropReason::RedirectUnmatched)?;
-    if pseudo(ip.addrs.src(), ip.addrs.dst(), upper.len())?.bytes(upper).checksum() != 0 {
+    if pseudo_header_sum(ip.addrs.src(), ip.addrs.dst(), upper.len())?.bytes(upper).checksum() != 0
+    {
         return Err(DropReason::RedirectUnmatched);
     }
     let ports = TcpPorts { client: tcp.src_port(), server: tcp.dst_port() };
@@ -161,7 +163,7 @@ fn initial_sequence(session: Seid, ip: &IpPacket, ports: TcpPorts) -> u32 {
 }
 
 fn page_len(url: &str) -> u32 {
-    u32::try_from(PAGE[0].len() + url.len() + PAGE[1].len()).unwrap_or(0)
+    u32::try_from(RESPONSE_PARTS[0].len() + url.len() + RESPONSE_PARTS[1].len()).unwrap_or(0)
 }
 
 /// Returns the answer of a server whose initial sequence number is `first` and whose page has
@@ -228,10 +230,10 @@ fn write<B: PacketBuf>(
         acknowledgment: reply.acknowledgment,
         flags: reply.flags,
         window: if reply.flags & TcpHeader::RST == 0 { WINDOW } else { 0 },
-        mss: (reply.content == Content::Mss).then_some(MSS),
+        mss: (reply.content == Content::Mss).then_some(OWN_MSS),
     };
     let page: [&[u8]; 3] = match reply.content {
-        Content::Page => [PAGE[0], url.as_bytes(), PAGE[1]],
+        Content::Page => [RESPONSE_PARTS[0], url.as_bytes(), RESPONSE_PARTS[1]],
         Content::Nothing | Content::Mss => [&[]; 3],
     };
     let page_len: usize = page.iter().map(|part| part.len()).sum();
@@ -247,12 +249,12 @@ fn write<B: PacketBuf>(
         front.copy_from_slice(part);
         room = rest;
     }
-    fields.emit(segment, pseudo(src, dst, segment_len).ok()?).ok()?;
+    fields.emit(segment, pseudo_header_sum(src, dst, segment_len).ok()?).ok()?;
     ip.emit(header).ok()
 }
 
 /// Returns the sum of the pseudo header of a TCP segment.
-fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Result<Sum, DropReason> {
+fn pseudo_header_sum(src: IpAddr, dst: IpAddr, len: usize) -> Result<Sum, DropReason> {
     let len = u16::try_from(len).map_err(|_| DropReason::RedirectUnmatched)?;
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => Ok(pseudo_ipv4(src, dst, protocol::TCP, len)),

@@ -30,8 +30,8 @@ use crate::stage::s3_classify::{DetectedPacket, Ingress, find_pdr};
 use crate::transmitter::Transmitter;
 
 /// Maximum length of an error message. Unit: octets.
-const MESSAGE_MAX: usize = icmpv6::ERROR_LEN_MAX;
-const _: () = assert!(MESSAGE_MAX >= icmp::ERROR_LEN_MAX);
+const MESSAGE_LEN_MAX: usize = icmpv6::ERROR_LEN_MAX;
+const _: () = assert!(MESSAGE_LEN_MAX >= icmp::ERROR_LEN_MAX);
 
 /// Sends `error` about the packet in `buf` to the packet's sender, unless no error may be sent
 /// about it or the limit is reached. An error without egress, session or room is counted as lost.
@@ -44,7 +44,7 @@ pub(super) fn send<Io: Departures>(
 ) {
     let offset = usize::from(error.ip_offset);
     let packet = buf.data().get(offset..).unwrap_or_default();
-    if !may_be_told(packet, &error.ip) || !tx.limits.icmp.take(ctx.now, RefillRate::USUAL) {
+    if !may_cause_error(packet, &error.ip) || !tx.limits.icmp.take(ctx.now, RefillRate::USUAL) {
         return;
     }
     let sender = error.ip.addrs.src();
@@ -56,7 +56,7 @@ pub(super) fn send<Io: Departures>(
         }
     };
     let sent = match ue_network {
-        Some(network) => build(buf, error, ctx.interfaces.n6_source(error.network, sender))
+        Some(network) => build(buf, error, ctx.interfaces.n6_source_addr(error.network, sender))
             .and_then(|mut buf| {
                 let egress = match sender {
                     IpAddr::V4(ue) => {
@@ -84,7 +84,7 @@ pub(super) fn send<Io: Departures>(
 /// True if an error may be sent about a packet: it is no ICMP error itself, and no fragment but the
 /// first. The caller has checked that its addresses are unicast. Spec: RFC 1812 §4.3.2.7; RFC 4443
 /// §2.4 (e).
-fn may_be_told(packet: &[u8], ip: &IpPacket) -> bool {
+fn may_cause_error(packet: &[u8], ip: &IpPacket) -> bool {
     let kind = ip.payload(packet).first().copied();
     ip.fragment != FragmentKind::Later
         && match ip.protocol {
@@ -102,7 +102,7 @@ fn build<B: PacketBuf>(mut buf: B, error: &IcmpError, source: Option<IpAddr>) ->
     if !whole {
         return None;
     }
-    let mut message = [0; MESSAGE_MAX];
+    let mut message = [0; MESSAGE_LEN_MAX];
     let (src, dst) = (source?, error.ip.addrs.src());
     let (protocol, tos, len) = match (src, dst) {
         // Errors have the precedence "internetwork control". Spec: RFC 1812 §4.3.2.5.

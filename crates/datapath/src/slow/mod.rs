@@ -25,7 +25,7 @@ use adit_wire::gtpu::GtpuMessageType;
 pub(crate) use self::end_marker::pass_on_held;
 use self::gtpu_signaling::ReceivedSignaling;
 use self::neighbor_discovery::ReceivedIcmp;
-use self::outcome::settle;
+use self::outcome::count_outcome;
 use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::held_end_markers::ReceivedEndMarker;
@@ -56,10 +56,10 @@ pub(crate) fn run<Io: Departures>(
             SlowWork::GtpuError(error) => {
                 gtpu_error::send(ctx, &mut state.transmitter(io), buf, error);
             }
-            SlowWork::Redirected(redirected) => {
+            SlowWork::RedirectedSegment(redirected) => {
                 let tx = &mut state.transmitter(io);
                 let outcome = http_redirect::answer(ctx, tx, buf, &redirected);
-                settle(&mut tx.books.tally, outcome);
+                count_outcome(&mut tx.books.tally, outcome);
             }
             SlowWork::Local(link, SlowTask::Gtpu { ip, gtpu, .. })
                 if gtpu.message_type == GtpuMessageType::END_MARKER =>
@@ -76,7 +76,7 @@ pub(crate) fn run<Io: Departures>(
                     // Cannot happen: the link of every queued packet was found.
                     None => Err(DropReason::VlanUnknown),
                 };
-                settle(&mut tx.books.tally, outcome);
+                count_outcome(&mut tx.books.tally, outcome);
             }
         }
         if let Some(record) = record {

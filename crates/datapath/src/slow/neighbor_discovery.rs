@@ -122,7 +122,7 @@ fn report<Io: Departures>(
 ) {
     let talked_to = link.interfaces.iter().find(|interface| interface.id == word.interface);
     let preferred = talked_to.filter(|interface| interface.is_neighbor(word.addr));
-    if let Some(interface) = preferred.or_else(|| link.neighbor_side(word.addr)) {
+    if let Some(interface) = preferred.or_else(|| link.interface_of_neighbor(word.addr)) {
         let sighting = NeighborSighting { interface: interface.id, ..word };
         neighbor_report::report(ctx, tx.limits, tx.books, sighting);
     }

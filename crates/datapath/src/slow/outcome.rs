@@ -8,7 +8,7 @@ use adit_wire::parse_frame;
 use crate::tally::StepTally;
 
 /// Counts the outcome of a packet.
-pub(super) fn settle(tally: &mut StepTally, outcome: Result<PuntReason, DropReason>) {
+pub(super) fn count_outcome(tally: &mut StepTally, outcome: Result<PuntReason, DropReason>) {
     match outcome {
         Ok(reason) => tally.punt(reason),
         Err(reason) => tally.drop(reason),

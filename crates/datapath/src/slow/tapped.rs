@@ -5,7 +5,7 @@ use adit_rules::{TapOrigin, TapPacket};
 
 use crate::context::StepContext;
 use crate::departures::Departures;
-use crate::packet_fate::LoneRecord;
+use crate::packet_fate::LonePacketRecord;
 use crate::selection::TapCandidate;
 use crate::slow_queue::{SlowPacket, SlowWork};
 use crate::tap::TapPoint;
@@ -18,7 +18,7 @@ pub(super) fn begin<Io: Departures>(
     io: &mut Io,
     packet: &SlowPacket<Io::Buf>,
     state: &mut WorkerState<Io::Buf>,
-) -> Option<LoneRecord> {
+) -> Option<LonePacketRecord> {
     if state.path_without_commands != BurstPath::Tapped {
         return None;
     }
@@ -31,7 +31,7 @@ pub(super) fn begin<Io: Departures>(
             let taps = candidate.select(ctx, points, handoff, books);
             candidate.packet(ctx, taps, books)
         }
-        SlowWork::Redirected(_) => {
+        SlowWork::RedirectedSegment(_) => {
             let tap = books.tap.as_mut()?;
             let taps = tap.select(TapPoint::Stages, ctx.now, |_| true);
             let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
@@ -43,5 +43,5 @@ pub(super) fn begin<Io: Departures>(
     if head.taps.is_empty() {
         return None;
     }
-    LoneRecord::begin(io, head, frame, queues, books)
+    LonePacketRecord::begin(io, head, frame, queues, books)
 }

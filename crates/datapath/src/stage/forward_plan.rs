@@ -18,7 +18,7 @@ use crate::context::StepContext;
 use crate::egress::{Egress, egress_by_route, egress_to_hop, prepend_link};
 use crate::local_switching::local_egress;
 use crate::slow_queue::IcmpErrorKind;
-use crate::stage::marking::mark;
+use crate::stage::marking::write_dscp;
 use crate::stage::outer::encapsulate;
 use crate::stage::redirect::RedirectTarget;
 
@@ -102,7 +102,7 @@ pub(super) fn plan_forwarding<'v>(
 ) -> Result<ForwardPlan<'v>, NotForwarded> {
     // UE and CP function are on one link: neighbor discovery requires that packets between them
     // are not routed, so that their hop limit stays.
-    let is_routed = !matched.is_of_cp_function();
+    let is_routed = !matched.is_from_or_to_cp_function();
     if is_routed && arrival.is_on_link {
         return Err(DropReason::IpAddressInvalid.into());
     }
@@ -193,7 +193,7 @@ pub(crate) fn finish_frame<B: PacketBuf>(
     dscp: Option<u8>,
 ) -> Result<(), DropReason> {
     if let Some(dscp) = dscp {
-        mark(buf.data_mut(), dscp);
+        write_dscp(buf.data_mut(), dscp);
     }
     if let Some(outer) = outer {
         return encapsulate(buf, outer, interface, mac);
@@ -309,7 +309,7 @@ fn container(
                 kept.or_else(marking).or(arrived.map(downlink))
             }
             SourceInterface::CpFunction => {
-                marking().or(arrived.map(downlink)).or_else(|| marking_of_far(matched))
+                marking().or(arrived.map(downlink)).or_else(|| container_of_same_far(matched))
             }
             _ => marking().or(arrived.map(downlink)),
         },
@@ -340,7 +340,7 @@ fn marking(rules: &PublishedRules, pdr: &PublishedPdr) -> Option<PduSessionConta
 /// Returns the container of packets of another PDR with the same FAR. Needed because the RAN
 /// accepts no packet without a QoS flow, and SMFs give PDRs of the CP function no QER.
 #[cold]
-fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
+fn container_of_same_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
     let Matched { rules, pdr, direction, .. } = *matched;
     let mut sharing = rules.pdrs(direction).iter().filter(|other| other.far == pdr.far);
     sharing.find_map(|other| marking(rules, other))

@@ -8,7 +8,7 @@ use adit_wire::{IpPacket, checksum, ecn};
 use crate::columns::{BurstLane, LaneKind, PacketArrival, PacketVerdict};
 
 /// Writes `dscp` into the IP packet `packet`; leaves its ECN field. Spec: RFC 2474 §3; RFC 3168 §5.
-pub(super) fn mark(packet: &mut [u8], dscp: u8) {
+pub(super) fn write_dscp(packet: &mut [u8], dscp: u8) {
     write_tos(packet, dscp << 2, !ecn::MASK);
 }
 
@@ -73,13 +73,13 @@ mod tests {
         ];
         let sum = checksum::checksum(&v4);
         v4[10..12].copy_from_slice(&sum.to_be_bytes());
-        mark(&mut v4, 46);
+        write_dscp(&mut v4, 46);
         assert_eq!((v4[0], v4[1]), (0x45, 0xbb));
         assert_eq!(checksum::checksum(&v4), 0);
         let mut v6 = [0x60, 0x1f, 0x12, 0x34];
-        mark(&mut v6, 46);
+        write_dscp(&mut v6, 46);
         assert_eq!(v6, [0x6b, 0x9f, 0x12, 0x34]);
-        mark(&mut [], 1);
+        write_dscp(&mut [], 1);
     }
 
     #[test]

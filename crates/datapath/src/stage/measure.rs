@@ -42,7 +42,7 @@ impl<'v> UsageMeter<'v> {
     ) -> Result<(), DropReason> {
         let Matched { rules, direction, .. } = *matched;
         let stopped_by = |urr| {
-            let by = self.exhausted(rules, urr)?;
+            let by = self.exhausted_urr(rules, urr)?;
             (by.exempt.is_empty() || !is_exempt(by, direction, &flow())).then_some(by)
         };
         if let Some(urr) = urrs(rules, matched).find_map(stopped_by) {
@@ -73,7 +73,7 @@ impl<'v> UsageMeter<'v> {
     #[cold]
     pub(crate) fn count_gated(&self, matched: &Matched<'_>, bytes: u64, books: &mut Books) {
         for urr in urrs(matched.rules, matched).filter(|urr| urr.before_qos) {
-            if self.exhausted(matched.rules, urr).is_none() {
+            if self.exhausted_urr(matched.rules, urr).is_none() {
                 self.count(matched, urr, bytes, books);
             }
         }
@@ -97,7 +97,7 @@ impl<'v> UsageMeter<'v> {
 
     /// Returns the URR whose quota stops a packet of `urr`: the URR itself, or its credit pool.
     #[inline]
-    fn exhausted<'r>(
+    fn exhausted_urr<'r>(
         &self,
         rules: &'r PublishedRules,
         urr: &'r PublishedUrr,

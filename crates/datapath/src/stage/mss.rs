@@ -66,10 +66,13 @@ fn clamp<B: PacketBuf>(
         TcpMss::Off => return,
         TcpMss::AtMost(most) => most,
         TcpMss::Clamp => {
-            let leaves =
-                fits(leaves_on, plan.outer.as_ref().map_or(0, |of| created_len(of, matched)));
+            let leaves = longest_packet_on(
+                leaves_on,
+                plan.outer.as_ref().map_or(0, |of| created_len(of, matched)),
+            );
             let removed = removed_len(arrival.outer, matched);
-            let longest = arrived_on.map_or(leaves, |on| leaves.min(fits(on, removed)));
+            let longest =
+                arrived_on.map_or(leaves, |on| leaves.min(longest_packet_on(on, removed)));
             longest.saturating_sub(mss_headers_len(ip.is_ipv4()))
         }
     };
@@ -81,7 +84,7 @@ fn clamp<B: PacketBuf>(
 
 /// Returns the maximum length of a user's packet on the link of an interface if it is behind outer
 /// headers of `outer_len` octets. Unit: octets.
-fn fits(interface: &Interface, outer_len: usize) -> u16 {
+fn longest_packet_on(interface: &Interface, outer_len: usize) -> u16 {
     let outer_len = u16::try_from(outer_len).unwrap_or(u16::MAX);
     interface.unfragmented_bytes.saturating_sub(outer_len)
 }

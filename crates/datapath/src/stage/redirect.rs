@@ -14,11 +14,11 @@ use adit_wire::tcp::TcpHeader;
 use adit_wire::{FragmentKind, IpAddrs, IpPacket, checksum, protocol};
 
 use crate::columns::{Matched, UserPacket};
-use crate::slow_queue::{Redirected, SlowQueue};
+use crate::slow_queue::{RedirectedSegment, SlowQueue};
 use crate::tally::StepTally;
 
 /// The TCP port to which redirected UEs send HTTP requests.
-const HTTP: u16 = 80;
+const HTTP_PORT: u16 = 80;
 
 /// The addresses and the port that a redirected packet gets.
 #[derive(Debug)]
@@ -75,22 +75,23 @@ impl RedirectTarget {
             protocol::ICMPV6 if !ip.is_ipv4() => Some(2),
             _ => None,
         };
-        let mut changes = Changes { packet, upper: sum_at.map(|at| upper + at), is_udp: false };
+        let mut changes =
+            ChecksummedWords { packet, upper: sum_at.map(|at| upper + at), is_udp: false };
         changes.is_udp = ip.protocol == protocol::UDP;
         match addr {
-            IpAddr::V4(addr) => changes.words(at_v4, &addr.octets(), Some(10)),
-            IpAddr::V6(addr) => changes.words(at_v6, &addr.octets(), None),
+            IpAddr::V4(addr) => changes.replace_octets(at_v4, &addr.octets(), Some(10)),
+            IpAddr::V6(addr) => changes.replace_octets(at_v6, &addr.octets(), None),
         }
         let has_ports = matches!(ip.protocol, protocol::TCP | protocol::UDP) && sum_at.is_some();
         if let Some(port) = self.port.filter(|_| has_ports) {
             let at = if self.direction == Direction::Uplink { upper + 2 } else { upper };
-            changes.words(at, &port.to_be_bytes(), None);
+            changes.replace_octets(at, &port.to_be_bytes(), None);
         }
     }
 }
 
 /// Changes words of a packet along with the checksums over them.
-struct Changes<'a> {
+struct ChecksummedWords<'a> {
     packet: &'a mut [u8],
     /// Where the checksum of the upper layer is; `None` if the packet has none.
     upper: Option<usize>,
@@ -98,9 +99,9 @@ struct Changes<'a> {
     is_udp: bool,
 }
 
-impl Changes<'_> {
+impl ChecksummedWords<'_> {
     /// Replaces the octets at `at`; `header` is the position of the IPv4 header's checksum.
-    fn words(&mut self, at: usize, octets: &[u8], header: Option<usize>) {
+    fn replace_octets(&mut self, at: usize, octets: &[u8], header: Option<usize>) {
         for (at, new) in (at..).step_by(2).zip(octets.as_chunks::<2>().0) {
             let new = u16::from_be_bytes(*new);
             let Some(old) = self.replace(at, new) else { return };
@@ -162,12 +163,13 @@ pub(super) fn queue_http_answer<B: PacketBuf>(
     let is_request = ip.protocol == protocol::TCP
         && !ip.is_fragment()
         && matched.direction == Direction::Uplink
-        && TcpHeader::parse(ip.payload(packet)).is_ok_and(|(tcp, _)| tcp.dst_port() == HTTP);
+        && TcpHeader::parse(ip.payload(packet)).is_ok_and(|(tcp, _)| tcp.dst_port() == HTTP_PORT);
     let fars = &matched.rules.fars;
     let far = fars.iter().position(|far| core::ptr::eq(far, matched.far));
     match far.filter(|_| is_request) {
         Some(far) => {
-            let redirected = Redirected { session, far, ip_offset: arrival.ip_offset, ip: *ip };
+            let redirected =
+                RedirectedSegment { session, far, ip_offset: arrival.ip_offset, ip: *ip };
             slow.push_redirected(buf, redirected, tally);
         }
         None => tally.drop(DropReason::RedirectUnmatched),

@@ -27,7 +27,7 @@ use crate::tally::StepTally;
 use crate::worker_queues::WorkerQueues;
 
 /// The result of parsing a packet.
-enum Parsed {
+enum ParsedPacket {
     /// A user packet in a tunnel. Its payload is parsed when the session is known.
     Tunneled(PacketArrival),
     /// A user packet from a data network.
@@ -64,8 +64,8 @@ pub(crate) fn s1_parse<B: PacketBuf>(
     for buf in burst.drain(..) {
         tally.receive(buf.data().len());
         match parse(&buf, port, kernel.as_deref(), tally) {
-            Parsed::Tunneled(arrival) => lanes.tunneled.push(buf, arrival, arrival.teid),
-            Parsed::Plain(arrival, ip) => match ip.addrs {
+            ParsedPacket::Tunneled(arrival) => lanes.tunneled.push(buf, arrival, arrival.teid),
+            ParsedPacket::Plain(arrival, ip) => match ip.addrs {
                 IpAddrs::V4 { dst, .. } => {
                     lanes.downlink_v4.push_ip(buf, arrival, ip, dst.to_bits())
                 }
@@ -73,8 +73,8 @@ pub(crate) fn s1_parse<B: PacketBuf>(
                     lanes.downlink_v6.push_ip(buf, arrival, ip, ue_ipv6_key(dst));
                 }
             },
-            Parsed::Slow(link, task) => slow.push(buf, link, task, tally),
-            Parsed::Kernel(interface, class) => {
+            ParsedPacket::Slow(link, task) => slow.push(buf, link, task, tally),
+            ParsedPacket::Kernel(interface, class) => {
                 let frame = buf.data();
                 match kernel.as_mut().map(|kernel| kernel.deliver(frame, interface, class)) {
                     Some(Ok(reason)) => tally.punt(reason),
@@ -82,15 +82,15 @@ pub(crate) fn s1_parse<B: PacketBuf>(
                     None => unreachable!("only a twin has frames for it"),
                 }
             }
-            Parsed::Punt(reason) => tally.punt(reason),
-            Parsed::Drop(reason) => tally.drop(reason),
-            Parsed::Fragment(interfaces, l3_offset, ip) => {
+            ParsedPacket::Punt(reason) => tally.punt(reason),
+            ParsedPacket::Drop(reason) => tally.drop(reason),
+            ParsedPacket::Fragment(interfaces, l3_offset, ip) => {
                 let (ip_offset, addrs) = (l3_offset.into(), ip.addrs);
                 let fragment =
                     ArrivedFragment { buf, interfaces, ip_offset, addrs, is_ours: false };
                 fragments.add(fragment, tally);
             }
-            Parsed::UnknownExtension => {
+            ParsedPacket::UnknownExtension => {
                 tally.drop(DropReason::GtpuExtensionUnknown);
                 slow.push_gtpu_error(buf, GtpuError::ExtensionUnknown);
             }
@@ -104,17 +104,17 @@ fn parse<B: PacketBuf>(
     port: PortLinks<'_>,
     twins: Option<&KernelTwins>,
     tally: &mut StepTally,
-) -> Parsed {
+) -> ParsedPacket {
     if !buf.is_contiguous() {
-        return Parsed::Drop(DropReason::FrameSegmented);
+        return ParsedPacket::Drop(DropReason::FrameSegmented);
     }
     let bytes = buf.data();
     let frame = match parse_frame(bytes) {
         Ok(frame) => frame,
-        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Frame, malformed)),
+        Err(malformed) => return ParsedPacket::Drop(drop_reason(HeaderLayer::Frame, malformed)),
     };
     let Some((id, link)) = port.find(frame.vlan) else {
-        return Parsed::Drop(DropReason::VlanUnknown);
+        return ParsedPacket::Drop(DropReason::VlanUnknown);
     };
     if frame.dst != link.mac {
         count_unaddressed(link, bytes.len(), tally);
@@ -127,18 +127,20 @@ fn parse<B: PacketBuf>(
                 Ok(ip) => ip,
                 Err(reason) => {
                     count_unaddressed(link, bytes.len(), tally);
-                    return Parsed::Drop(reason_of_cut(&frame, link, bytes).unwrap_or(reason));
+                    return ParsedPacket::Drop(
+                        reason_of_cut(&frame, link, bytes).unwrap_or(reason),
+                    );
                 }
             };
             parse_ip_packet(&ArrivedFrame { frame, id, link, bytes, twins }, ip, tally)
         }
         EtherType::ARP => {
             count_unaddressed(link, bytes.len(), tally);
-            Parsed::Slow(id, SlowTask::Arp { l3_offset: frame.l3_offset })
+            ParsedPacket::Slow(id, SlowTask::Arp { l3_offset: frame.l3_offset })
         }
         _ => {
             count_unaddressed(link, bytes.len(), tally);
-            Parsed::Drop(DropReason::EtherTypeUnknown)
+            ParsedPacket::Drop(DropReason::EtherTypeUnknown)
         }
     }
 }
@@ -194,7 +196,11 @@ struct ArrivedFrame<'f> {
 
 /// Parses an IP packet in a frame to our MAC address.
 #[inline]
-fn parse_ip_packet(arrived: &ArrivedFrame<'_>, ip: IpPacket, tally: &mut StepTally) -> Parsed {
+fn parse_ip_packet(
+    arrived: &ArrivedFrame<'_>,
+    ip: IpPacket,
+    tally: &mut StepTally,
+) -> ParsedPacket {
     let ArrivedFrame { frame, link, bytes, .. } = arrived;
     if let Some(interface) = link.owner(ip.addrs.dst()) {
         tally.receive_on(interface.id, bytes.len());
@@ -202,11 +208,11 @@ fn parse_ip_packet(arrived: &ArrivedFrame<'_>, ip: IpPacket, tally: &mut StepTal
     }
     let Some(n6) = link.n6 else {
         count_unaddressed(link, bytes.len(), tally);
-        return Parsed::Drop(reason_off_n6(&ip));
+        return ParsedPacket::Drop(foreign_packet_reason(&ip));
     };
     tally.receive_on(n6, bytes.len());
     if !is_forwardable(&ip.addrs) {
-        return Parsed::Drop(DropReason::IpAddressInvalid);
+        return ParsedPacket::Drop(DropReason::IpAddressInvalid);
     }
     let arrival = PacketArrival {
         ip_offset: u16::from(frame.l3_offset),
@@ -220,19 +226,19 @@ fn parse_ip_packet(arrived: &ArrivedFrame<'_>, ip: IpPacket, tally: &mut StepTal
         container: None,
         upper: None,
     };
-    Parsed::Plain(arrival, ip)
+    ParsedPacket::Plain(arrival, ip)
 }
 
 /// Returns why plain IP to a foreign address is dropped: only packets from data networks are
 /// forwarded.
 #[cold]
-fn reason_off_n6(ip: &IpPacket) -> DropReason {
+fn foreign_packet_reason(ip: &IpPacket) -> DropReason {
     if is_forwardable(&ip.addrs) { DropReason::RouteUnknown } else { DropReason::IpAddressInvalid }
 }
 
 /// Parses a packet to one of our IP addresses.
 #[inline]
-fn parse_local(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
+fn parse_local(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> ParsedPacket {
     if ip.is_fragment() {
         return parse_local_fragment(arrived, interface, ip);
     }
@@ -251,17 +257,17 @@ fn unclaimed(
     interface: &Interface,
     ip: &IpPacket,
     reason: DropReason,
-) -> Parsed {
+) -> ParsedPacket {
     let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
     match twins.and_then(|twins| twins.class_of(interface.id, ip, ip.payload(l3))) {
-        Some(class) => Parsed::Kernel(interface.id, class),
-        None => Parsed::Drop(reason),
+        Some(class) => ParsedPacket::Kernel(interface.id, class),
+        None => ParsedPacket::Drop(reason),
     }
 }
 
 /// ICMP to one of our addresses. With a kernel twin the kernel answers echo requests.
 #[cold]
-fn parse_icmp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
+fn parse_icmp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> ParsedPacket {
     let ArrivedFrame { frame, id, bytes, twins, .. } = *arrived;
     let l3_offset = frame.l3_offset;
     let l3 = bytes.get(usize::from(l3_offset)..).unwrap_or_default();
@@ -269,10 +275,10 @@ fn parse_icmp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) 
     let is_echo_request = ip.payload(l3).first() == Some(&echo_request);
     match ip.is_ipv4() {
         _ if is_echo_request && twins.is_some_and(|twins| twins.has(interface.id)) => {
-            Parsed::Kernel(interface.id, KernelClass::Other)
+            ParsedPacket::Kernel(interface.id, KernelClass::Other)
         }
-        true => Parsed::Slow(id, SlowTask::Icmp { l3_offset, ip: *ip }),
-        false => Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip }),
+        true => ParsedPacket::Slow(id, SlowTask::Icmp { l3_offset, ip: *ip }),
+        false => ParsedPacket::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip }),
     }
 }
 
@@ -283,10 +289,10 @@ fn parse_local_fragment(
     arrived: &ArrivedFrame<'_>,
     interface: &Interface,
     ip: &IpPacket,
-) -> Parsed {
+) -> ParsedPacket {
     let l3_offset = arrived.frame.l3_offset;
     match interface.role.is_gtpu() && ip.may_carry(protocol::UDP) {
-        true => Parsed::Fragment(InterfaceSet::only(interface.id), l3_offset, *ip),
+        true => ParsedPacket::Fragment(InterfaceSet::only(interface.id), l3_offset, *ip),
         false => unclaimed(arrived, interface, ip, DropReason::OuterFragment),
     }
 }
@@ -297,12 +303,12 @@ fn parse_local_fragment(
 /// protect the same octets. Over IPv6 it is the only protection of the addresses, so it is verified
 /// unless it is zero, which tunnels may send (RFC 6935 §5).
 #[inline]
-fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> Parsed {
+fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -> ParsedPacket {
     let ArrivedFrame { frame, id, bytes, .. } = *arrived;
     let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
     let (udp, message) = match UdpHeader::parse(ip.payload(l3)) {
         Ok(parsed) => parsed,
-        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Udp, malformed)),
+        Err(malformed) => return ParsedPacket::Drop(drop_reason(HeaderLayer::Udp, malformed)),
     };
     if udp.dst_port() != UDP_PORT {
         return unclaimed(arrived, interface, ip, DropReason::UdpPortUnknown);
@@ -313,11 +319,11 @@ fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -
     if !ip.is_ipv4()
         && let Err(reason) = verify_udp(ip, ip.payload(l3))
     {
-        return Parsed::Drop(reason);
+        return ParsedPacket::Drop(reason);
     }
     let gtpu = match parse_gtpu(message) {
         Ok(gtpu) => gtpu,
-        Err(malformed) => return Parsed::Drop(drop_reason(HeaderLayer::Gtpu, malformed)),
+        Err(malformed) => return ParsedPacket::Drop(drop_reason(HeaderLayer::Gtpu, malformed)),
     };
     if gtpu.unknown_comprehension.is_some() {
         return unknown_extension(gtpu.message_type);
@@ -326,7 +332,7 @@ fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -
         u16::from(frame.l3_offset).saturating_add(ip.payload_offset).saturating_add(8);
     if gtpu.message_type != GtpuMessageType::G_PDU {
         let src_port = udp.src_port();
-        return Parsed::Slow(id, SlowTask::Gtpu { ip: *ip, src_port, gtpu, message_offset });
+        return ParsedPacket::Slow(id, SlowTask::Gtpu { ip: *ip, src_port, gtpu, message_offset });
     }
     let arrival = PacketArrival {
         ip_offset: message_offset.saturating_add(gtpu.payload_offset),
@@ -340,45 +346,45 @@ fn parse_udp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) -
         container: gtpu.psc,
         upper: None,
     };
-    Parsed::Tunneled(arrival)
+    ParsedPacket::Tunneled(arrival)
 }
 
 /// Returns whether to notify the sender of an unknown extension header. Error messages are only
 /// dropped: two nodes would answer each other forever.
 #[cold]
-fn unknown_extension(message_type: GtpuMessageType) -> Parsed {
+fn unknown_extension(message_type: GtpuMessageType) -> ParsedPacket {
     match message_type {
         GtpuMessageType::ERROR_INDICATION
         | GtpuMessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
-            Parsed::Drop(DropReason::GtpuExtensionUnknown)
+            ParsedPacket::Drop(DropReason::GtpuExtensionUnknown)
         }
-        _ => Parsed::UnknownExtension,
+        _ => ParsedPacket::UnknownExtension,
     }
 }
 
 /// Parses a frame whose destination is not our MAC address: drops it unless it is group traffic
 /// that concerns us.
 #[cold]
-fn parse_group_frame(arrived: &ArrivedFrame<'_>) -> Parsed {
+fn parse_group_frame(arrived: &ArrivedFrame<'_>) -> ParsedPacket {
     let ArrivedFrame { frame, id, link, bytes, twins } = *arrived;
     if !frame.dst.is_multicast() {
-        return Parsed::Drop(DropReason::FrameNotForUs);
+        return ParsedPacket::Drop(DropReason::FrameNotForUs);
     }
     let twin = twins.zip(link.first());
     let class = twin.and_then(|(twins, of)| Some((of, twins.class_of_group_frame(of, &frame)?)));
     if let Some((interface, class)) = class {
-        return Parsed::Kernel(interface, class);
+        return ParsedPacket::Kernel(interface, class);
     }
     if is_bridge_group(frame.dst) {
-        return Parsed::Punt(PuntReason::LinkControl);
+        return ParsedPacket::Punt(PuntReason::LinkControl);
     }
     match frame.ether_type {
-        EtherType::ARP => Parsed::Slow(id, SlowTask::Arp { l3_offset: frame.l3_offset }),
+        EtherType::ARP => ParsedPacket::Slow(id, SlowTask::Arp { l3_offset: frame.l3_offset }),
         EtherType::IPV4 | EtherType::IPV6 => match parse_l3(&frame, bytes, RxChecksum::Unknown) {
             Ok(ip) => parse_group_ip(arrived, &ip),
-            Err(reason) => Parsed::Drop(reason),
+            Err(reason) => ParsedPacket::Drop(reason),
         },
-        _ => Parsed::Drop(DropReason::EtherTypeUnknown),
+        _ => ParsedPacket::Drop(DropReason::EtherTypeUnknown),
     }
 }
 
@@ -390,7 +396,7 @@ fn is_bridge_group(dst: MacAddr) -> bool {
 
 /// Parses IP in a broadcast or multicast frame: neighbor discovery and group management. A unicast
 /// packet in such a frame is dropped. Spec: RFC 1122 §3.3.6.
-fn parse_group_ip(arrived: &ArrivedFrame<'_>, ip: &IpPacket) -> Parsed {
+fn parse_group_ip(arrived: &ArrivedFrame<'_>, ip: &IpPacket) -> ParsedPacket {
     const IGMP: u8 = 2;
     let ArrivedFrame { frame, id, link, twins, .. } = *arrived;
     let l3_offset = frame.l3_offset;
@@ -400,15 +406,15 @@ fn parse_group_ip(arrived: &ArrivedFrame<'_>, ip: &IpPacket) -> Parsed {
         dst if dst.is_multicast()
             && let Some((interface, class)) = class =>
         {
-            Parsed::Kernel(interface, class)
+            ParsedPacket::Kernel(interface, class)
         }
         IpAddr::V6(dst) if dst.is_multicast() && ip.protocol == protocol::ICMPV6 => {
-            Parsed::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip })
+            ParsedPacket::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip })
         }
         IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == IGMP => {
-            Parsed::Punt(PuntReason::LinkControl)
+            ParsedPacket::Punt(PuntReason::LinkControl)
         }
-        dst if adit_types::is_forwardable(dst) => Parsed::Drop(DropReason::FrameNotForUs),
-        _ => Parsed::Drop(DropReason::IpAddressInvalid),
+        dst if adit_types::is_forwardable(dst) => ParsedPacket::Drop(DropReason::FrameNotForUs),
+        _ => ParsedPacket::Drop(DropReason::IpAddressInvalid),
     }
 }

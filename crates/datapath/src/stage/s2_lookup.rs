@@ -27,7 +27,7 @@ pub(crate) fn s2_lookup<B, S: LaneKind>(view: &TablesView<'_>, lane: &mut BurstL
     }
     for session in found.iter() {
         view.prefetch_rules(*session);
-        view.prefetch_fast_rule(*session, S::COUNTED);
+        view.prefetch_fast_rule(*session, S::USUAL_DIRECTION);
     }
     lane.sessions.extend(found.iter().copied());
 }

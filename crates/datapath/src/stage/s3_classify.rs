@@ -51,7 +51,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: LaneKind>(
         }
         if ip.is_fragment() && session.is_some() {
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
-            arrival.upper = uppers.first_of(ctx.now, *session, packet, ip);
+            arrival.upper = uppers.remember_or_find(ctx.now, *session, packet, ip);
         }
         let rules = ctx.view.rules(*session).ok_or(S::UNKNOWN);
         let classified =
@@ -171,7 +171,8 @@ fn find_on_link<'v>(
 ) -> Result<Matched<'v>, DropReason> {
     let DetectedPacket { ip, ingress, .. } = *detected;
     let matched = find_pdr(rules, detected, observer).ok();
-    let matched = matched.filter(Matched::is_of_cp_function).ok_or(DropReason::IpAddressInvalid)?;
+    let matched =
+        matched.filter(Matched::is_from_or_to_cp_function).ok_or(DropReason::IpAddressInvalid)?;
     let ue = ue_addr(ingress.direction(), ip);
     if adit_types::is_forwardable(ue) {
         check_ue(rules, ingress, ip)?;

@@ -101,13 +101,13 @@ fn forward<Io: Departures>(
         send_fragments(ctx, tx, buf, packet, plan, matched.origin());
         return;
     }
-    if io.hands_on()
+    if io.has_later_stage()
         && let Ok(plan) = &plan
         && let Some(planned) = plan.for_later_stages(arrival, ip, matched)
         && state.queues.unresolved.is_resolved(&plan.egress)
     {
         let (_, mut sender) = state.shaping_and_sender(io);
-        hand_on(&mut sender, buf, plan.egress.target(), &planned);
+        send_to_later_stage(&mut sender, buf, plan.egress.target(), &planned);
         return;
     }
     let written = plan.and_then(|plan| {
@@ -128,7 +128,7 @@ fn forward<Io: Departures>(
         Err(NotForwarded { reason, error }) => {
             state.books.tally.drop(reason);
             // No errors about link-local packets. Spec: RFC 4443 §2.4 (e), RFC 1812 §4.3.2.7.
-            if let Some(kind) = error.filter(|_| !matched.is_of_cp_function()) {
+            if let Some(kind) = error.filter(|_| !matched.is_from_or_to_cp_function()) {
                 let ip_offset = arrival.ip_offset;
                 let (direction, network) = (matched.direction, network_side(matched));
                 let error = IcmpError { kind, direction, network, ip_offset, ip: *ip };
@@ -139,7 +139,7 @@ fn forward<Io: Departures>(
 }
 
 /// Passes a packet to the later stage that writes it. The packet's mark must have its flow.
-pub(crate) fn hand_on<Io: Departures>(
+pub(crate) fn send_to_later_stage<Io: Departures>(
     sender: &mut FrameSender<'_, Io>,
     mut buf: Io::Buf,
     target: TxTarget,

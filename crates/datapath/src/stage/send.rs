@@ -47,7 +47,7 @@ pub(super) fn send_or_queue<Io: Departures>(
         return;
     }
     let tally = &mut tx.books.tally;
-    let packet = ReadyFrame::new(buf, egress.target()).selected_by(tally.taps_in_hand());
+    let packet = ReadyFrame::new(buf, egress.target()).selected_by(tally.taps_of_current_packet());
     let held = QueuedPacket { packet, bytes: len, since: ctx.now };
     tx.queues.shaping.enqueue(ctx, tally, key, held);
 }
@@ -63,7 +63,7 @@ pub(super) fn switch_or_queue<B: PacketBuf>(
     let WrittenFrame { buf, len, session, matched, egress } = frame;
     let target = egress.target();
     if matched.must_queue {
-        let packet = ReadyFrame::switched(buf, target).selected_by(tally.taps_in_hand());
+        let packet = ReadyFrame::switched(buf, target).selected_by(tally.taps_of_current_packet());
         let held = QueuedPacket { packet, bytes: len, since: ctx.now };
         queues.shaping.enqueue(ctx, tally, queue_key(session, matched), held);
     } else {

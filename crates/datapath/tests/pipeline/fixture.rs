@@ -8,14 +8,15 @@ use adit_pktio::mem::{MemBuf, MemIo};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, DropReason, DroppedFor, FarEntry, Gate, GtpuTunnel,
+    ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel,
     HeaderCreation, HeaderRemoval, KeyChange, NextHops, OuterTos, PdrEntry, PuntReason, QerEntry,
-    RateLimit, RuleDelta, SdfSet, SessionKey, SessionRules, SourceInterface, TapFilter, TapId,
-    TapItem, TapKey, TapOrigin, TapOutcome, TapRequest, UeAddresses, WorkerCommand, WorkerEvent,
+    RateLimit, RuleDelta, SdfSet, SessionKey, SessionRules, SourceInterface, TapDropFilter,
+    TapFilter, TapId, TapItem, TapKey, TapOrigin, TapOutcome, TapRequest, UeAddresses,
+    WorkerCommand, WorkerEvent,
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
-use adit_types::limits::TAP_LATE_PACKETS_PER_STEP;
+use adit_types::limits::TAP_LATE_PACKETS_PER_STEP_MAX;
 use adit_types::{
     FarId, GtpuPeerIndex, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex,
     PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, TcpMss, Teid, VlanId, WorkerId,
@@ -401,7 +402,7 @@ impl PipelineFixture {
         let (event_tx, events) = RingBuffer::new(256);
         let (mut commands, command_rx) = RingBuffer::new(64);
         if taps_drops() {
-            let filter = TapFilter { key: TapKey::Any, drop: Some(DroppedFor::Any), one_of: 1 };
+            let filter = TapFilter { key: TapKey::Any, drop: Some(TapDropFilter::Any), one_of: 1 };
             commands.push(tap(filter)).unwrap();
         }
         let config = worker_config(&[N3, N6, MIXED]);
@@ -480,7 +481,7 @@ impl PipelineFixture {
             let at = reason.index();
             let counted =
                 counts.drops[at] - core::mem::replace(&mut self.drops_before[at], counts.drops[at]);
-            let is_all = late < TAP_LATE_PACKETS_PER_STEP;
+            let is_all = late < TAP_LATE_PACKETS_PER_STEP_MAX;
             let is_named = reported[at] > 0 || counted == 0 || !is_all;
             assert!(is_named, "{} counted {counted} times and reported never", reason.name());
             // A fragment may take the others of its datagram with it.

@@ -2,8 +2,8 @@
 
 use adit_rules::sdf::{PacketFilter, PortRange};
 use adit_rules::{
-    ApplyAction, Excess, FastPathAnswer, FastPathFrame, Gate, LeaveReason, NoFastRule, RateLimit,
-    SessionRules, TapItem, UsageLimits,
+    ApplyAction, Excess, FastPathFrame, FastPathTrialResult, Gate, LeaveReason, NoFastRule,
+    RateLimit, SessionRules, TapItem, UsageLimits,
 };
 use adit_types::{BitRate, Nanos, PortId, UsageSlot};
 
@@ -14,7 +14,7 @@ use crate::taps::{ALL, tapped};
 /// The trial of the fast path with a frame. Another scene, which `make` makes as well,
 /// gets the frame without a trace: its fast path has to do so.
 #[track_caller]
-fn answer(make: impl Fn() -> PipelineFixture, port: PortId, frame: &[u8]) -> FastPathAnswer {
+fn answer(make: impl Fn() -> PipelineFixture, port: PortId, frame: &[u8]) -> FastPathTrialResult {
     let mut plain = make();
     let before = plain.counts().express_pkts;
     plain.io.inject(port, frame);
@@ -30,17 +30,20 @@ fn answer(make: impl Fn() -> PipelineFixture, port: PortId, frame: &[u8]) -> Fas
     });
     let answers: Vec<_> = answers.collect();
     assert_eq!(answers.len(), 1, "{records:?}");
-    if let FastPathAnswer::Sends(frame) | FastPathAnswer::Queues(frame) = answers[0] {
+    if let FastPathTrialResult::Sends(frame) | FastPathTrialResult::Queues(frame) = answers[0] {
         assert_eq!(frame.difference, None, "{records:?}");
     }
-    let leaves = matches!(answers[0], FastPathAnswer::Leaves(_) | FastPathAnswer::LeavesUnruled(_));
+    let leaves = matches!(
+        answers[0],
+        FastPathTrialResult::Leaves(_) | FastPathTrialResult::LeavesUnruled(_)
+    );
     assert_eq!(is_fast, !leaves, "{answers:?}");
     answers[0]
 }
 
 #[track_caller]
 fn assert_leaves(make: impl Fn() -> PipelineFixture, port: PortId, frame: &[u8], why: LeaveReason) {
-    assert_eq!(answer(make, port, frame), FastPathAnswer::Leaves(why));
+    assert_eq!(answer(make, port, frame), FastPathTrialResult::Leaves(why));
 }
 
 fn usual() -> PipelineFixture {
@@ -58,7 +61,9 @@ fn changed(change: impl Fn(&mut SessionRules)) -> impl Fn() -> PipelineFixture {
 #[test]
 fn usual_packets_would_be_sent_with_the_octets_of_the_stages() {
     let len = |answer| match answer {
-        FastPathAnswer::Sends(FastPathFrame { port, interface, len, .. }) => (port, interface, len),
+        FastPathTrialResult::Sends(FastPathFrame { port, interface, len, .. }) => {
+            (port, interface, len)
+        }
         other => panic!("{other:?}"),
     };
     let found = len(answer(usual, N3, &uplink().build()));
@@ -118,7 +123,7 @@ fn headers_that_are_not_usual_are_named() {
         (N6, from_gateway().ether_type(0x88cc).payload(&[0; 46]).build(), LeaveReason::NotIp),
     ];
     let found = cases.iter().map(|(port, frame, _)| answer(usual, *port, frame));
-    let expected = cases.iter().map(|(.., why)| FastPathAnswer::Leaves(*why));
+    let expected = cases.iter().map(|(.., why)| FastPathTrialResult::Leaves(*why));
     assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
 
@@ -153,7 +158,7 @@ fn outer_of(teid: u32) -> adit_testkit::packet::PacketBuilder {
 #[test]
 fn compiler_says_why_rules_have_no_fast_form() {
     let unruled = |change: fn(&mut SessionRules), port, frame: &[u8]| {
-        let FastPathAnswer::LeavesUnruled(why) = answer(changed(change), port, frame) else {
+        let FastPathTrialResult::LeavesUnruled(why) = answer(changed(change), port, frame) else {
             panic!("a fast rule, or no reason of the compiler");
         };
         why
@@ -202,7 +207,7 @@ fn filters_that_lead_to_no_fast_rule_are_named() {
         let protocol = Some(17);
         filtering(PacketFilter { protocol, remote_ports: ports.clone(), ..PacketFilter::ANY })
     };
-    assert!(matches!(answer(dns(), N3, &uplink().build()), FastPathAnswer::Sends(_)));
+    assert!(matches!(answer(dns(), N3, &uplink().build()), FastPathTrialResult::Sends(_)));
     let part = tunneled().ipv4(UE, SERVER).fragment(1, 64, true).payload(&[0; 64]).build();
     assert_leaves(dns(), N3, &part, LeaveReason::Fragment);
     let other = tunneled().ipv4(UE, SERVER).udp(1, 54).build();
@@ -216,7 +221,7 @@ fn filters_that_lead_to_no_fast_rule_are_named() {
             .push(adit_rules::FarEntry { action: ApplyAction::DROP, ..rules.fars[0].clone() });
         rules.uplink.insert(0, first);
     });
-    let dropped = FastPathAnswer::LeavesUnruled(NoFastRule::ActionOther);
+    let dropped = FastPathTrialResult::LeavesUnruled(NoFastRule::ActionOther);
     assert_eq!(answer(closed, N3, &uplink().build()), dropped);
 }
 
@@ -238,7 +243,7 @@ fn used_up(excess: Excess) -> impl Fn() -> PipelineFixture {
 fn rates_decide_as_they_do_without_a_trace_and_are_not_charged() {
     let down = downlink().build();
     let queues = answer(used_up(Excess::Shaped), N6, &down);
-    assert!(matches!(queues, FastPathAnswer::Queues(_)), "{queues:?}");
+    assert!(matches!(queues, FastPathTrialResult::Queues(_)), "{queues:?}");
     assert_leaves(used_up(Excess::Policed), N6, &down, LeaveReason::RateClosed);
     let opens = |excess| {
         let make = used_up(excess);
@@ -250,13 +255,13 @@ fn rates_decide_as_they_do_without_a_trace_and_are_not_charged() {
     };
     // A trial that charged would use up the rate of the stages, which then differ.
     let sends = answer(opens(Excess::Policed), N6, &down);
-    assert!(matches!(sends, FastPathAnswer::Sends(_)), "{sends:?}");
+    assert!(matches!(sends, FastPathTrialResult::Sends(_)), "{sends:?}");
     let behind = || {
         let mut scene = used_up(Excess::Shaped)();
         scene.pass(N6, &downlink().build(), N3);
         scene
     };
-    assert!(matches!(answer(behind, N6, &down), FastPathAnswer::Queues(_)));
+    assert!(matches!(answer(behind, N6, &down), FastPathTrialResult::Queues(_)));
 }
 
 #[test]
@@ -280,5 +285,5 @@ fn limits_and_waiting_packets_keep_packets_from_the_fast_path() {
         scene
     };
     let sends = answer(waiting, N6, &downlink().build());
-    assert!(matches!(sends, FastPathAnswer::Sends(_)), "released before: {sends:?}");
+    assert!(matches!(sends, FastPathTrialResult::Sends(_)), "released before: {sends:?}");
 }

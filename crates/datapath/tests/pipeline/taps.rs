@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use adit_rules::{
-    ApplyAction, DropReason, DroppedFor, Excess, Gate, PacketFilter, PdrMismatch, QerMeter,
-    RateLimit, SessionRules, SourceInterface, TapFilter, TapId, TapItem, TapKey, TapOrigin,
+    ApplyAction, DropReason, Excess, Gate, PacketFilter, PdrMismatch, QerMeter, RateLimit,
+    SessionRules, SourceInterface, TapDropFilter, TapFilter, TapId, TapItem, TapKey, TapOrigin,
     TapOutcome, TapPacket, TapRequest, TapStage, TapWait, WorkerCommand,
 };
 use adit_testkit::packet::PacketBuilder;
@@ -447,7 +447,7 @@ fn signaling_is_reported_once_with_its_answer() {
 
 #[test]
 fn one_reason_is_reported_and_others_are_not() {
-    let drop = Some(DroppedFor::Only(DropReason::TeidUnknown));
+    let drop = Some(TapDropFilter::Only(DropReason::TeidUnknown));
     let mut scene = tapped(PipelineFixture::new(), TapFilter { drop, ..ALL });
     let unknown = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(0x999);
     scene.io.inject(N3, &unknown.ipv4(UE, SERVER).udp(1, 2).build());

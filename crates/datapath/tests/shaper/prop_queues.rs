@@ -145,7 +145,7 @@ proptest! {
                                 ids[0] = id;
                                 1
                             }),
-                            _ => wheel.take_some(&mut ids[..room]),
+                            _ => wheel.take_many(&mut ids[..room]),
                         };
                         let kept = if ns % 3 == 1 { taken.div_ceil(2) } else { taken };
                         wheel.put_back(&ids[kept..taken]);

@@ -178,7 +178,7 @@ pub(super) fn adjust_descriptors(id: u16, rx: u16, tx: u16) -> Result<(u16, u16)
 
 /// Returns the NUMA node for the memory of the port's queues. If the device has no node, as virtual
 /// devices have not, it is the node of the packet pool.
-fn socket(id: u16, pool: &Mempool) -> u32 {
+fn memory_node(id: u16, pool: &Mempool) -> u32 {
     // SAFETY: takes any number.
     let of_device = unsafe { sys::rte_eth_dev_socket_id(id) };
     let node = if of_device == sys::SOCKET_ID_ANY { pool.node() } else { of_device };
@@ -195,7 +195,14 @@ pub(super) fn setup_rx(
     let conf = &raw const offer.default_rxconf;
     // SAFETY: reads one structure; the pool outlives the port.
     check(unsafe {
-        sys::rte_eth_rx_queue_setup(id, queue, descriptors, socket(id, pool), conf, pool.as_ptr())
+        sys::rte_eth_rx_queue_setup(
+            id,
+            queue,
+            descriptors,
+            memory_node(id, pool),
+            conf,
+            pool.as_ptr(),
+        )
     })
 }
 
@@ -208,7 +215,9 @@ pub(super) fn setup_tx(
 ) -> Result<(), Errno> {
     let conf = &raw const offer.default_txconf;
     // SAFETY: reads one structure.
-    check(unsafe { sys::rte_eth_tx_queue_setup(id, queue, descriptors, socket(id, pool), conf) })
+    check(unsafe {
+        sys::rte_eth_tx_queue_setup(id, queue, descriptors, memory_node(id, pool), conf)
+    })
 }
 
 pub(super) fn start(id: u16) -> Result<(), Errno> {

@@ -111,7 +111,7 @@ impl Port {
                 Ok(flow) => created.push(flow),
                 Err((errno, message)) => {
                     for flow in &created {
-                        let mut error = no_error();
+                        let mut error = empty_flow_error();
                         // SAFETY: the rule exists on this port, and is not used again.
                         unsafe { sys::rte_flow_destroy(id, *flow, &raw mut error) };
                     }
@@ -126,7 +126,7 @@ impl Port {
 
 /// Removes all rules of a port.
 pub(super) fn flush(id: u16) {
-    let mut error = no_error();
+    let mut error = empty_flow_error();
     // SAFETY: valid for any port id; writes one structure. No code keeps a pointer to a rule.
     unsafe { sys::rte_flow_flush(id, &raw mut error) };
 }
@@ -134,7 +134,7 @@ pub(super) fn flush(id: u16) {
 fn validate(id: u16, rule: &FlowRule) -> Result<(), (Errno, String)> {
     let pattern = FlowPattern::of(rule);
     let (items, actions) = (pattern.items(), pattern.actions());
-    let (attr, mut error) = (ingress(), no_error());
+    let (attr, mut error) = (ingress(), empty_flow_error());
     // SAFETY: both lists end with END and point into `pattern`, which outlives the call.
     let code = unsafe {
         sys::rte_flow_validate(
@@ -151,7 +151,7 @@ fn validate(id: u16, rule: &FlowRule) -> Result<(), (Errno, String)> {
 fn create(id: u16, rule: &FlowRule) -> Result<*mut sys::rte_flow, (Errno, String)> {
     let pattern = FlowPattern::of(rule);
     let (items, actions) = (pattern.items(), pattern.actions());
-    let (attr, mut error) = (ingress(), no_error());
+    let (attr, mut error) = (ingress(), empty_flow_error());
     // SAFETY: as in `validate`; the driver copies what it keeps.
     let flow = unsafe {
         sys::rte_flow_create(id, &raw const attr, items.as_ptr(), actions.as_ptr(), &raw mut error)
@@ -166,7 +166,7 @@ fn ingress() -> sys::rte_flow_attr {
     attr
 }
 
-pub(super) fn no_error() -> sys::rte_flow_error {
+pub(super) fn empty_flow_error() -> sys::rte_flow_error {
     // SAFETY: numbers and pointers only.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }

@@ -14,13 +14,13 @@ use std::sync::atomic::Ordering;
 
 use adit_dpdk_sys as sys;
 use adit_rules::flows::{
-    Flow, FlowAction, FlowCard, FlowCardError, FlowCounts, FlowHeader, FlowItem, FlowNumber,
+    Flow, FlowAction, FlowCard, FlowCardError, FlowCounts, FlowHandle, FlowHeader, FlowItem,
     FlowPriority,
 };
 use adit_types::PortId;
 use sys::{rte_flow_action_type as action_type, rte_flow_item_type as item_type};
 
-use super::flow::{no_error, text};
+use super::flow::{empty_flow_error, text};
 use super::{Port, StartedPort};
 use crate::errno::Errno;
 use crate::log;
@@ -61,7 +61,7 @@ struct EthdevFlow {
 #[derive(Debug)]
 pub struct EthdevFlows {
     ports: Vec<(PortId, Arc<StartedPort>)>,
-    flows: HashMap<FlowNumber, EthdevFlow>,
+    flows: HashMap<FlowHandle, EthdevFlow>,
     last: u64,
 }
 
@@ -114,7 +114,7 @@ impl EthdevFlows {
         });
         let lists = lists.map_err(|words| (Errno::none(), words.to_owned()))?;
         let (items, actions) = (lists.items(), lists.actions());
-        let (attr, mut error) = (attributes(flow.priority), no_error());
+        let (attr, mut error) = (attributes(flow.priority), empty_flow_error());
         // SAFETY: both lists end with END and point into `lists`, which outlives the call; the
         // driver copies what it keeps. The counter belongs to the port.
         let rule = unsafe {
@@ -131,43 +131,43 @@ impl EthdevFlows {
 }
 
 impl FlowCard for EthdevFlows {
-    fn create(&mut self, flow: &Flow) -> Result<FlowNumber, FlowCardError> {
+    fn create(&mut self, flow: &Flow) -> Result<FlowHandle, FlowCardError> {
         let (outcome, logged) = log::capture(|| self.try_create(flow));
-        let created = outcome.map_err(|(errno, message)| words(errno, &message, &logged))?;
+        let created = outcome.map_err(|(errno, message)| card_error(errno, &message, &logged))?;
         if let Some((_, running)) = self.ports.get(created.port) {
             running.has_flow_rules.store(true, Ordering::Relaxed);
         }
         self.last += 1;
-        let number = FlowNumber(self.last);
+        let number = FlowHandle(self.last);
         self.flows.insert(number, created);
         Ok(number)
     }
 
-    fn destroy(&mut self, flow: FlowNumber) -> Result<(), FlowCardError> {
-        let at = self.flows.get(&flow).map(|known| known.port).ok_or_else(unknown)?;
+    fn destroy(&mut self, flow: FlowHandle) -> Result<(), FlowCardError> {
+        let at = self.flows.get(&flow).map(|known| known.port).ok_or_else(unknown_flow)?;
         let id = self.ethdev(at);
-        let known = self.flows.get_mut(&flow).ok_or_else(unknown)?;
+        let known = self.flows.get_mut(&flow).ok_or_else(unknown_flow)?;
         if known.rule.is_null() {
             return Ok(());
         }
-        let mut error = no_error();
+        let mut error = empty_flow_error();
         // SAFETY: the rule exists on this port, and is not used after it was destroyed.
         let code = unsafe { sys::rte_flow_destroy(id, known.rule, &raw mut error) };
         if code < 0 {
-            return Err(words(Errno::of_return(code), &text(&error), ""));
+            return Err(card_error(Errno::of_return(code), &text(&error), ""));
         }
         known.rule = null_mut();
         Ok(())
     }
 
-    fn query(&mut self, flow: FlowNumber) -> Result<FlowCounts, FlowCardError> {
-        let known = self.flows.get(&flow).ok_or_else(unknown)?;
+    fn query(&mut self, flow: FlowHandle) -> Result<FlowCounts, FlowCardError> {
+        let known = self.flows.get(&flow).ok_or_else(unknown_flow)?;
         if known.counter.is_null() {
             return Ok(FlowCounts::default());
         }
         // SAFETY: numbers only.
         let mut counts: sys::rte_flow_query_count = unsafe { MaybeUninit::zeroed().assume_init() };
-        let mut error = no_error();
+        let mut error = empty_flow_error();
         // SAFETY: the counter exists on this port; the query of a counter writes this structure.
         let code = unsafe {
             sys::rte_flow_action_handle_query(
@@ -178,7 +178,7 @@ impl FlowCard for EthdevFlows {
             )
         };
         if code < 0 {
-            return Err(words(Errno::of_return(code), &text(&error), ""));
+            return Err(card_error(Errno::of_return(code), &text(&error), ""));
         }
         if counts.hits_set() == 0 || counts.bytes_set() == 0 {
             return Err(FlowCardError("the driver does not count packets and octets".to_owned()));
@@ -186,7 +186,7 @@ impl FlowCard for EthdevFlows {
         Ok(FlowCounts { pkts: counts.hits, bytes: counts.bytes })
     }
 
-    fn release(&mut self, flow: FlowNumber) {
+    fn release(&mut self, flow: FlowHandle) {
         if self.flows.get(&flow).is_some_and(|known| known.rule.is_null())
             && let Some(known) = self.flows.remove(&flow)
         {
@@ -199,7 +199,7 @@ impl Drop for EthdevFlows {
     fn drop(&mut self) {
         for known in self.flows.values() {
             let id = self.ethdev(known.port);
-            let mut error = no_error();
+            let mut error = empty_flow_error();
             if !known.rule.is_null() {
                 // SAFETY: the rule exists on this port, and is not used again.
                 unsafe { sys::rte_flow_destroy(id, known.rule, &raw mut error) };
@@ -210,7 +210,7 @@ impl Drop for EthdevFlows {
 }
 
 /// Joins the error number, the driver's message and the last log line into one error.
-fn words(errno: Errno, message: &str, logged: &str) -> FlowCardError {
+fn card_error(errno: Errno, message: &str, logged: &str) -> FlowCardError {
     let mut parts: Vec<String> = Vec::new();
     if errno != Errno::none() {
         parts.push(errno.to_string());
@@ -224,7 +224,7 @@ fn words(errno: Errno, message: &str, logged: &str) -> FlowCardError {
     FlowCardError(parts.join(": "))
 }
 
-fn unknown() -> FlowCardError {
+fn unknown_flow() -> FlowCardError {
     FlowCardError("there is no such flow".to_owned())
 }
 
@@ -246,7 +246,7 @@ fn create_counter(id: u16) -> Result<*mut sys::rte_flow_action_handle, (Errno, S
     let count = sys::rte_flow_action_count { id: 0 };
     let kind = action_type::RTE_FLOW_ACTION_TYPE_COUNT;
     let action = sys::rte_flow_action { type_: kind, conf: (&raw const count).cast() };
-    let mut error = no_error();
+    let mut error = empty_flow_error();
     // SAFETY: reads both structures, which outlive the call; DPDK checks the port number.
     let handle = unsafe {
         sys::rte_flow_action_handle_create(id, &raw const conf, &raw const action, &raw mut error)
@@ -256,7 +256,7 @@ fn create_counter(id: u16) -> Result<*mut sys::rte_flow_action_handle, (Errno, S
 
 fn destroy_counter(id: u16, counter: *mut sys::rte_flow_action_handle) {
     if !counter.is_null() {
-        let mut error = no_error();
+        let mut error = empty_flow_error();
         // SAFETY: the counter exists on this port, no rule uses it, and it is not used again.
         unsafe { sys::rte_flow_action_handle_destroy(id, counter, &raw mut error) };
     }

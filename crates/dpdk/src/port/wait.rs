@@ -21,7 +21,7 @@ pub(super) fn driver_sockets(device: &Device) -> DriverSockets {
     let Some(family) = family(device) else { return DriverSockets::new() };
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return DriverSockets::new() };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let of_family = numbers.filter(|fd: &RawFd| domain(*fd) == Some(family));
+    let of_family = numbers.filter(|fd: &RawFd| address_family(*fd) == Some(family));
     of_family.filter_map(|fd| Some((inode(fd)?, fd))).collect()
 }
 
@@ -55,7 +55,7 @@ fn duplicate(fd: RawFd) -> Option<OwnedFd> {
 }
 
 /// Returns the address family of a socket; `None` for any other descriptor.
-fn domain(fd: RawFd) -> Option<i32> {
+fn address_family(fd: RawFd) -> Option<i32> {
     let mut domain = 0_i32;
     let mut len = libc::socklen_t::try_from(size_of::<i32>()).ok()?;
     // SAFETY: the call writes at most `len` octets to a number of that size, and is valid for any

@@ -58,7 +58,7 @@ impl MemifAddress {
     ///
     /// # Errors
     /// The address is in use or cannot be created.
-    pub(super) fn bound(&self) -> Result<OwnedFd> {
+    pub(super) fn bind_socket(&self) -> Result<OwnedFd> {
         let (address, socket) = (self.socket_address()?, socket()?);
         let bound = match bind(&socket, &address) {
             Err(Errno::ADDRINUSE) if self.is_stale(&address)? => {
@@ -170,9 +170,9 @@ mod tests {
     fn only_a_socket_file_without_a_server_is_replaced() {
         let address = file("stale");
         let MemifAddress::File(path) = &address else { unreachable!() };
-        let first = address.bound().unwrap();
+        let first = address.bind_socket().unwrap();
         rustix::net::listen(&first, 1).unwrap();
-        assert!(address.bound().unwrap_err().to_string().contains(&address.to_string()));
+        assert!(address.bind_socket().unwrap_err().to_string().contains(&address.to_string()));
         drop(first);
         assert!(path.exists(), "a socket leaves its file behind");
         drop(Listener::bind(&address).unwrap());

@@ -31,7 +31,7 @@ pub struct Mirror {
 ///
 /// # Errors
 /// The memory cannot be shared.
-pub fn mirrored() -> Result<(Memif, Mirror)> {
+pub fn mirrored_memif() -> Result<(Memif, Mirror)> {
     let file = memfd_create("adit-lab-mirror", MemfdFlags::CLOEXEC).context("share memory")?;
     let mut buffer_at = u32::try_from(2 * RING_OCTETS)?;
     let region_len = u64::from(buffer_at) + 2 * u64::from(RING_LEN) * u64::from(BUFFER_LEN);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn each_packet_comes_back_in_order_however_often_the_rings_wrap() {
-        let (mut memif, mut mirror) = mirrored().unwrap();
+        let (mut memif, mut mirror) = mirrored_memif().unwrap();
         assert_eq!((memif.room(), memif.ring_len()), (RING_LEN, RING_LEN));
         let (mut sent, mut came) = (0_u32, 0_u32);
         for turn in 0..400_u16 {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn client_that_is_not_read_takes_no_more_than_its_rings_hold() {
-        let (mut memif, mut mirror) = mirrored().unwrap();
+        let (mut memif, mut mirror) = mirrored_memif().unwrap();
         for _ in 0..2 {
             let room = memif.room();
             (0..room).for_each(|index| memif.fill(index, 60).unwrap().fill(0));

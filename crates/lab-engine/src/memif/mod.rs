@@ -25,7 +25,7 @@ use rustix::net::{
 
 use crate::traffic_io::TrafficIo;
 pub use address::MemifAddress;
-pub use mirror::{Mirror, mirrored};
+pub use mirror::{Mirror, mirrored_memif};
 use shared::{MemifRegion, MemifRing};
 
 const MESSAGE_LEN: usize = 128;
@@ -75,7 +75,7 @@ impl Listener {
     /// # Errors
     /// The address is in use or cannot be created.
     pub fn bind(address: &MemifAddress) -> Result<Self> {
-        let socket = address.bound()?;
+        let socket = address.bind_socket()?;
         let address = address.clone();
         listen(&socket, 1).context("listen")?;
         set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))
@@ -254,7 +254,7 @@ impl Memif {
     /// Sends the first `count` filled buffers.
     #[inline]
     pub fn send(&mut self, count: u16) {
-        self.to.pass(&self.regions, count);
+        self.to.return_descriptors(&self.regions, count);
     }
 
     /// Returns the number of received packets that are not released yet.
@@ -284,7 +284,7 @@ impl Memif {
     /// Returns the buffers of the first `count` received packets to the client.
     #[inline]
     pub fn release(&mut self, count: u16) {
-        self.from.pass(&self.regions, count);
+        self.from.return_descriptors(&self.regions, count);
     }
 }
 
@@ -311,7 +311,7 @@ impl Ports {
     /// # Errors
     /// The memory cannot be shared.
     pub fn mirrored(macs: Vec<MacAddr>) -> Result<Self> {
-        let pairs = macs.iter().map(|_| mirrored()).collect::<Result<Vec<_>>>()?;
+        let pairs = macs.iter().map(|_| mirrored_memif()).collect::<Result<Vec<_>>>()?;
         let (memifs, mirrors) = pairs.into_iter().unzip();
         Ok(Self { memifs, macs, mirrors })
     }

@@ -147,7 +147,7 @@ impl MemifRing {
 
     /// Returns the first `count` offered descriptors to the client.
     #[inline]
-    pub(super) fn pass(&mut self, regions: &[MemifRegion], count: u16) {
+    pub(super) fn return_descriptors(&mut self, regions: &[MemifRegion], count: u16) {
         self.next = self.next.wrapping_add(count);
         self.word(regions, TAIL_AT).store(self.next, Ordering::Release);
     }
@@ -176,8 +176,9 @@ impl MemifRing {
     pub(super) fn packet<'r>(&self, regions: &'r [MemifRegion], index: u16) -> Option<&'r [u8]> {
         let (region, length, offset) = self.descriptor(regions, index)?;
         let start = regions.get(region)?.at(offset, length)?;
-        // SAFETY: within the mapping. The server owns an offered buffer until `pass`, which callers
-        // reach only through `&mut Memif`, so that no slice of `Memif::packet` is alive then.
+        // SAFETY: within the mapping. The server owns an offered buffer until `return_descriptors`,
+        // which callers reach only through `&mut Memif`, so that no slice of `Memif::packet` is
+        // alive then.
         Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), length) })
     }
 
@@ -214,8 +215,8 @@ impl MemifRing {
         let length = own.atomic_u32(self.descriptor_at(index) + 4)?;
         length.store(u32::try_from(len).ok()?, Ordering::Relaxed);
         let start = regions.get(region)?.at(offset, len)?;
-        // SAFETY: within the mapping. The server owns an offered buffer until `pass`, and `&mut` of
-        // the regions makes this the only slice into them.
+        // SAFETY: within the mapping. The server owns an offered buffer until `return_descriptors`,
+        // and `&mut` of the regions makes this the only slice into them.
         Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use adit_lab_process::process::{Process, Program, is_installed, owned};
+use adit_lab_process::process::{Process, TimedProgram, is_installed, owned_command};
 use adit_lab_process::scratch::Scratch;
 use adit_lab_process::stop::{Stop, environment};
 
@@ -68,7 +68,7 @@ impl BackgroundLoad {
     ///
     /// # Errors
     /// ffmpeg has ended.
-    pub fn made(&mut self) -> Result<u64> {
+    pub fn product_count(&mut self) -> Result<u64> {
         match &mut self.program {
             BackgroundProgram::Primes(threads) => Ok(threads.found()),
             BackgroundProgram::Ffmpeg(transcoding) => transcoding.frames(),
@@ -181,7 +181,8 @@ impl Transcoding {
         command.args("-f lavfi -i testsrc2=size=640x360:rate=25:duration=10".split(' '));
         command.args("-f lavfi -i sine=frequency=440:duration=10".split(' '));
         command.args("-c:v mpeg4 -q:v 5 -c:a mp2".split(' ')).arg(&film);
-        let made = Program::start(scratch.path(), "film", command, FILM_TIMEOUT)?.wait(stop)?;
+        let made =
+            TimedProgram::start(scratch.path(), "film", command, FILM_TIMEOUT)?.wait(stop)?;
         if !made.success {
             return Err(environment(format!("ffmpeg cannot make a film: {}", made.error_line)));
         }
@@ -207,7 +208,7 @@ impl Transcoding {
 }
 
 fn ffmpeg() -> Command {
-    let mut command = owned("ffmpeg", "KILL");
+    let mut command = owned_command("ffmpeg", "KILL");
     command.args("-hide_banner -loglevel error -y -nostdin".split(' ')).stdin(Stdio::null());
     command
 }
@@ -233,9 +234,9 @@ mod tests {
     fn prime_threads_find_primes_until_they_are_dropped() {
         let stop = Stop::default();
         let mut load = BackgroundLoad::start(BackgroundKind::Primes, &[], 2, &stop).unwrap();
-        let first = load.made().unwrap();
+        let first = load.product_count().unwrap();
         std::thread::sleep(Duration::from_millis(100));
-        assert!(load.made().unwrap() > first);
+        assert!(load.product_count().unwrap() > first);
         let error = BackgroundLoad::start(BackgroundKind::Primes, &[9_999], 1, &stop).unwrap_err();
         assert!(error.to_string().starts_with("cores [9999]: "), "{error}");
     }

@@ -61,7 +61,7 @@ impl UplinkGathering {
 
     /// Notes that an uplink thread has ended. No effect for a TTI that the scheduler thread has
     /// left behind.
-    pub(crate) fn on_uplink(&mut self, tti: u64) {
+    pub(crate) fn on_uplink_end(&mut self, tti: u64) {
         let Some(ahead) = tti.checked_sub(self.tti) else { return };
         // At most some TTIs ahead: a full channel drops activations.
         let Ok(ahead) = usize::try_from(ahead) else { return };
@@ -129,9 +129,9 @@ mod tests {
     fn scheduler_runs_when_the_last_uplink_thread_ends() {
         let mut gathering = gathering();
         assert_eq!(gathering.next_step(10_000), SchedulerStep::WaitUntil(11_000));
-        gathering.on_uplink(0);
+        gathering.on_uplink_end(0);
         assert_eq!(gathering.next_step(10_400), SchedulerStep::WaitUntil(11_000));
-        gathering.on_uplink(0);
+        gathering.on_uplink_end(0);
         assert_eq!(gathering.next_step(10_500), run(0, false));
         assert_eq!(gathering.next_step(10_600), SchedulerStep::WaitUntil(12_000));
     }
@@ -139,13 +139,13 @@ mod tests {
     #[test]
     fn end_of_the_tti_activates_the_scheduler_without_all_uplink_threads() {
         let mut gathering = gathering();
-        gathering.on_uplink(0);
+        gathering.on_uplink_end(0);
         assert_eq!(gathering.next_step(11_000), run(0, true));
         // An uplink thread that ends late has no effect on the next TTI.
-        gathering.on_uplink(0);
-        gathering.on_uplink(1);
+        gathering.on_uplink_end(0);
+        gathering.on_uplink_end(1);
         assert_eq!(gathering.next_step(11_500), SchedulerStep::WaitUntil(12_000));
-        gathering.on_uplink(1);
+        gathering.on_uplink_end(1);
         assert_eq!(gathering.next_step(11_600), run(1, false));
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn late_scheduler_skips_to_the_newest_tti_that_has_to_run() {
         let mut gathering = gathering();
         for tti in [0, 0, 1, 2, 1] {
-            gathering.on_uplink(tti);
+            gathering.on_uplink_end(tti);
         }
         // TTI 1 has ended; TTI 2 has one uplink thread, and time.
         assert_eq!(gathering.next_step(12_300), run(1, false));
@@ -165,7 +165,7 @@ mod tests {
     fn after_the_last_activation_each_tti_that_has_one_runs() {
         let mut gathering = gathering();
         for tti in [0, 0, 2] {
-            gathering.on_uplink(tti);
+            gathering.on_uplink_end(tti);
         }
         assert_eq!(gathering.last_step(), Some(run(0, false)));
         assert_eq!(gathering.last_step(), Some(run(2, true)));

@@ -22,7 +22,7 @@ use crate::baseband_app::workload::Workload;
 /// Maximum number of activations that wait for a thread. Further ones are lost.
 const ACTIVATIONS_MAX: usize = 64;
 /// Time from the readiness of all threads to the first TTI. Unit: ns.
-const LEAD_NS: u64 = 5_000_000;
+const START_LEAD_NS: u64 = 5_000_000;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Progress of a run.
@@ -46,7 +46,7 @@ impl Workload {
                 .map_or(Ok(()), |core| crate::baseband_app::scheduling::pin(&[*core]))?;
             Ok(Calibration::measure())
         };
-        std::thread::scope(|scope| joined(scope.spawn(measure)))
+        std::thread::scope(|scope| join_thread(scope.spawn(measure)))
     }
 }
 
@@ -74,25 +74,25 @@ pub fn run(
                 on_progress(PipelineProgress { ttis, planned: workload.ttis });
             }
         }
-        let released = joined(threads.io);
-        let all = |threads: Vec<_>| threads.into_iter().map(joined).collect();
+        let released = join_thread(threads.io);
+        let all = |threads: Vec<_>| threads.into_iter().map(join_thread).collect();
         anyhow::Ok(PipelineRecord {
             ttis: begun.load(Ordering::Relaxed),
             released,
             uplinks: all(threads.uplinks),
-            scheduler: joined(threads.scheduler),
+            scheduler: join_thread(threads.scheduler),
             downlinks: all(threads.downlinks),
         })
     })?;
     Ok(WorkloadOutcome {
         ttis: record.outcomes(),
-        stages: record.stages(),
+        stages: record.stage_durations(),
         complete: !stop.is_raised(),
     })
 }
 
 /// Returns the result of a thread, or continues its panic.
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+fn join_thread<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -151,7 +151,7 @@ impl<'s> PipelineThreads<'s> {
         for result in ready {
             result?;
         }
-        let grid = TtiGrid { origin_ns: now_ns() + LEAD_NS, tti_ns: workload.tti_ns };
+        let grid = TtiGrid { origin_ns: now_ns() + START_LEAD_NS, tti_ns: workload.tti_ns };
         for start in [scheduler_start, io_start] {
             start.send(grid).context("a thread of the workload has ended")?;
         }
@@ -342,7 +342,7 @@ fn scheduler_thread(
         });
     };
     loop {
-        ended.try_iter().for_each(|tti| gathering.on_uplink(tti));
+        ended.try_iter().for_each(|tti| gathering.on_uplink_end(tti));
         let until_ns = match gathering.next_step(now_ns()) {
             SchedulerStep::Run { tti, timed_out } => {
                 execute(tti, timed_out);
@@ -352,7 +352,7 @@ fn scheduler_thread(
         };
         let wait = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
         match ended.recv_timeout(wait) {
-            Ok(tti) => gathering.on_uplink(tti),
+            Ok(tti) => gathering.on_uplink_end(tti),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

@@ -102,7 +102,7 @@ impl PipelineRecord {
     }
 
     /// Returns the execution times by kind of thread.
-    pub(crate) fn stages(&self) -> Vec<StageDurations> {
+    pub(crate) fn stage_durations(&self) -> Vec<StageDurations> {
         let late = |run: &StageRun| run.start_ns.saturating_sub(run.end_ns);
         let took = |run: &StageRun| run.end_ns.saturating_sub(run.start_ns);
         vec![
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn stages_have_their_durations_and_the_release_its_delay() {
-        let stages = record().stages();
+        let stages = record().stage_durations();
         let find = |name: &str| stages.iter().find(|stage| stage.stage == name).unwrap();
         assert_eq!((find("release").count, find("release").p50_ns), (4, 10));
         assert_eq!((find("uplink").p50_ns, find("scheduler").max_ns), (500, 100));

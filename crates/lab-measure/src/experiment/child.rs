@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-use adit_lab_process::process::owned;
+use adit_lab_process::process::owned_command;
 use adit_lab_process::stop::{EnvironmentError, POLL, Stop};
 
 /// Exit status of a measurement that cannot run on this machine or with its options.
@@ -33,7 +33,7 @@ pub(super) enum ChildExit {
 pub(super) fn run(words: &[String], out: &Path, stop: &Stop) -> Result<ChildExit> {
     let program = std::env::current_exe().context("find this program")?;
     // If this program dies, the child gets SIGINT, so that it still writes its report.
-    let mut command = owned(program, "INT");
+    let mut command = owned_command(program, "INT");
     command.args(words).arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped());
     // Standard output is for the JSON of this program.
     command.stdout(std::io::stderr());

@@ -57,11 +57,11 @@ const MEASUREMENTS: [&str; 11] = [
     "baseband",
 ];
 /// Subcommands that measure no target.
-const ALONE: [&str; 5] = ["selftest", "cycles", "store", "ports", "baseband"];
+const WITHOUT_TARGET: [&str; 5] = ["selftest", "cycles", "store", "ports", "baseband"];
 /// Options that `adit-lab run` itself sets.
-const OWN: [&str; 2] = ["json", "out"];
+const RUN_OPTIONS: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
-const PATHS: [&str; 2] = ["rule-profile", "groups"];
+const PATH_OPTIONS: [&str; 2] = ["rule-profile", "groups"];
 /// Plots that a reference can name.
 const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "response-cdf"];
 
@@ -192,14 +192,14 @@ struct ExperimentSource<'t> {
 }
 
 impl ExperimentSource<'_> {
-    fn problem(&self, span: &Range<usize>, key: &str, what: impl Display) -> anyhow::Error {
+    fn error_at(&self, span: &Range<usize>, key: &str, what: impl Display) -> anyhow::Error {
         let newlines = self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count();
         let key = if key.is_empty() { String::new() } else { format!(", {key}") };
         environment(format!("{}, line {}{key}: {what}", self.path.display(), newlines + 1))
     }
 
     /// Converts an error of the TOML reader to one that names file, line and key.
-    fn refused(&self, error: &toml::de::Error) -> anyhow::Error {
+    fn toml_error(&self, error: &toml::de::Error) -> anyhow::Error {
         let message = error.message();
         let key = message.split('`').nth(1).unwrap_or_default();
         let expected = message.split_once(", ").map(|(_, expected)| expected.replace('`', ""));
@@ -210,19 +210,19 @@ impl ExperimentSource<'_> {
             _ if message.starts_with("missing field") => (key, "is missing".to_owned()),
             _ => ("", message.to_owned()),
         };
-        self.problem(&error.span().unwrap_or_default(), key, what)
+        self.error_at(&error.span().unwrap_or_default(), key, what)
     }
 
     fn experiment(&self, overrides: &[(String, String)]) -> Result<Experiment> {
         if let Err(error) = DeTable::parse(self.text) {
             let span = error.span().unwrap_or_default();
-            return Err(self.problem(&span, "", format!("not TOML: {}", error.message())));
+            return Err(self.error_at(&span, "", format!("not TOML: {}", error.message())));
         }
         let file: ExperimentFile =
-            toml::from_str(self.text).map_err(|error| self.refused(&error))?;
+            toml::from_str(self.text).map_err(|error| self.toml_error(&error))?;
         if file.measure.is_empty() {
             let what = "is missing; expected at least one [[measure]]";
-            return Err(self.problem(&(0..0), "measure", what));
+            return Err(self.error_at(&(0..0), "measure", what));
         }
         let options = self.options(entries(&file.options))?;
         let measures = file.measure.iter();
@@ -250,26 +250,27 @@ impl ExperimentSource<'_> {
     ) -> Result<MeasurementSpec> {
         let Some(value) = table.get("run") else {
             let what = format!("is missing; expected one of {}", MEASUREMENTS.join(", "));
-            return Err(self.problem(span, "run", what));
+            return Err(self.error_at(span, "run", what));
         };
         let run = value.as_ref().as_str();
-        let run = run.ok_or_else(|| self.problem(&value.span(), "run", "expected a string"))?;
+        let run = run.ok_or_else(|| self.error_at(&value.span(), "run", "expected a string"))?;
         let run = run.to_owned();
         if !MEASUREMENTS.contains(&run.as_str()) {
             let what = format!(
                 "\"{run}\" is not a measurement; expected one of {}",
                 MEASUREMENTS.join(", ")
             );
-            return Err(self.problem(&value.span(), "run", what));
+            return Err(self.error_at(&value.span(), "run", what));
         }
-        let mut full = if ALONE.contains(&run.as_str()) { Options::new() } else { common.clone() };
+        let mut full =
+            if WITHOUT_TARGET.contains(&run.as_str()) { Options::new() } else { common.clone() };
         let own = entries(table).filter(|entry| !["run", "quick"].contains(&entry.name));
         full.extend(self.options(own)?);
         let mut quick = full.clone();
         if let Some(value) = table.get("quick") {
             let span = value.span();
             let short = value.as_ref().as_table();
-            let short = short.ok_or_else(|| self.problem(&span, "quick", "expected a table"))?;
+            let short = short.ok_or_else(|| self.error_at(&span, "quick", "expected a table"))?;
             let entry = |(name, value)| OptionEntry { name, span: span.clone(), value };
             let short = short.iter().map(|(name, value)| entry((name.as_str(), value)));
             quick.extend(self.options(short)?);
@@ -322,15 +323,15 @@ impl ExperimentSource<'_> {
                 }
             },
         };
-        Err(self.problem(&at.unwrap_or_else(|| span.clone()), name, what))
+        Err(self.error_at(&at.unwrap_or_else(|| span.clone()), name, what))
     }
 
     fn options<'v>(&self, entries: impl Iterator<Item = OptionEntry<'v>>) -> Result<Options> {
         let mut options = Options::new();
         for OptionEntry { name, span, value } in entries {
             let name = name.replace('_', "-");
-            if OWN.contains(&name.as_str()) {
-                return Err(self.problem(&span, &name, "adit-lab run sets this option itself"));
+            if RUN_OPTIONS.contains(&name.as_str()) {
+                return Err(self.error_at(&span, &name, "adit-lab run sets this option itself"));
             }
             let word = |value: &Value| match value {
                 Value::String(text) => Ok(text.clone()),
@@ -339,7 +340,7 @@ impl ExperimentSource<'_> {
                 other => {
                     let kind = other.type_str();
                     let what = format!("expected a string or a number, not {kind}");
-                    Err(self.problem(&span, &name, what))
+                    Err(self.error_at(&span, &name, what))
                 }
             };
             let value = match value {
@@ -348,7 +349,7 @@ impl ExperimentSource<'_> {
                 Value::Array(values) => {
                     Some(values.iter().map(word).collect::<Result<Vec<_>>>()?.join(","))
                 }
-                Value::String(text) if PATHS.contains(&name.as_str()) => {
+                Value::String(text) if PATH_OPTIONS.contains(&name.as_str()) => {
                     let folder = self.path.parent().unwrap_or(Path::new(""));
                     Some(folder.join(text).display().to_string())
                 }
@@ -365,11 +366,11 @@ impl ExperimentSource<'_> {
         let plot = plot.into_inner();
         if !PLOTS.contains(&plot.as_str()) {
             let what = format!("\"{plot}\" is not a plot; expected one of {}", PLOTS.join(", "));
-            return Err(self.problem(&span, "plot", what));
+            return Err(self.error_at(&span, "plot", what));
         }
         let wrong = |span: &Range<usize>| {
             let what = "expected pairs of numbers such as [[64, 5.17], [128, 5.17]]";
-            self.problem(span, "points", what)
+            self.error_at(span, "points", what)
         };
         let points = points.ok_or_else(|| wrong(&span))?;
         let span = points.span();
@@ -396,7 +397,7 @@ impl ExperimentSource<'_> {
                 }
                 _ => return Ok(value),
             };
-            Err(self.problem(&span, key, what))
+            Err(self.error_at(&span, key, what))
         };
         let values = values.into_iter().map(check).collect::<Result<_>>()?;
         Ok(Study { source, machine, unit, values })

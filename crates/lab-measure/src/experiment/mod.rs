@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &RunArguments, check: OptionCheck, stop: &Stop) -> 
                 break;
             }
             eprintln!("== {}: {} ({})", experiment.title, measure.run, index + 1);
-            let result = one(arguments, experiment, measure, index, stop)?;
+            let result = run_measurement(arguments, experiment, measure, index, stop)?;
             if let Some(last) = report.experiments.last_mut() {
                 last.measurements.push(result);
             }
@@ -121,7 +121,7 @@ fn empty_report(experiment: &Experiment) -> ExperimentReport {
     }
 }
 
-fn one(
+fn run_measurement(
     arguments: &RunArguments,
     experiment: &Experiment,
     measure: &MeasurementSpec,

@@ -23,7 +23,7 @@ pub(super) type Compared<'r> = [(String, &'r Report)];
 pub(super) fn body(out: &mut String, reports: &Compared<'_>, references: &[Reference]) {
     let mut plots = Vec::new();
     for quantity in plotted(reports) {
-        plots.extend(axes(reports).iter().filter_map(|axis| along(reports, &quantity, axis)));
+        plots.extend(axes(reports).iter().filter_map(|axis| plot_along(reports, &quantity, axis)));
     }
     for (label, report) in reports {
         for plot in &report.plots {
@@ -81,15 +81,15 @@ fn axes(reports: &Compared<'_>) -> Vec<String> {
 
 /// Plots a quantity along an axis, with a line for each position on the other axes; `None` if no
 /// line has two points.
-fn along(reports: &Compared<'_>, quantity: &Figure, axis: &str) -> Option<Plot> {
+fn plot_along(reports: &Compared<'_>, quantity: &Figure, axis: &str) -> Option<Plot> {
     let mut series: Vec<Series> = Vec::new();
     for (label, report) in reports {
         for figure in report.figures.iter().filter(|of| of.quantity == quantity.quantity) {
             let case = report.cases.iter().find(|case| case.name == figure.case);
             let Some(x) = case.and_then(|case| case.axes.get(axis)?.as_f64()) else { continue };
             let name = joined([
-                &without(label, axis),
-                &case.map_or_else(String::new, |of| rest(of, axis)),
+                &without_axis_options(label, axis),
+                &case.map_or_else(String::new, |of| other_positions(of, axis)),
             ]);
             let at = series.iter().position(|one| one.name == name).unwrap_or_else(|| {
                 series.push(Series::new(&name, Vec::new()));
@@ -128,7 +128,7 @@ fn reference_name(unit: &str, axis: &str) -> &'static str {
 }
 
 /// Returns the options of a measurement except those that an axis shows.
-fn without(label: &str, axis: &str) -> String {
+fn without_axis_options(label: &str, axis: &str) -> String {
     let options: &[&str] = match axis {
         "active sessions" => &["sessions", "active"],
         axis => &[axis],
@@ -141,7 +141,7 @@ fn without(label: &str, axis: &str) -> String {
 }
 
 /// Returns the positions of a case on the other axes.
-fn rest(case: &MeasuredCase, axis: &str) -> String {
+fn other_positions(case: &MeasuredCase, axis: &str) -> String {
     let text = |(name, place): (&String, &Value)| match place {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(format!("{name} {number}")),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::agreement::Agreement;
+use crate::agreement::CountAgreement;
 use crate::plot::{LineStyle, Plot, Series, linear};
 use crate::quantity::{Quantity, higher};
 use crate::run_report::{ExperimentReport, Study, StudyValue};
@@ -45,7 +45,7 @@ fn throughput(active: u64) -> Report {
         measurement: "throughput".to_owned(),
         complete: true,
         warnings: vec!["beware <script>".to_owned()],
-        agreement: Some(Agreement::default()),
+        agreement: Some(CountAgreement::default()),
         ..Report::default()
     };
     for (bytes, rate) in [(64, 5_000_000), (1400, 4_000_000)] {

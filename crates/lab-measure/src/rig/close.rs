@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::Rig;
-use crate::agreement::Agreement;
+use crate::agreement::CountAgreement;
 use crate::report::Report;
 use crate::target::TargetArguments;
 use adit_lab_process::stop::Stop;
@@ -24,11 +24,11 @@ impl Rig {
     /// # Errors
     /// The sessions of a target that keeps running cannot be deleted.
     pub(crate) fn close(mut self, report: &mut Report) -> Result<()> {
-        self.judge_cores(report);
+        self.warn_of_shared_core(report);
         report.target_counters = self.finish(&Stop::default())?;
         report.agreement =
-            report.target_counters.as_ref().and_then(|of| Agreement::of(self.totals, of));
-        if let Some(warning) = report.agreement.as_ref().and_then(Agreement::warning) {
+            report.target_counters.as_ref().and_then(|of| CountAgreement::of(self.totals, of));
+        if let Some(warning) = report.agreement.as_ref().and_then(CountAgreement::warning) {
             report.warn(warning);
         }
         Ok(())

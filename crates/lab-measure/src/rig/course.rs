@@ -45,7 +45,7 @@ impl Rig {
     ///
     /// # Errors
     /// The target has ended.
-    pub(crate) fn follow(
+    pub(crate) fn run_rate_sequences(
         &mut self,
         courses: Vec<Vec<RateStep>>,
         duration_ns: u64,

@@ -13,9 +13,9 @@ use super::distribution::{OperationTime, OperationTimes};
 use adit_lab_process::stop::Stop;
 
 /// The key of all operations, as long as that of `redis-benchmark`.
-const KEY: &[u8] = b"key:000000000000";
+const OPERATION_KEY: &[u8] = b"key:000000000000";
 /// Number of operations before the measured ones, which warm up caches and open congestion windows.
-const WARM_UP: u64 = 500;
+const WARM_UP_OPERATIONS: u64 = 500;
 /// Longest wait for a connection or a reply.
 const SILENCE_MAX: Nanos = Nanos::from_secs(10);
 /// Longest sleep of a thread that waits for events, so that it sees Ctrl-C.
@@ -33,9 +33,9 @@ const TURNS_PER_CHECK: u64 = 4096;
 const RUN_NS: Nanos = Nanos::from_millis(12);
 /// Number of operations of each client after a rest that do not count: they find cold caches and
 /// halted cores.
-const UNCOUNTED: u64 = 3;
+const UNCOUNTED_OPERATIONS: u64 = 3;
 /// Duration of a rest; see [`RUN_NS`].
-const REST: Duration = Duration::from_micros(900);
+const REST_DURATION: Duration = Duration::from_micros(900);
 /// How much longer clients rest than a server of this process, so that it is ready first.
 const HEAD_START: Duration = Duration::from_micros(300);
 /// How long a resting server sleeps until it checks whether the clients still rest.
@@ -58,7 +58,7 @@ impl LoadControl {
     /// Lets the clients rest. A server of the same process rests as well.
     pub(super) fn rest(&self) {
         self.resting.store(true, Ordering::Relaxed);
-        std::thread::sleep(REST);
+        std::thread::sleep(REST_DURATION);
         self.resting.store(false, Ordering::Relaxed);
         std::thread::sleep(HEAD_START);
     }
@@ -143,17 +143,23 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
     /// or not at all; `stop` was raised.
     pub(super) fn run(mut self) -> Result<LoadOutcome> {
         // Stores the value that later operations read.
-        self.closed(StoreOperation::Set, 1)?;
-        self.closed(self.case.operation, WARM_UP)?;
+        self.run_closed_loop(StoreOperation::Set, 1)?;
+        self.run_closed_loop(self.case.operation, WARM_UP_OPERATIONS)?;
         self.control.done.store(0, Ordering::Relaxed);
         match self.case.rate {
-            None => self.closed(self.case.operation, self.case.operations),
-            Some(rate) => self.open(self.case.operation, self.case.operations, rate.max(1)),
+            None => self.run_closed_loop(self.case.operation, self.case.operations),
+            Some(rate) => {
+                self.run_open_loop(self.case.operation, self.case.operations, rate.max(1))
+            }
         }
     }
 
     /// Runs a closed loop: each client begins an operation after the reply of its previous one.
-    fn closed(&mut self, operation: StoreOperation, operations: u64) -> Result<LoadOutcome> {
+    fn run_closed_loop(
+        &mut self,
+        operation: StoreOperation,
+        operations: u64,
+    ) -> Result<LoadOutcome> {
         let mut times = OperationTimes::new(usize::try_from(operations).unwrap_or(0));
         let (mut left, begin) = (operations, self.clock.now());
         let (mut rested, mut rest_due, mut uncounted) = (Nanos(0), begin + RUN_NS, 0);
@@ -164,7 +170,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
             if holds && self.in_flight == 0 {
                 rested += self.rest();
                 rest_due = self.clock.now() + RUN_NS;
-                uncounted = clients * UNCOUNTED;
+                uncounted = clients * UNCOUNTED_OPERATIONS;
                 continue;
             }
             if self.in_flight == 0 && left > 0 {
@@ -192,14 +198,14 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
                     }
                 }
             }
-            self.pass(is_idle, &times)?;
+            self.end_iteration(is_idle, &times)?;
         }
         let elapsed_ns = self.last_reply.since(begin).since(rested).0;
         Ok(LoadOutcome { times, elapsed_ns })
     }
 
     /// Runs an open loop: replies do not change when operations begin. Latencies count from then.
-    fn open(
+    fn run_open_loop(
         &mut self,
         operation: StoreOperation,
         operations: u64,
@@ -238,7 +244,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
             if self.in_flight == 0 {
                 self.last_reply = self.clock.now();
             }
-            self.pass(is_idle, &times)?;
+            self.end_iteration(is_idle, &times)?;
         }
         let elapsed_ns = self.last_reply.since(begin).0;
         Ok(LoadOutcome { times, elapsed_ns })
@@ -246,7 +252,7 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
 
     /// Ends an iteration: waits if nothing happened. Now and then publishes the progress, and
     /// checks for Ctrl-C and for a server that does not reply.
-    fn pass(&mut self, is_idle: bool, times: &OperationTimes) -> Result<()> {
+    fn end_iteration(&mut self, is_idle: bool, times: &OperationTimes) -> Result<()> {
         if is_idle && self.in_flight > 0 {
             self.transport.wait(WAIT_MAX);
         }
@@ -266,8 +272,10 @@ impl<'a, T: Transport> StoreLoad<'a, T> {
     fn begin(&mut self, index: usize, operation: StoreOperation, start: Nanos) -> Result<bool> {
         let client = self.clients.get_mut(index).context("a client that does not exist")?;
         let refused = match operation {
-            StoreOperation::Set => client.resp.command(start, &[b"SET", KEY, &self.value]),
-            StoreOperation::Get => client.resp.command(start, &[b"GET", KEY]),
+            StoreOperation::Set => {
+                client.resp.command(start, &[b"SET", OPERATION_KEY, &self.value])
+            }
+            StoreOperation::Get => client.resp.command(start, &[b"GET", OPERATION_KEY]),
         };
         match refused {
             Ok(()) => self.in_flight += 1,

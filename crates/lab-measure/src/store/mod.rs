@@ -23,7 +23,7 @@ use self::link::StoreNetwork;
 use self::load::{LoadControl, LoadOutcome};
 use self::report::{add_ratios, add_run};
 use self::server::RedisServer;
-use self::turn::StoreTurns;
+use self::turn::StoreTurnSetup;
 use crate::measurement::{LabMeasurement, Prepared};
 use crate::quantity::{Quantity, higher};
 use crate::report::{OutputArguments, Report};
@@ -40,7 +40,7 @@ const QUICK_OPERATIONS: u64 = 3000;
 /// Duration of a run in one direction with `--quick`. Unit: ns.
 const QUICK_SPAN_NS: u64 = 300_000_000;
 /// Maximum number of cases of which distributions and timelines are drawn; a grid has too many.
-const DRAWN_MAX: usize = 4;
+const DRAWN_CASES_MAX: usize = 4;
 /// Length of the largest IP packet on the link. Unit: octets.
 const MTU_BYTES: u16 = 1500;
 
@@ -137,7 +137,7 @@ pub(crate) struct StoreRig {
     testbed: Option<Testbed>,
     network: Option<StoreNetwork>,
     server: Option<SocketAddr>,
-    cores: Cores,
+    cores: StoreCores,
 }
 
 /// One run over one transport.
@@ -161,7 +161,7 @@ impl LabMeasurement for StoreArguments {
     }
 
     fn prepare(&self, report: &mut Report, stop: &Stop) -> Result<Prepared<Self>> {
-        let cores = Cores::of(self, report);
+        let cores = StoreCores::of(self, report);
         let server = self.server.as_deref().map(resolve).transpose()?;
         let transports = self.transports(report, server.is_some())?;
         let network = match server {
@@ -210,7 +210,7 @@ impl LabMeasurement for StoreArguments {
     ) -> Result<()> {
         let StoreRig { log, redis, testbed, network, server, cores } = rig;
         redis.as_mut().map_or(Ok(()), RedisServer::check_running)?;
-        let context = StoreTurns {
+        let context = StoreTurnSetup {
             network: network.as_ref(),
             testbed: testbed.as_ref(),
             server: *server,
@@ -266,7 +266,7 @@ impl StoreArguments {
     /// Measures the operations of a case.
     fn load(
         &self,
-        context: &StoreTurns<'_>,
+        context: &StoreTurnSetup<'_>,
         turn: &StoreTurn,
         case: &StoreCase,
         report: &mut Report,
@@ -283,13 +283,18 @@ impl StoreArguments {
             bail!("{transport}, {case}: {} replies arrived", outcome.times.count());
         }
         let is_last = turn.round == self.rounds();
-        let line = add_run(report, turn, case, &outcome, is_last && turn.number <= DRAWN_MAX);
+        let line = add_run(report, turn, case, &outcome, is_last && turn.number <= DRAWN_CASES_MAX);
         eprintln!("case {}, round {}: {line}", turn.number, turn.round);
         Ok(outcome)
     }
 
     /// Measures the throughput in one direction.
-    fn send(&self, context: &StoreTurns<'_>, turn: &StoreTurn, report: &mut Report) -> Result<()> {
+    fn send(
+        &self,
+        context: &StoreTurnSetup<'_>,
+        turn: &StoreTurn,
+        report: &mut Report,
+    ) -> Result<()> {
         let transport = turn.transport;
         let span = if self.quick { QUICK_SPAN_NS } else { self.duration };
         let control = self.control(context.stop);
@@ -320,12 +325,12 @@ fn write_operations(
 }
 
 /// The cores of both sides.
-struct Cores {
+struct StoreCores {
     client: u16,
     server: u16,
 }
 
-impl Cores {
+impl StoreCores {
     fn of(arguments: &StoreArguments, report: &mut Report) -> Self {
         let all = allowed_cores();
         let first = all.first().copied().unwrap_or(0);

@@ -31,7 +31,7 @@ const PROGRESS: Duration = Duration::from_millis(20);
 
 /// State that all turns share.
 #[derive(Debug)]
-pub(super) struct StoreTurns<'a> {
+pub(super) struct StoreTurnSetup<'a> {
     /// Network between client and server; `None` for a server elsewhere.
     pub network: Option<&'a StoreNetwork>,
     /// DPDK, if a transport needs it.
@@ -54,22 +54,27 @@ struct UserPort {
 }
 
 /// Core, priority and namespace of one thread of a turn.
-struct Seat<'a> {
+struct TurnThread<'a> {
     core: u16,
     is_fifo: bool,
     namespace: Option<&'a NetNamespace>,
     testbed: Option<&'a Testbed>,
 }
 
-impl<'a> StoreTurns<'a> {
-    fn client_seat(&self) -> Seat<'a> {
+impl<'a> StoreTurnSetup<'a> {
+    fn client_seat(&self) -> TurnThread<'a> {
         let namespace = self.network.map(StoreNetwork::client);
-        Seat { core: self.core, is_fifo: self.is_fifo, namespace, testbed: self.testbed }
+        TurnThread { core: self.core, is_fifo: self.is_fifo, namespace, testbed: self.testbed }
     }
 
-    fn server_seat(&self) -> Seat<'a> {
+    fn server_seat(&self) -> TurnThread<'a> {
         let namespace = self.network.map(StoreNetwork::server);
-        Seat { core: self.server_core, is_fifo: self.is_fifo, namespace, testbed: self.testbed }
+        TurnThread {
+            core: self.server_core,
+            is_fifo: self.is_fifo,
+            namespace,
+            testbed: self.testbed,
+        }
     }
 
     /// Returns the address at which clients of `transport` find the server.
@@ -109,13 +114,17 @@ impl<'a> StoreTurns<'a> {
         self.both_sides(
             transport,
             progress,
-            transport.is_pair().then_some(|side: &mut Stack, done: &AtomicBool| match side {
-                Stack::Kernel(tcp) => serve(tcp, clock, peer, control, done),
-                Stack::User(tcp) => serve(&mut **tcp, clock, peer, control, done),
-            }),
+            transport.is_pair().then_some(
+                |side: &mut TurnTransport, done: &AtomicBool| match side {
+                    TurnTransport::Kernel(tcp) => serve(tcp, clock, peer, control, done),
+                    TurnTransport::User(tcp) => serve(&mut **tcp, clock, peer, control, done),
+                },
+            ),
             |side| match side {
-                Stack::Kernel(tcp) => StoreLoad::connect(tcp, clock, peer, case, control)?.run(),
-                Stack::User(tcp) => {
+                TurnTransport::Kernel(tcp) => {
+                    StoreLoad::connect(tcp, clock, peer, case, control)?.run()
+                }
+                TurnTransport::User(tcp) => {
                     StoreLoad::connect(&mut **tcp, clock, peer, case, control)?.run()
                 }
             },
@@ -140,13 +149,13 @@ impl<'a> StoreTurns<'a> {
         self.both_sides(
             transport,
             progress,
-            Some(|side: &mut Stack, done: &AtomicBool| match side {
-                Stack::Kernel(tcp) => run.receive(tcp, done),
-                Stack::User(tcp) => run.receive(&mut **tcp, done),
+            Some(|side: &mut TurnTransport, done: &AtomicBool| match side {
+                TurnTransport::Kernel(tcp) => run.receive(tcp, done),
+                TurnTransport::User(tcp) => run.receive(&mut **tcp, done),
             }),
             |side| match side {
-                Stack::Kernel(tcp) => run.send(tcp),
-                Stack::User(tcp) => run.send(&mut **tcp),
+                TurnTransport::Kernel(tcp) => run.send(tcp),
+                TurnTransport::User(tcp) => run.send(&mut **tcp),
             },
         )?;
         let bits = u128::from(run.octets.into_inner()) * 8;
@@ -160,8 +169,8 @@ impl<'a> StoreTurns<'a> {
         &self,
         transport: StoreTransport,
         mut progress: impl FnMut(),
-        server: Option<impl FnOnce(&mut Stack, &AtomicBool) -> Result<()> + Send>,
-        client: impl FnOnce(&mut Stack) -> Result<R> + Send,
+        server: Option<impl FnOnce(&mut TurnTransport, &AtomicBool) -> Result<()> + Send>,
+        client: impl FnOnce(&mut TurnTransport) -> Result<R> + Send,
     ) -> Result<R> {
         let [near, far] = self.ports(transport)?;
         let split = |port: Option<UserPort>| match port {
@@ -178,12 +187,13 @@ impl<'a> StoreTurns<'a> {
             let seat = self.server_seat();
             let done = &done;
             let serving = server.map(|server| {
-                scope
-                    .spawn(move || seat.run(|pool| server(&mut Stack::new(far, pool, wait)?, done)))
+                scope.spawn(move || {
+                    seat.run(|pool| server(&mut TurnTransport::new(far, pool, wait)?, done))
+                })
             });
             let seat = self.client_seat();
-            let measuring =
-                scope.spawn(move || seat.run(|pool| client(&mut Stack::new(near, pool, wait)?)));
+            let measuring = scope
+                .spawn(move || seat.run(|pool| client(&mut TurnTransport::new(near, pool, wait)?)));
             while !measuring.is_finished() {
                 std::thread::sleep(PROGRESS);
                 progress();
@@ -211,7 +221,7 @@ impl<'a> StoreTurns<'a> {
     }
 }
 
-impl Seat<'_> {
+impl TurnThread<'_> {
     /// Runs `work` on this thread, with this core, priority and namespace.
     fn run<R>(self, work: impl FnOnce(Option<adit_dpdk::Mempool>) -> Result<R>) -> Result<R> {
         pin_current_thread(self.core).map_err(|error| environment(error.to_string()))?;
@@ -230,12 +240,12 @@ impl Seat<'_> {
 }
 
 /// The transport of one side.
-enum Stack {
+enum TurnTransport {
     Kernel(KernelTcp),
     User(Box<UserTcp<WorkerIo>>),
 }
 
-impl Stack {
+impl TurnTransport {
     fn new(
         port: Option<(WorkerPort, UserSide)>,
         pool: Option<adit_dpdk::Mempool>,

@@ -15,10 +15,10 @@ use crate::quantity::{lower, plain};
 use crate::report::Report;
 
 /// Time between the start of the load and the first reading.
-const BEGIN: Duration = Duration::from_millis(300);
+const LOAD_LEAD: Duration = Duration::from_millis(300);
 /// Time between both readings. The busy share that adit shows is that of a whole second between
 /// them.
-const SPAN: Duration = Duration::from_millis(2200);
+const READING_SPAN: Duration = Duration::from_millis(2200);
 /// Duration of a trial beside a reading, which takes time itself. Unit: ns.
 pub(crate) const LOAD_TRIAL_NS: u64 = 3_000_000_000;
 /// The kernel calls its polling loop an idle state.
@@ -105,9 +105,9 @@ impl LoadProbe {
     /// # Errors
     /// adit does not answer.
     pub(crate) fn read(&self) -> Result<LoadReading> {
-        sleep(BEGIN);
+        sleep(LOAD_LEAD);
         let (first, before, began) = (self.workers()?, thread_times(self.pid), Instant::now());
-        sleep(SPAN);
+        sleep(READING_SPAN);
         let (after, elapsed) = (thread_times(self.pid), began.elapsed());
         let last = self.workers()?;
         Ok(reading(&first, &last, before.until(&after), elapsed))

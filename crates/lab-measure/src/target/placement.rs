@@ -129,7 +129,7 @@ impl TargetArguments {
     /// # Errors
     /// There is no adit, it does not know the placement, or the target is not started by the
     /// tester.
-    pub(crate) fn take_placement(&mut self, bench: &TestbedArguments) -> Result<Option<String>> {
+    pub(crate) fn choose_placement(&mut self, bench: &TestbedArguments) -> Result<Option<String>> {
         self.check_model()?;
         let Some(choice) = &self.adit.placement else { return Ok(None) };
         let mut allowed = allowed_cores();
@@ -145,7 +145,7 @@ impl TargetArguments {
         }
         let command = self.plan_command(choice)?;
         set_affinity(&allowed)?;
-        let outcome = ask(command, allowed);
+        let outcome = run_plan_command(command, allowed);
         set_affinity(&cores)?;
         match outcome? {
             PlacementOutcome::Placed(placed) => self.placed = Some(placed),
@@ -177,7 +177,7 @@ impl TargetArguments {
     }
 }
 
-fn ask(mut command: Command, allowed: Vec<u16>) -> Result<PlacementOutcome> {
+fn run_plan_command(mut command: Command, allowed: Vec<u16>) -> Result<PlacementOutcome> {
     let output = command.env("NO_COLOR", "1").stdin(Stdio::null()).output();
     let output = output.map_err(|error| environment(format!("cannot start adit: {error}")))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();

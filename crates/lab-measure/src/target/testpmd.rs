@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::testbed::Testbed;
-use adit_lab_process::process::{is_installed, owned};
+use adit_lab_process::process::{is_installed, owned_command};
 use adit_lab_process::stop::environment;
 
 /// Makes the command that starts testpmd on `core`. With `rates` testpmd reports its rates each
@@ -21,7 +21,7 @@ pub(super) fn command(bench: &Testbed, core: u16, rates: bool, memif: &str) -> R
             "{program} is not installed (Debian and Ubuntu: apt-get install dpdk-dev)"
         )));
     }
-    let mut command = owned(program, "KILL");
+    let mut command = owned_command(program, "KILL");
     command.args(["--lcores", &format!("0@{},1@{core}", bench.core())]);
     command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
     command.arg(format!("adit-lab-target-{}", std::process::id()));

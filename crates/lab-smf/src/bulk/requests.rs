@@ -16,7 +16,7 @@ use adit_pfcp::{Message, encode};
 use adit_types::{BitRate, PdrId, QerId, Seid, Teid, UrrId};
 use anyhow::{Context, Result, bail};
 
-use crate::answer::accepted;
+use crate::answer::check_cause;
 use crate::bulk::{SessionsConfig, TeidAllocation, UpfSessionIds};
 use crate::exchange::Procedure;
 use crate::identity::SmfIdentity;
@@ -25,7 +25,7 @@ use crate::rules::{FlowPdr, LabSessionRules, forward};
 use crate::single::{DOWNLINK_FAR, UPLINK_FAR, UPLINK_PDR};
 
 /// A volume threshold beyond reach: the URR measures but never reports.
-const NEVER_BYTES: u64 = 1 << 60;
+const UNREACHED_THRESHOLD_BYTES: u64 = 1 << 60;
 /// Identifier of the first downlink PDR. Uplink PDRs have odd identifiers, downlink PDRs even ones.
 const DOWNLINK_PDR: PdrId = PdrId(2);
 /// Precedence of the PDRs for all traffic; PDRs with filters have lower values.
@@ -91,7 +91,7 @@ impl ProfileRules {
                 ..CreateQer::new(QerId(id), GateStatus::OPEN)
             });
         }
-        let total = Some(profile.urr_threshold_bytes.unwrap_or(NEVER_BYTES));
+        let total = Some(profile.urr_threshold_bytes.unwrap_or(UNREACHED_THRESHOLD_BYTES));
         let threshold = VolumeThreshold { total, ..VolumeThreshold::default() };
         let urr = |id| CreateUrr {
             volume_threshold: Some(threshold),
@@ -214,7 +214,7 @@ impl SessionsConfig {
     }
 
     /// Records the identifiers that the UPF allocated for a session.
-    pub(crate) fn established(
+    pub(crate) fn record_session_ids(
         &self,
         index: u32,
         message: &Message<'_>,
@@ -224,7 +224,7 @@ impl SessionsConfig {
             bail!("the UPF answered an establishment with {}", message.message_type())
         };
         let offending = response.offending_ie.map(|ie| ie.0);
-        accepted("Session Establishment", response.cause, offending)
+        check_cause("Session Establishment", response.cause, offending)
             .with_context(|| format!("session {index}"))?;
         let up_f_seid = response.up_f_seid.context("the UPF accepted without an F-SEID")?;
         let teid = match self.teids {
@@ -253,8 +253,8 @@ impl Procedure for Establishment<'_> {
         self.config.establishment(self.identity, index, sequence, out)
     }
 
-    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
-        self.config.established(index, message, self.sessions)
+    fn process_answer(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+        self.config.record_session_ids(index, message, self.sessions)
     }
 }
 
@@ -307,12 +307,12 @@ pub fn modification(
 }
 
 /// Checks the answer to a modification.
-pub fn modified(index: u32, message: &Message<'_>) -> Result<()> {
+pub fn check_modification_answer(index: u32, message: &Message<'_>) -> Result<()> {
     let Message::SessionModificationResponse(response) = message else {
         bail!("the UPF answered a modification with {}", message.message_type())
     };
     let offending = response.offending_ie.map(|ie| ie.0);
-    accepted("Session Modification", response.cause, offending)
+    check_cause("Session Modification", response.cause, offending)
         .with_context(|| format!("session {index}"))
 }
 
@@ -330,12 +330,12 @@ pub fn deletion(up_seid: u64, sequence: u32, out: &mut [u8]) -> Result<usize> {
 }
 
 /// Checks the answer to a deletion.
-pub fn deleted(index: u32, message: &Message<'_>) -> Result<()> {
+pub fn check_deletion_answer(index: u32, message: &Message<'_>) -> Result<()> {
     let Message::SessionDeletionResponse(response) = message else {
         bail!("the UPF answered a deletion with {}", message.message_type())
     };
     let offending = response.offending_ie.map(|ie| ie.0);
-    accepted("Session Deletion", response.cause, offending)
+    check_cause("Session Deletion", response.cause, offending)
         .with_context(|| format!("session {index}"))
 }
 
@@ -345,7 +345,7 @@ impl Procedure for Deletion<'_> {
         deletion(self.up_seids.get(at).copied().unwrap_or(0), sequence, out)
     }
 
-    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
-        deleted(index, message)
+    fn process_answer(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+        check_deletion_answer(index, message)
     }
 }

@@ -151,7 +151,7 @@ impl Network {
         };
         match arguments.datapath {
             DatapathChoice::Kernel => topology.give_links_to_kernel(plan.has_captures)?,
-            DatapathChoice::Xdp => topology.receive_from_programs()?,
+            DatapathChoice::Xdp => topology.enable_gro_for_programs()?,
             DatapathChoice::AfXdp | DatapathChoice::AfPacket | DatapathChoice::Auto => {}
         }
         let on = |device| start(device).map(|running| (running, device, None));

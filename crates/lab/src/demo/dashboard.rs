@@ -16,7 +16,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 /// Address that adit listens at inside its namespace.
-const INSIDE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const ADIT_LISTEN_ADDR: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Maximum number of relayed connections.
 const CONNECTIONS_MAX: usize = 64;
@@ -46,7 +47,10 @@ impl DemoDashboard {
     /// Returns the section for adit's configuration.
     pub(crate) fn section(&self) -> String {
         let tokens = self.scratch.path().join("api.tokens");
-        format!("\n[api]\nlisten = \"{INSIDE}\"\ntokens_file = \"{}\"\n", tokens.display())
+        format!(
+            "\n[api]\nlisten = \"{ADIT_LISTEN_ADDR}\"\ntokens_file = \"{}\"\n",
+            tokens.display()
+        )
     }
 
     /// Relays connections from the host into the namespace until `is_over`. Returns the address for
@@ -60,7 +64,7 @@ impl DemoDashboard {
         namespace: &'scope NetNamespace,
         is_over: impl Fn() -> bool + Send + 'scope,
     ) -> Result<String> {
-        let wanted = TcpListener::bind((Ipv4Addr::LOCALHOST, INSIDE.port()));
+        let wanted = TcpListener::bind((Ipv4Addr::LOCALHOST, ADIT_LISTEN_ADDR.port()));
         let listener = wanted.or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
@@ -84,7 +88,7 @@ impl DemoDashboard {
 /// Relays one connection, with a thread for each direction; both end with the connection.
 fn connect(namespace: &NetNamespace, client: TcpStream, open: &Arc<AtomicUsize>) -> Result<()> {
     client.set_nonblocking(false)?;
-    let server = namespace.visit(|| Ok(TcpStream::connect(INSIDE)?))?;
+    let server = namespace.visit(|| Ok(TcpStream::connect(ADIT_LISTEN_ADDR)?))?;
     let ways = [(client.try_clone()?, server.try_clone()?), (server, client)];
     for (mut from, mut to) in ways {
         let open = Arc::clone(open);

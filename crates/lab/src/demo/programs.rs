@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use crate::topology::{DN, LabUe, Topology};
 use adit_lab_process::netns::NetNamespace;
-use adit_lab_process::process::{Process, Program, ProgramOutput, is_installed};
+use adit_lab_process::process::{Process, ProgramOutput, TimedProgram, is_installed};
 use adit_lab_process::stop::{Stop, environment};
 
 /// Number of pings per UE.
-pub(super) const PINGS: u32 = 5;
+pub(super) const PINGS_PER_UE: u32 = 5;
 /// Size of the downloaded file. Unit: octets.
 pub(super) const HTTP_BYTES: usize = 16 << 20;
 
@@ -29,7 +29,7 @@ const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(120);
 const FILE: &str = "download.bin";
 
 /// Programs that the demo needs, with their Debian packages.
-const NEEDED: [(&str, &str); 7] = [
+const NEEDED_PROGRAMS: [(&str, &str); 7] = [
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
     ("setpriv", "util-linux"),
@@ -44,7 +44,7 @@ const NEEDED: [(&str, &str); 7] = [
 /// # Errors
 /// Programs are missing; the message names the packages to install.
 pub(super) fn check_installed() -> Result<()> {
-    let mut packages: Vec<&str> = NEEDED
+    let mut packages: Vec<&str> = NEEDED_PROGRAMS
         .iter()
         .filter(|(program, _)| !is_installed(program))
         .map(|&(_, package)| package)
@@ -113,7 +113,7 @@ impl UePrograms<'_> {
         target: IpAddr,
         count: u32,
         interval_s: f32,
-    ) -> Result<Program> {
+    ) -> Result<TimedProgram> {
         let mut command = self.topology.ran.command("ping");
         command
             .args(["-n", "-q", "-W", "2", "-I", &ue.device()])
@@ -122,7 +122,7 @@ impl UePrograms<'_> {
             .env("LC_ALL", "C");
         let family = if target.is_ipv4() { "4" } else { "6" };
         let timeout = Duration::from_secs_f32(interval_s * count as f32 + 10.0);
-        Program::start(self.dir, &format!("ping{family}-{}", ue.0), command, timeout)
+        TimedProgram::start(self.dir, &format!("ping{family}-{}", ue.0), command, timeout)
     }
 
     /// Runs iperf3 from `ue` for `seconds`.
@@ -155,7 +155,7 @@ impl UePrograms<'_> {
             }
         }
         let timeout = Duration::from_secs(u64::from(seconds) + 20);
-        let output = Program::start(self.dir, "iperf3", command, timeout)?.wait(stop)?;
+        let output = TimedProgram::start(self.dir, "iperf3", command, timeout)?.wait(stop)?;
         let report: Value = serde_json::from_str(&output.stdout)
             .with_context(|| format!("iperf3 printed no report: {}", output.error_line))?;
         if let Some(error) = report["error"].as_str() {
@@ -226,7 +226,7 @@ impl DemoHttpServer {
             .args(["--noproxy", "*", "--write-out", "%{speed_download}", "--output"])
             .arg(&target)
             .arg(format!("http://{DN}:{HTTP_PORT}/{FILE}"));
-        let output = Program::start(dir, "curl", command, DOWNLOAD_TIMEOUT)?.wait(stop)?;
+        let output = TimedProgram::start(dir, "curl", command, DOWNLOAD_TIMEOUT)?.wait(stop)?;
         if !output.success {
             bail!("{}", output.error_line);
         }

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::bring_up::{Network, QFI};
 use super::live::DemoView;
 use super::programs::{
-    DemoHttpServer, Iperf, IperfResult, PINGS, PingResult, UePrograms, ping_result,
+    DemoHttpServer, Iperf, IperfResult, PINGS_PER_UE, PingResult, UePrograms, ping_result,
 };
 use super::report::{AditCounters, DemoCheck, DemoReport, rate};
 use crate::DemoArguments;
@@ -35,16 +35,16 @@ const RESTART_SECONDS: u32 = 12;
 /// again after four seconds.
 const SLAAC_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long to wait for packets in flight before counters are compared.
-const SETTLE: Duration = Duration::from_millis(300);
+const SETTLE_SPAN: Duration = Duration::from_millis(300);
 
 /// How many packets the gNB has sent and received.
 #[derive(Debug, Clone, Copy, Default)]
-struct GnbPackets {
+struct GnbPacketCounts {
     uplink: u64,
     downlink: u64,
 }
 
-impl GnbPackets {
+impl GnbPacketCounts {
     fn of(gnb: &Gnb) -> Self {
         let counters = gnb.counters();
         Self { uplink: load(&counters.uplink.pkts), downlink: load(&counters.downlink.pkts) }
@@ -64,7 +64,7 @@ pub(super) struct DemoSteps<'a> {
     checks: Vec<DemoCheck>,
     counters: Option<AditCounters>,
     /// The gNB's counts when the running adit started, with its counters at zero.
-    uncounted: GnbPackets,
+    uncounted: GnbPacketCounts,
     /// True once adit has ended: further steps are skipped.
     adit_ended: bool,
 }
@@ -91,7 +91,7 @@ impl<'a> DemoSteps<'a> {
             sessions: Vec::new(),
             checks: vec![association, echo],
             counters: None,
-            uncounted: GnbPackets::default(),
+            uncounted: GnbPacketCounts::default(),
             adit_ended: false,
         }
     }
@@ -252,8 +252,10 @@ impl<'a> DemoSteps<'a> {
 
     fn ping_all(&mut self, name: &str, target: IpAddr) -> Result<DemoCheck> {
         let programs = self.programs();
-        let started: Vec<_> =
-            self.ues().map(|ue| programs.start_ping(ue, target, PINGS, PING_INTERVAL_S)).collect();
+        let started: Vec<_> = self
+            .ues()
+            .map(|ue| programs.start_ping(ue, target, PINGS_PER_UE, PING_INTERVAL_S))
+            .collect();
         let mut results = Vec::new();
         for ping in started {
             results.push(ping_result(&ping?.wait(self.stop)?)?);
@@ -304,7 +306,7 @@ impl<'a> DemoSteps<'a> {
         let topology = &*topology;
         let programs = UePrograms { topology, dir: dir.path() };
         let ping = programs.start_ping(ue, DN.into(), RESTART_PINGS, SWITCH_INTERVAL_S)?;
-        let mut before = GnbPackets::default();
+        let mut before = GnbPacketCounts::default();
         let (connection, killed) = std::thread::scope(|scope| {
             let run = || programs.iperf(ue, Iperf::TcpUplink, RESTART_SECONDS, stop);
             let connection = scope.spawn(run);
@@ -313,8 +315,8 @@ impl<'a> DemoSteps<'a> {
                 let restarted = adit.kill_and_restart(topology, || {
                     // All packets that adit has sent must arrive first, because the counters of the
                     // next adit start at zero.
-                    stop.sleep(SETTLE)?;
-                    before = GnbPackets::of(gnb);
+                    stop.sleep(SETTLE_SPAN)?;
+                    before = GnbPacketCounts::of(gnb);
                     Ok(())
                 });
                 affinity.leave_worker_alone()?;
@@ -452,7 +454,7 @@ impl<'a> DemoSteps<'a> {
     }
 
     fn identity(&mut self) -> Result<DemoCheck> {
-        self.stop.sleep(SETTLE)?;
+        self.stop.sleep(SETTLE_SPAN)?;
         let document = self.network.adit.admin().show("counters", self.stop)?;
         let counters = AditCounters::read(&document)?;
         let check = counters.identity().with(&counters);
@@ -468,7 +470,7 @@ impl<'a> DemoSteps<'a> {
             return DemoCheck::new(name, false, "adit's counters are unknown");
         };
         let gnb = self.network.gnb.counters();
-        let GnbPackets { uplink, downlink } = self.uncounted;
+        let GnbPacketCounts { uplink, downlink } = self.uncounted;
         let (sent, received) =
             (load(&gnb.uplink.pkts) - uplink, load(&gnb.downlink.pkts) - downlink);
         let text = format!(

@@ -32,7 +32,7 @@ pub(crate) fn server_address(at: usize) -> Ipv4Addr {
 }
 
 /// Returns which adit has this link-layer address; 0 is `a`. `None` if it is no adit's.
-pub(crate) fn host_of(mac: MacAddr) -> Option<usize> {
+pub(crate) fn upf_of_mac(mac: MacAddr) -> Option<usize> {
     let MacAddr([2, 0, 0, UPF_DEVICE, host, _]) = mac else { return None };
     usize::from(host).checked_sub(1).filter(|host| *host < UPFS.len())
 }
@@ -48,9 +48,9 @@ mod tests {
 
     #[test]
     fn adits_are_known_by_their_devices() {
-        assert_eq!(host_of(MacAddr([2, 0, 0, 1, 1, 4])), Some(0));
-        assert_eq!(host_of(MacAddr([2, 0, 0, 1, 2, 3])), Some(1));
-        assert_eq!(host_of(MacAddr([2, 0, 0, 2, 1, 3])), None);
-        assert_eq!(host_of(MacAddr([2, 0, 0, 1, 3, 3])), None);
+        assert_eq!(upf_of_mac(MacAddr([2, 0, 0, 1, 1, 4])), Some(0));
+        assert_eq!(upf_of_mac(MacAddr([2, 0, 0, 1, 2, 3])), Some(1));
+        assert_eq!(upf_of_mac(MacAddr([2, 0, 0, 2, 1, 3])), None);
+        assert_eq!(upf_of_mac(MacAddr([2, 0, 0, 1, 3, 3])), None);
     }
 }

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use adit_types::{Seid, Teid};
 use serde::Serialize;
 
-use crate::faults::messages::SessionWish;
+use crate::faults::messages::RequestedSession;
 
 /// The state of a session, as the SMF knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) enum BookedState {
 /// A session of the SMF.
 #[derive(Debug, Clone)]
 pub(crate) struct BookedSession {
-    pub wish: SessionWish,
+    pub wish: RequestedSession,
     pub state: BookedState,
     /// The SEID that the UPF chose.
     pub up_seid: Seid,
@@ -100,7 +100,7 @@ impl FindingKind {
     ];
 
     /// True if the violation is a defect in every store setting.
-    pub(crate) fn is_of_process(self) -> bool {
+    pub(crate) fn counts_in_every_setting(self) -> bool {
         matches!(self, Self::Memory | Self::Crash)
     }
 
@@ -239,7 +239,7 @@ mod tests {
     fn session(cp_seid: u64, up_seid: u64) -> BookedSession {
         let ue = Ipv4Addr::from_bits(0x0a2d_0000 + u32::try_from(cp_seid).unwrap());
         BookedSession {
-            wish: SessionWish { cp_seid: Seid(cp_seid), ue: Some(ue), teid: Teid(7) },
+            wish: RequestedSession { cp_seid: Seid(cp_seid), ue: Some(ue), teid: Teid(7) },
             state: BookedState::Live,
             up_seid: Seid(up_seid),
             uplink_teid: Teid(u32::try_from(cp_seid).unwrap()),

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use adit_pfcp::{Message, PfcpDatagram};
 use serde_json::Value;
 
-use crate::faults::addresses::{UPFS, host_of};
+use crate::faults::addresses::{UPFS, upf_of_mac};
 use crate::faults::book::{BookedSession, BookedState, Finding, FindingKind, SmfBook};
 use crate::faults::fault::{FaultKind, FaultRecord};
 use crate::faults::messages::DOWNLINK_FAR;
@@ -17,24 +17,24 @@ use crate::faults::upf::{LEASE_MS, USAGE_INTERVAL_MS};
 use crate::faults::users::{PACKET_LEN, PacketLog, SentPacket};
 
 /// Maximum time after a fault until changes are accepted again. Unit: ms.
-pub(crate) const ACCEPTED_AGAIN_MS: u64 = 2 * LEASE_MS + 1000;
+pub(crate) const ACCEPTED_AGAIN_MAX_MS: u64 = 2 * LEASE_MS + 1000;
 /// Interval at which the SMF repeats a request: it may learn this much later that changes are
 /// accepted. Unit: ms.
-const REPEAT_MS: u64 = 500;
+const REQUEST_REPEAT_MS: u64 = 500;
 /// Maximum time for which two adits may answer for one address. Unit: ms.
-const TWO_ADDRESSES_MS: u64 = 1000;
+const TWO_ANSWERS_MAX_MS: u64 = 1000;
 /// Packets that are lost within this time before or after a fault count as lost by it. Unit: ms.
-const MARGIN_MS: u64 = 500;
+const FAULT_MARGIN_MS: u64 = 500;
 /// Interval at which a host repeats a request for the link-layer address of a neighbor that did not
 /// answer. Spec: RFC 4861 §10 (RETRANS_TIMER).
-const NEIGHBOR_MS: u64 = 1000;
+const NEIGHBOR_RETRY_MS: u64 = 1000;
 /// Permitted growth of memory: a share of it, plus an amount. Units: percent, KiB.
 const MEMORY_GROWTH_PERCENT: u64 = 10;
 const MEMORY_GROWTH_KIB: u64 = 16 * 1024;
 /// Time after which a process uses its usual amount of memory. Unit: ms.
 const WARM_UP_MS: u64 = 5000;
 /// Maximum share of stalls in a span for which a verdict about time is possible. Unit: percent.
-const STALLED_PERCENT: u64 = 15;
+const STALLED_PERCENT_MAX: u64 = 15;
 
 /// Compares the SMF's sessions with the sessions that the active adit shows.
 pub(crate) fn sessions(at_ms: u64, book: &SmfBook, shown: &Value) -> Vec<Finding> {
@@ -113,7 +113,7 @@ struct SeenAnswer {
 fn seen_answers(frames: &[PfcpFrame]) -> Vec<SeenAnswer> {
     let mut all = Vec::new();
     for frame in frames {
-        let Some(upf) = host_of(frame.mac) else { continue };
+        let Some(upf) = upf_of_mac(frame.mac) else { continue };
         for raw in PfcpDatagram::new(&frame.octets).flatten() {
             let cause = match Message::decode(&raw) {
                 Ok(Message::SessionEstablishmentResponse(body)) => body.cause,
@@ -201,13 +201,13 @@ pub(crate) struct TwoAnswerSpan {
 }
 
 /// Returns the spans in which two adits answered for one address.
-pub(crate) fn two_addresses(answers: &[ArpAnswer]) -> Vec<TwoAnswerSpan> {
+pub(crate) fn two_answer_spans_of(answers: &[ArpAnswer]) -> Vec<TwoAnswerSpan> {
     // Answers to a probe and the next ones belong to one span.
     let window_ms = u64::try_from(PROBE_INTERVAL.as_millis()).unwrap_or(50) * 3;
     let mut spans: Vec<TwoAnswerSpan> = Vec::new();
     let mut last = HashMap::<(Ipv4Addr, usize), u64>::new();
     for answer in answers {
-        let Some(upf) = host_of(answer.mac) else { continue };
+        let Some(upf) = upf_of_mac(answer.mac) else { continue };
         last.insert((answer.address, upf), answer.at_ms);
         let other = last.get(&(answer.address, 1 - upf.min(1))).copied();
         let Some(other_ms) = other.filter(|other_ms| other_ms + window_ms >= answer.at_ms) else {
@@ -226,11 +226,11 @@ pub(crate) fn two_addresses(answers: &[ArpAnswer]) -> Vec<TwoAnswerSpan> {
     spans
 }
 
-/// Returns a finding for each span of [`two_addresses`] that is too long.
+/// Returns a finding for each span of [`two_answer_spans_of`] that is too long.
 pub(crate) fn long_spans(spans: &[TwoAnswerSpan], stalls: &[Stall]) -> Vec<Finding> {
     let is_long = |span: &&TwoAnswerSpan| {
         let stalled = stalled_ms(stalls, span.from_ms, span.from_ms + span.length_ms);
-        span.length_ms > TWO_ADDRESSES_MS + stalled
+        span.length_ms > TWO_ANSWERS_MAX_MS + stalled
     };
     let finding = |span: &TwoAnswerSpan| Finding {
         at_ms: span.from_ms,
@@ -256,8 +256,8 @@ pub(crate) fn acceptance(
         let seen_ms = fault.accepted_ms.unwrap_or(run_end_ms);
         let stalled = stalled_ms(stalls, from_ms, seen_ms);
         let span = seen_ms.saturating_sub(from_ms);
-        fault.is_too_slow_to_judge = span > 0 && stalled * 100 / span > STALLED_PERCENT;
-        let is_late = span > fault.bound_ms + REPEAT_MS + 2 * stalled;
+        fault.is_too_slow_to_judge = span > 0 && stalled * 100 / span > STALLED_PERCENT_MAX;
+        let is_late = span > fault.bound_ms + REQUEST_REPEAT_MS + 2 * stalled;
         if is_late && !fault.is_too_slow_to_judge {
             let words = match fault.accepted_ms {
                 Some(_) => format!("a change is accepted after {span} ms"),
@@ -300,11 +300,11 @@ pub(crate) fn packets(
     };
     let mut losses = PacketLosses::default();
     let explains = |fault: &&FaultRecord, packet: &SentPacket| {
-        let from_ms = fault.start_ms.saturating_sub(MARGIN_MS);
-        let again_ms = fault.accepted_ms.unwrap_or(u64::MAX - MARGIN_MS);
+        let from_ms = fault.start_ms.saturating_sub(FAULT_MARGIN_MS);
+        let again_ms = fault.accepted_ms.unwrap_or(u64::MAX - FAULT_MARGIN_MS);
         let is_silent = matches!(fault.kind, FaultKind::Silent | FaultKind::SilentOneWay);
-        let asked_ms = fault.end_ms + if is_silent { NEIGHBOR_MS } else { 0 };
-        let to_ms = fault.whole_ms.max(asked_ms).max(again_ms) + MARGIN_MS;
+        let asked_ms = fault.end_ms + if is_silent { NEIGHBOR_RETRY_MS } else { 0 };
+        let to_ms = fault.whole_ms.max(asked_ms).max(again_ms) + FAULT_MARGIN_MS;
         (from_ms..=to_ms).contains(&packet.at_ms)
     };
     for packet in log.uplink.iter().chain(&log.downlink) {
@@ -314,7 +314,7 @@ pub(crate) fn packets(
             continue;
         }
         losses.lost += 1;
-        let around = [packet.at_ms.saturating_sub(MARGIN_MS), packet.at_ms + MARGIN_MS];
+        let around = [packet.at_ms.saturating_sub(FAULT_MARGIN_MS), packet.at_ms + FAULT_MARGIN_MS];
         if let Some(fault) = faults.iter().find(|fault| explains(fault, packet)) {
             *losses.by_fault.entry(fault.kind.name()).or_default() += 1;
         } else if is_lost_session(packet.cp_seid) {
@@ -359,8 +359,8 @@ pub(crate) fn usage(
     let mut findings = Vec::new();
     // A crash may lose the usage since the last record, and until requests are answered again, in
     // both directions. The held sessions share the packets equally.
-    let per_crash_ms = USAGE_INTERVAL_MS + ACCEPTED_AGAIN_MS;
-    let held = u64::try_from(crate::faults::smf::HELD).unwrap_or(1);
+    let per_crash_ms = USAGE_INTERVAL_MS + ACCEPTED_AGAIN_MAX_MS;
+    let held = u64::try_from(crate::faults::smf::HELD_SESSIONS).unwrap_or(1);
     let per_crash = 2 * per_crash_ms / packet_interval_ms / held * PACKET_LEN;
     for (cp_seid, [sent, arrived]) in log.by_session() {
         let is_over = book

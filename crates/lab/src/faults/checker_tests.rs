@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::faults::book::CountedAnswer;
 use crate::faults::fault::FaultKind;
-use crate::faults::messages::SessionWish;
+use crate::faults::messages::RequestedSession;
 use crate::faults::monitor::UpfStatus;
 
 const A: MacAddr = MacAddr([2, 0, 0, 1, 1, 4]);
@@ -13,7 +13,7 @@ const B: MacAddr = MacAddr([2, 0, 0, 1, 2, 4]);
 fn session(cp_seid: u64, state: BookedState) -> BookedSession {
     let ue = Ipv4Addr::new(10, 45, 0, 1);
     BookedSession {
-        wish: SessionWish { cp_seid: Seid(cp_seid), ue: Some(ue), teid: Teid(7) },
+        wish: RequestedSession { cp_seid: Seid(cp_seid), ue: Some(ue), teid: Teid(7) },
         state,
         up_seid: Seid(100 + cp_seid),
         uplink_teid: Teid(1),
@@ -98,14 +98,14 @@ fn span_with_two_answers_is_as_long_as_both_go_on() {
     let mut all: Vec<ArpAnswer> = (0..40).map(|turn| arp(turn * 50, A)).collect();
     all.extend((20..60).map(|turn| arp(turn * 50 + 1, B)));
     all.sort_by_key(|answer| answer.at_ms);
-    let spans = two_addresses(&all);
+    let spans = two_answer_spans_of(&all);
     assert_eq!(spans.len(), 1);
     assert!((900..=1200).contains(&spans[0].length_ms), "{spans:?}");
     assert!(long_spans(&[TwoAnswerSpan { length_ms: 900, ..spans[0] }], &[]).is_empty());
     assert_eq!(long_spans(&[TwoAnswerSpan { length_ms: 1500, ..spans[0] }], &[]).len(), 1);
     // Two adits that answer one after the other are no violation.
     let after = [arp(0, A), arp(50, A), arp(500, B), arp(550, B)];
-    assert_eq!(two_addresses(&after), []);
+    assert_eq!(two_answer_spans_of(&after), []);
 }
 
 fn fault(start_ms: u64, end_ms: u64) -> FaultRecord {
@@ -115,7 +115,7 @@ fn fault(start_ms: u64, end_ms: u64) -> FaultRecord {
         start_ms,
         end_ms,
         due_from_ms: end_ms,
-        bound_ms: ACCEPTED_AGAIN_MS,
+        bound_ms: ACCEPTED_AGAIN_MAX_MS,
         accepted_ms: None,
         whole_ms: end_ms,
         is_too_slow_to_judge: false,

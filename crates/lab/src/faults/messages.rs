@@ -43,7 +43,7 @@ pub(crate) fn identity() -> SmfIdentity {
 
 /// The parameters of a session that the SMF determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SessionWish {
+pub(crate) struct RequestedSession {
     pub cp_seid: Seid,
     /// The UE's address; `None` if the UPF should choose it.
     pub ue: Option<Ipv4Addr>,
@@ -53,7 +53,7 @@ pub(crate) struct SessionWish {
 
 /// Encodes a Session Establishment Request with both directions, a QER, and a URR that reports
 /// volume.
-pub(crate) fn establishment(sequence: u32, wish: &SessionWish) -> Vec<u8> {
+pub(crate) fn establishment(sequence: u32, wish: &RequestedSession) -> Vec<u8> {
     let downlink = FarId(DOWNLINK_FAR.into());
     let to_gnb = ForwardingParameters {
         outer_header_creation: Some(OuterHeaderCreation::gtpu_ipv4(wish.teid, GNB)),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::faults::addresses::UPFS;
 use crate::faults::starvation::CpuWaits;
-use crate::faults::timeline::{EventKind, STALL_MS, Stall, Timeline, lock};
+use crate::faults::timeline::{EventKind, STALL_MIN_MS, Stall, Timeline, lock};
 use crate::faults::upf::AdminTarget;
 
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -146,9 +146,9 @@ fn watch(at: usize, state: &Mutex<MonitorState>, stop: &Stop, timeline: &Timelin
         };
         let epoch = document.as_ref().and_then(|document| document.get("epoch")?.as_u64());
         let status = UpfStatus { role: text("role"), state: text("state"), epoch };
-        let length_ms = target.as_ref().map_or(0, |target| waits.look(target.pid()));
+        let length_ms = target.as_ref().map_or(0, |target| waits.sample_waits(target.pid()));
         let mut now = lock(state);
-        if length_ms >= STALL_MS {
+        if length_ms >= STALL_MIN_MS {
             now.starved.push(Stall { end_ms: timeline.now_ms(), length_ms });
         }
         let before = now.status.get(at).cloned();

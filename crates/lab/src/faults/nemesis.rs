@@ -20,10 +20,10 @@ use crate::faults::upf::TestedUpf;
 /// A key in the same hash slot as the records.
 const PROBED_KEY: &str = "adit:{upf}:probe";
 /// By how much a clock is stepped. Unit: s.
-const STEP_S: i64 = 3600;
+const CLOCK_STEP_S: i64 = 3600;
 
 /// The processes and networks that faults act on.
-pub(crate) struct FaultScene<'s> {
+pub(crate) struct FaultTargets<'s> {
     pub setting: StoreSetting,
     pub switch: &'s Switch,
     pub upf_hosts: &'s [NetNamespace],
@@ -40,7 +40,7 @@ pub(crate) struct FaultScene<'s> {
 
 /// A fault that is in effect.
 #[derive(Debug)]
-pub(crate) struct HeldFault {
+pub(crate) struct ActiveFault {
     pub kind: FaultKind,
     pub text: String,
     upf: usize,
@@ -56,12 +56,12 @@ pub(crate) struct HeldFault {
     pub starts_upf: bool,
 }
 
-impl FaultScene<'_> {
+impl FaultTargets<'_> {
     /// Begins a fault.
     ///
     /// # Errors
     /// The fault cannot be injected.
-    pub(crate) fn inject(&mut self, fault: PlannedFault) -> Result<HeldFault> {
+    pub(crate) fn inject(&mut self, fault: PlannedFault) -> Result<ActiveFault> {
         let active = self.monitor.active().unwrap_or(0);
         let is_standby = matches!(fault.kind, FaultKind::KillStandby | FaultKind::StopStandby);
         let upf = if is_standby { 1 - active.min(1) } else { active };
@@ -72,7 +72,7 @@ impl FaultScene<'_> {
         let pick = usize::try_from(fault.pick).unwrap_or(0);
         let network = networks.get(pick % networks.len()).copied().unwrap_or(4);
         let name = UPFS.get(upf).copied().unwrap_or_default();
-        let mut held = HeldFault {
+        let mut held = ActiveFault {
             kind: fault.kind,
             text: fault.kind.name(),
             upf,
@@ -88,11 +88,11 @@ impl FaultScene<'_> {
             | FaultKind::TerminateActive
             | FaultKind::StopActive
             | FaultKind::StopStandby
-            | FaultKind::Update => self.begin_at_process(&mut held, is_standby)?,
+            | FaultKind::Update => self.begin_process_fault(&mut held, is_standby)?,
             FaultKind::LinkDown
             | FaultKind::Silent
             | FaultKind::SilentOneWay
-            | FaultKind::Degraded => self.begin_at_network(&mut held, network, fault.pick)?,
+            | FaultKind::Degraded => self.begin_network_fault(&mut held, network, fault.pick)?,
             FaultKind::N4Cut => {
                 self.switch.set(&port(WORLD, 4), SILENT);
                 String::new()
@@ -109,21 +109,21 @@ impl FaultScene<'_> {
             FaultKind::DiskFull
             | FaultKind::DiskFails
             | FaultKind::FilesRemoved
-            | FaultKind::SlowSync => self.begin_at_disk(&held, fault.pick)?,
+            | FaultKind::SlowSync => self.begin_disk_fault(&held, fault.pick)?,
             FaultKind::KillServer
             | FaultKind::StopServer
             | FaultKind::SilentServer
             | FaultKind::EmptyServer
             | FaultKind::FullServer
             | FaultKind::EvictingServer
-            | FaultKind::StalePromotion => self.begin_at_server(&mut held, fault.pick)?,
+            | FaultKind::StalePromotion => self.begin_server_fault(&mut held, fault.pick)?,
         };
         held.text += &words;
         Ok(held)
     }
 
     /// Begins a fault in the process of an adit. Returns a description.
-    fn begin_at_process(&mut self, held: &mut HeldFault, is_standby: bool) -> Result<String> {
+    fn begin_process_fault(&mut self, held: &mut ActiveFault, is_standby: bool) -> Result<String> {
         held.calls_standby = self.setting != StoreSetting::Journal && !is_standby;
         let former = self.binaries[1].to_owned();
         let host = self.upf_hosts.get(held.upf).context("no such adit")?;
@@ -145,19 +145,19 @@ impl FaultScene<'_> {
     }
 
     /// Begins a fault of a disk. Returns a description.
-    fn begin_at_disk(&mut self, held: &HeldFault, pick: u32) -> Result<String> {
+    fn begin_disk_fault(&mut self, held: &ActiveFault, pick: u32) -> Result<String> {
         match held.kind {
             FaultKind::DiskFails => self.upf_shim(held.upf)?.fail_disk(true)?,
             FaultKind::FilesRemoved => self.upf(held.upf)?.disk()?.remove_files()?,
             FaultKind::SlowSync => {
                 let span_ms = 20 + i64::from(pick % 480);
-                let (shim, who) = self.syncing(held)?;
+                let (shim, who) = self.syncing_process(held)?;
                 shim.slow_syncs(span_ms)?;
                 return Ok(format!(" of {who}: {span_ms} ms"));
             }
             _ => {
                 // A journal segment has its space reserved, so the segment must be used up too.
-                self.smf.set_hasty(true);
+                self.smf.set_unpaced(true);
                 self.upf(held.upf)?.disk()?.fill()?;
             }
         }
@@ -165,7 +165,12 @@ impl FaultScene<'_> {
     }
 
     /// Begins a fault in a network of the active adit. Returns a description.
-    fn begin_at_network(&mut self, held: &mut HeldFault, network: u8, pick: u32) -> Result<String> {
+    fn begin_network_fault(
+        &mut self,
+        held: &mut ActiveFault,
+        network: u8,
+        pick: u32,
+    ) -> Result<String> {
         held.calls_standby = network == STORE_NETWORK && held.kind != FaultKind::Degraded;
         if held.kind == FaultKind::LinkDown {
             self.set_link(held.upf, network, "down")?;
@@ -177,7 +182,7 @@ impl FaultScene<'_> {
     }
 
     /// Begins a fault of the primary server. Returns a description.
-    fn begin_at_server(&mut self, held: &mut HeldFault, pick: u32) -> Result<String> {
+    fn begin_server_fault(&mut self, held: &mut ActiveFault, pick: u32) -> Result<String> {
         let name = format!("s{}", held.server + 1);
         let server = self.servers.get_mut(held.server).context("no such server")?;
         match held.kind {
@@ -194,7 +199,7 @@ impl FaultScene<'_> {
                     (0..self.servers.len()).filter(|at| *at != held.server).collect();
                 let nth = usize::try_from(pick).unwrap_or(0) % replicas.len().max(1);
                 held.replica = replicas.get(nth).copied();
-                self.observer.iter().for_each(|observer| observer.set_on(false));
+                self.observer.iter().for_each(|observer| observer.set_enabled(false));
                 let replica = format!("s{}", held.replica.unwrap_or(0) + 1);
                 self.switch.set(&port(&replica, STORE_NETWORK), SILENT);
                 return Ok(format!(" of {replica}, {name} is killed"));
@@ -213,7 +218,7 @@ impl FaultScene<'_> {
     ///
     /// # Errors
     /// The step fails.
-    pub(crate) fn continue_fault(&mut self, held: &HeldFault) -> Result<()> {
+    pub(crate) fn continue_fault(&mut self, held: &ActiveFault) -> Result<()> {
         let Some(replica) = held.replica else { return Ok(()) };
         // Promotes the replica before it can receive the writes that it has missed.
         self.server(replica)?.ask(&["REPLICAOF", "NO", "ONE"])?;
@@ -233,7 +238,7 @@ impl FaultScene<'_> {
     ///
     /// # Errors
     /// The fault cannot be ended.
-    pub(crate) fn lift(&mut self, held: &HeldFault) -> Result<()> {
+    pub(crate) fn end_fault(&mut self, held: &ActiveFault) -> Result<()> {
         self.switch.heal();
         match held.kind {
             FaultKind::KillActive | FaultKind::KillStandby | FaultKind::TerminateActive => {
@@ -255,7 +260,7 @@ impl FaultScene<'_> {
             }
             FaultKind::StalePromotion => {
                 self.start_server(held.server)?;
-                self.observer.iter().for_each(|observer| observer.set_on(true));
+                self.observer.iter().for_each(|observer| observer.set_enabled(true));
             }
             FaultKind::ClockStep => {
                 let own = self.upfs.iter().filter_map(|upf| upf.shim.as_ref());
@@ -281,10 +286,10 @@ impl FaultScene<'_> {
             | FaultKind::FilesRemoved => {}
             FaultKind::DiskFails => self.upf_shim(held.upf)?.fail_disk(false)?,
             FaultKind::DiskFull => {
-                self.smf.set_hasty(false);
+                self.smf.set_unpaced(false);
                 self.upf(held.upf)?.disk()?.free()?;
             }
-            FaultKind::SlowSync => self.syncing(held)?.0.slow_syncs(0)?,
+            FaultKind::SlowSync => self.syncing_process(held)?.0.slow_syncs(0)?,
         }
         Ok(())
     }
@@ -303,7 +308,7 @@ impl FaultScene<'_> {
 
     /// Returns the shim of the process that syncs acknowledged changes, and its name: the primary
     /// server, or the adit with the journal.
-    fn syncing(&self, held: &HeldFault) -> Result<(&Shim, String)> {
+    fn syncing_process(&self, held: &ActiveFault) -> Result<(&Shim, String)> {
         if self.setting == StoreSetting::Journal {
             let name = UPFS.get(held.upf).copied().unwrap_or_default();
             return Ok((self.upf_shim(held.upf)?, name.to_owned()));
@@ -326,11 +331,11 @@ impl FaultScene<'_> {
     /// Returns the server that is the primary of the records, or the first server while there is
     /// none.
     fn primary(&self) -> usize {
-        self.primary_that_runs().unwrap_or(0)
+        self.running_primary().unwrap_or(0)
     }
 
     /// Returns the server that is the primary of the records, if it runs.
-    fn primary_that_runs(&self) -> Option<usize> {
+    fn running_primary(&self) -> Option<usize> {
         let is_primary = |server: &Server| {
             server.is_running()
                 && server.ask(&["ROLE"]).is_ok_and(|words| is_role(&words, "master"))
@@ -342,7 +347,7 @@ impl FaultScene<'_> {
     /// True if the servers can accept a change: there is a primary and, if the setting requires
     /// each change on a replica, also a replica.
     pub(crate) fn can_accept(&self) -> bool {
-        let Some(primary) = self.primary_that_runs() else { return self.servers.is_empty() };
+        let Some(primary) = self.running_primary() else { return self.servers.is_empty() };
         if matches!(self.setting, StoreSetting::Server | StoreSetting::Pair) {
             return true;
         }
@@ -358,8 +363,8 @@ impl FaultScene<'_> {
     }
 
     /// Steps the clock of the active adit or of the primary server. Returns a description.
-    fn step_clock(&self, held: &HeldFault, pick: u32) -> Result<String> {
-        let step_s = if pick.is_multiple_of(2) { STEP_S } else { -STEP_S };
+    fn step_clock(&self, held: &ActiveFault, pick: u32) -> Result<String> {
+        let step_s = if pick.is_multiple_of(2) { CLOCK_STEP_S } else { -CLOCK_STEP_S };
         let of_server = self.server_shims.get(held.server).and_then(Option::as_ref);
         let of_upf = self.upfs.get(held.upf).and_then(|upf| upf.shim.as_ref());
         let (shim, who) = match of_server.filter(|_| (pick / 2).is_multiple_of(2)) {

@@ -12,13 +12,13 @@ use adit_lab_process::stop::Stop;
 use anyhow::{Context, Result};
 
 use crate::faults::addresses::server_address;
-use crate::faults::server::{PORT, ask_over_network};
+use crate::faults::server::{PORT, command_over_network};
 use crate::faults::timeline::{EventKind, Timeline};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How long a primary may not answer before a replica is promoted.
-const AWAY_AFTER: Duration = Duration::from_millis(1000);
+const PRIMARY_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// The role that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl PromotingObserver {
     }
 
     /// Enables or disables promotions.
-    pub(crate) fn set_on(&self, is_on: bool) {
+    pub(crate) fn set_enabled(&self, is_on: bool) {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 }
@@ -109,7 +109,7 @@ impl RunningObserver {
         {
             // Another program has promoted this server.
             (self.primary, self.seen) = (other, Instant::now());
-        } else if self.seen.elapsed() >= AWAY_AFTER {
+        } else if self.seen.elapsed() >= PRIMARY_TIMEOUT {
             self.promote(&roles);
         }
         let Some(primary) = self.servers.get(self.primary).copied() else { return };
@@ -126,7 +126,7 @@ impl RunningObserver {
             if !is_right {
                 let words = ["REPLICAOF", &own, &PORT.to_string()];
                 // On failure the next turn tries again.
-                let _ = ask_over_network(*server, &words, PATIENCE);
+                let _ = command_over_network(*server, &words, PATIENCE);
             }
         }
     }
@@ -141,7 +141,7 @@ impl RunningObserver {
             roles.iter().enumerate().filter_map(|(at, role)| Some((offset(role)?, at)));
         let Some((_, best)) = candidates.max() else { return };
         let Some(server) = self.servers.get(best) else { return };
-        if ask_over_network(*server, &["REPLICAOF", "NO", "ONE"], PATIENCE).is_ok() {
+        if command_over_network(*server, &["REPLICAOF", "NO", "ONE"], PATIENCE).is_ok() {
             (self.primary, self.seen) = (best, Instant::now());
             self.timeline.note(EventKind::Promotion, &format!("s{}", best + 1), "is promoted");
         }
@@ -149,7 +149,7 @@ impl RunningObserver {
 }
 
 fn role(server: SocketAddr) -> Option<ServerRole> {
-    let words = ask_over_network(server, &["ROLE"], PATIENCE).ok()?;
+    let words = command_over_network(server, &["ROLE"], PATIENCE).ok()?;
     match words.first()?.as_str() {
         "master" => Some(ServerRole::Primary),
         // The reply of a replica: slave, address, port, state, offset

@@ -13,9 +13,9 @@ use crate::faults::timeline::EventKind;
 
 /// Sizes of a time line. Unit: pixels.
 const WIDTH: f64 = 1240.0;
-const LEFT: f64 = 110.0;
-const ROW: f64 = 26.0;
-const BAR: f64 = 18.0;
+const LEFT_MARGIN: f64 = 110.0;
+const ROW_HEIGHT: f64 = 26.0;
+const BAR_HEIGHT: f64 = 18.0;
 /// Distance of the vertical lines that mark the time. Unit: ms.
 const TICK_MS: u64 = 5000;
 
@@ -157,7 +157,7 @@ fn time_line(out: &mut String, run: &RunReport) {
     );
     line.spans();
     line.findings();
-    let height = ROW * row(line.rows) + 30.0;
+    let height = ROW_HEIGHT * row(line.rows) + 30.0;
     let mut grid = String::new();
     for at_ms in (0..=run.duration_ms).step_by(usize::try_from(TICK_MS).unwrap_or(1)) {
         let x = line.x(at_ms);
@@ -191,12 +191,12 @@ fn wide(number: u64) -> f64 {
 
 impl TimeLine<'_> {
     fn x(&self, at_ms: u64) -> f64 {
-        LEFT + (WIDTH - LEFT - 20.0) * wide(at_ms) / wide(self.run.duration_ms.max(1))
+        LEFT_MARGIN + (WIDTH - LEFT_MARGIN - 20.0) * wide(at_ms) / wide(self.run.duration_ms.max(1))
     }
 
     /// Begins a row. Returns the coordinate of its top.
     fn row(&mut self, name: &str) -> f64 {
-        let top = ROW * row(self.rows);
+        let top = ROW_HEIGHT * row(self.rows);
         self.rows += 1;
         let name = escape(name);
         put(&mut self.body, format_args!("<text x=\"4\" y=\"{:.1}\">{name}</text>", top + 15.0));
@@ -209,7 +209,7 @@ impl TimeLine<'_> {
         put(
             &mut self.body,
             format_args!(
-                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR}\"><title>{title}</title></rect>"
+                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{BAR_HEIGHT}\"><title>{title}</title></rect>"
             ),
         );
     }
@@ -264,11 +264,11 @@ impl TimeLine<'_> {
             for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
                 let from_ms = u64::try_from(at).unwrap_or(0) * BIN_MS;
                 let (from, to) = (self.x(from_ms), self.x(from_ms + BIN_MS));
-                let height = BAR * wide(*count) / wide(highest.max(1));
+                let height = BAR_HEIGHT * wide(*count) / wide(highest.max(1));
                 let _ = write!(
                     self.body,
                     "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{height:.1}\"><title>{class} {count} at {from_ms} ms</title></rect>",
-                    top + BAR - height,
+                    top + BAR_HEIGHT - height,
                     (to - from - 0.3).max(0.5),
                 );
             }

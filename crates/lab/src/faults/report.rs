@@ -140,7 +140,9 @@ impl RunReport {
     /// Returns the findings that break a promise of the setting.
     pub(crate) fn broken_promises(&self) -> impl Iterator<Item = &Finding> {
         let is_lax = !self.unpromised.is_empty();
-        self.findings.iter().filter(move |finding| !is_lax || finding.kind.is_of_process())
+        self.findings
+            .iter()
+            .filter(move |finding| !is_lax || finding.kind.counts_in_every_setting())
     }
 
     /// True if all promises of the setting were kept.

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::faults::book::{Finding, FindingKind};
-use crate::faults::checker::{self, ACCEPTED_AGAIN_MS};
+use crate::faults::checker::{self, ACCEPTED_AGAIN_MAX_MS};
 use crate::faults::fault::{FaultKind, FaultPlan, FaultRecord};
 use crate::faults::monitor::Monitor;
-use crate::faults::nemesis::FaultScene;
+use crate::faults::nemesis::FaultTargets;
 use crate::faults::observer::PromotingObserver;
 use crate::faults::report::{Activity, RunReport};
 use crate::faults::server::Server;
@@ -27,7 +27,7 @@ use crate::faults::users::{INTERVAL, Users};
 use crate::faults::world::Hosts;
 
 /// Interval at which the loop watches all processes.
-const TURN: Duration = Duration::from_millis(20);
+const TURN_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum time until processes run and sessions have packets. Unit: ms.
 const START_MAX_MS: u64 = 60_000;
 /// Maximum time to wait until all processes are back in their roles after a fault; then the run
@@ -51,7 +51,7 @@ pub(crate) struct RunOptions<'o> {
 }
 
 /// The processes of a run. Drop ends them, then removes the devices and folders that they use.
-struct Running {
+struct RunProcesses {
     users: Option<Users>,
     smf: BookingSmf,
     monitor: Monitor,
@@ -90,7 +90,7 @@ pub(crate) fn run(
     finish(options, running, faults, stop)
 }
 
-fn start(options: &RunOptions<'_>) -> Result<Running> {
+fn start(options: &RunOptions<'_>) -> Result<RunProcesses> {
     let timeline = Timeline::start();
     let setting = options.setting;
     let hosts = Hosts::make(setting.upfs(), setting.servers(), &timeline)?;
@@ -126,7 +126,7 @@ fn start(options: &RunOptions<'_>) -> Result<Running> {
     let smf = BookingSmf::start(&hosts.world, options.seed, &timeline)?;
     let users = Users::start(&hosts.world, smf.shared_book(), &timeline)?;
     let stalls = StallDetector::start(&timeline);
-    Ok(Running {
+    Ok(RunProcesses {
         users: Some(users),
         smf,
         monitor,
@@ -141,10 +141,10 @@ fn start(options: &RunOptions<'_>) -> Result<Running> {
     })
 }
 
-impl Running {
+impl RunProcesses {
     /// Waits one interval, restarts processes that have ended, and collects observations.
     fn turn(&mut self, stop: &Stop) -> Result<()> {
-        stop.sleep(TURN)?;
+        stop.sleep(TURN_INTERVAL)?;
         for (at, (upf, host)) in self.upfs.iter_mut().zip(&self.hosts.upfs).enumerate() {
             upf.supervise(host)?;
             self.monitor.set_target(at, upf.target());
@@ -171,11 +171,11 @@ impl Running {
                 .into_iter()
                 .all(|packets| packets.iter().filter(|one| one.arrivals > 0).count() > 20)
         };
-        while !self.users.as_ref().is_some_and(has_packets) || !self.is_whole() {
+        while !self.users.as_ref().is_some_and(has_packets) || !self.has_all_roles() {
             if self.timeline.now_ms() > START_MAX_MS {
                 bail!(
                     "no packets of users within a minute; adit's last words: {}",
-                    self.last_words()
+                    self.last_log_lines()
                 );
             }
             self.turn(stop)?;
@@ -183,13 +183,13 @@ impl Running {
         Ok(())
     }
 
-    fn last_words(&self) -> String {
+    fn last_log_lines(&self) -> String {
         let words = self.upfs.iter().map(|upf| format!("{}: {}", upf.name, upf.last_log_line()));
         words.collect::<Vec<_>>().join("; ")
     }
 
     /// True if one adit is active and the other one, if there are two, is its standby.
-    fn is_whole(&self) -> bool {
+    fn has_all_roles(&self) -> bool {
         let mut roles: Vec<String> =
             (0..self.upfs.len()).map(|at| self.monitor.status(at).role).collect();
         roles.sort();
@@ -211,11 +211,11 @@ impl Running {
         self.sleep(fault.hold_ms / 2, stop)?;
         self.scene(options).continue_fault(&held)?;
         self.sleep(fault.hold_ms - fault.hold_ms / 2, stop)?;
-        self.scene(options).lift(&held)?;
+        self.scene(options).end_fault(&held)?;
         self.note(format!("ends: {}", held.text));
         let end_ms = self.timeline.now_ms();
         if held.starts_upf && !held.calls_standby {
-            self.wait_for(WHOLE_MAX_MS, stop, Self::is_whole)?;
+            self.wait_for(WHOLE_MAX_MS, stop, Self::has_all_roles)?;
         }
         // Waits until a primary exists, and the replica that must have each change: before, no
         // change can be accepted.
@@ -229,7 +229,7 @@ impl Running {
             false => self.timeline.now_ms(),
         };
         self.wait_for(WHOLE_MAX_MS, stop, |running| {
-            running.is_whole() && running.has_accepted_since(due_from_ms)
+            running.has_all_roles() && running.has_accepted_change_since(due_from_ms)
         })?;
         Ok(FaultRecord {
             kind: held.kind,
@@ -237,7 +237,7 @@ impl Running {
             start_ms,
             end_ms,
             due_from_ms,
-            bound_ms: ACCEPTED_AGAIN_MS,
+            bound_ms: ACCEPTED_AGAIN_MAX_MS,
             accepted_ms: None,
             whole_ms: self.timeline.now_ms(),
             is_too_slow_to_judge: false,
@@ -248,7 +248,7 @@ impl Running {
         self.timeline.note(crate::faults::timeline::EventKind::Fault, "nemesis", text);
     }
 
-    fn has_accepted_since(&self, from_ms: u64) -> bool {
+    fn has_accepted_change_since(&self, from_ms: u64) -> bool {
         let book = lock(self.smf.book());
         let last = book.counted.iter().rev().find(|answer| answer.is_accepted);
         last.is_some_and(|answer| answer.at_ms >= from_ms)
@@ -271,8 +271,8 @@ impl Running {
         Ok(false)
     }
 
-    fn scene<'s>(&'s mut self, options: &RunOptions<'s>) -> FaultScene<'s> {
-        FaultScene {
+    fn scene<'s>(&'s mut self, options: &RunOptions<'s>) -> FaultTargets<'s> {
+        FaultTargets {
             setting: options.setting,
             switch: &self.hosts.switch,
             upf_hosts: &self.hosts.upfs,
@@ -317,7 +317,7 @@ impl Running {
 
 fn finish(
     options: &RunOptions<'_>,
-    mut running: Running,
+    mut running: RunProcesses,
     mut faults: Vec<FaultRecord>,
     stop: &Stop,
 ) -> Result<RunReport> {
@@ -341,11 +341,11 @@ fn finish(
     findings.extend(book.findings.iter().cloned());
     findings.extend(checker::acceptance(&mut faults, &book, &stalls, end_ms));
     findings.extend(checker::answers(&running.observations.pfcp, &roles));
-    let spans = checker::two_addresses(&running.observations.arp);
+    let spans = checker::two_answer_spans_of(&running.observations.arp);
     findings.extend(checker::long_spans(&spans, &stalls));
     let losses = checker::packets(&book, &log, &faults, &stalls);
     findings.extend(checker::unexplained(&losses));
-    let crashes = ends_of_processes(&faults);
+    let crashes = process_end_count(&faults);
     let interval_ms = u64::try_from(INTERVAL.as_millis()).unwrap_or(5);
     let (usage, of_usage) = checker::usage(end_ms, &book, &log, crashes, interval_ms);
     findings.extend(of_usage);
@@ -387,7 +387,7 @@ fn finish(
 }
 
 /// Returns how often a process ended and may have lost the usage since its last record.
-fn ends_of_processes(faults: &[FaultRecord]) -> u64 {
+fn process_end_count(faults: &[FaultRecord]) -> u64 {
     let ends = faults.iter().filter(|fault| fault.kind.ends_process());
     u64::try_from(ends.count()).unwrap_or(u64::MAX)
 }

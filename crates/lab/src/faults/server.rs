@@ -125,7 +125,7 @@ impl Server {
     pub(crate) fn ask(&self, words: &[&str]) -> Result<Vec<String>> {
         let stream = UnixStream::connect(self.socket()).context("connect to the server")?;
         stream.set_read_timeout(Some(ANSWER_MAX)).context("set a timeout")?;
-        exchange(stream, words)
+        send_command(stream, words)
     }
 
     fn socket(&self) -> PathBuf {
@@ -159,10 +159,13 @@ pub(crate) fn join(setting: StoreSetting, servers: &[Server], world: &NetNamespa
     }
     let end = Instant::now() + JOIN_MAX;
     let is_joined = |server: &Server| match setting {
-        StoreSetting::Replicated => has(server, &["INFO", "replication"], "master_link_status:up"),
+        StoreSetting::Replicated => {
+            reply_contains(server, &["INFO", "replication"], "master_link_status:up")
+        }
         _ => {
-            has(server, &["CLUSTER", "INFO"], "cluster_state:ok")
-                && (has(server, &["ROLE"], "master") || has(server, &["ROLE"], "connected"))
+            reply_contains(server, &["CLUSTER", "INFO"], "cluster_state:ok")
+                && (reply_contains(server, &["ROLE"], "master")
+                    || reply_contains(server, &["ROLE"], "connected"))
         }
     };
     let skipped = usize::from(setting == StoreSetting::Replicated);
@@ -175,7 +178,7 @@ pub(crate) fn join(setting: StoreSetting, servers: &[Server], world: &NetNamespa
     Ok(())
 }
 
-fn has(server: &Server, words: &[&str], text: &str) -> bool {
+fn reply_contains(server: &Server, words: &[&str], text: &str) -> bool {
     server.ask(words).is_ok_and(|reply| reply.iter().any(|word| word.contains(text)))
 }
 
@@ -183,17 +186,17 @@ fn has(server: &Server, words: &[&str], text: &str) -> bool {
 ///
 /// # Errors
 /// The server does not answer within `patience`, or answers with an error.
-pub(crate) fn ask_over_network(
+pub(crate) fn command_over_network(
     address: SocketAddr,
     words: &[&str],
     patience: Duration,
 ) -> Result<Vec<String>> {
     let stream = TcpStream::connect_timeout(&address, patience).context("connect")?;
     stream.set_read_timeout(Some(patience)).context("set a timeout")?;
-    exchange(stream, words)
+    send_command(stream, words)
 }
 
-fn exchange(mut stream: impl Read + Write, words: &[&str]) -> Result<Vec<String>> {
+fn send_command(mut stream: impl Read + Write, words: &[&str]) -> Result<Vec<String>> {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     let mut out = Vec::new();
     write_command(&mut out, &words);

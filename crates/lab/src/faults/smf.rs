@@ -24,20 +24,20 @@ use rand::{Rng, SeedableRng};
 
 use crate::faults::addresses::{N4, SMF};
 use crate::faults::book::{BookedSession, BookedState, CountedAnswer, FindingKind, SmfBook};
-use crate::faults::messages::{SessionWish, datagram, establishment, handover};
+use crate::faults::messages::{RequestedSession, datagram, establishment, handover};
 use crate::faults::timeline::{EventKind, Timeline, lock};
 
 const PORT: u16 = 8805;
 /// Number of sessions that carry packets.
-pub(crate) const HELD: usize = 8;
+pub(crate) const HELD_SESSIONS: usize = 8;
 /// Number of sessions that are established and deleted all the time.
-const CHANGING: usize = 48;
+const CHANGING_SESSIONS: usize = 48;
 /// Interval and duration of repeating a request: as long as the UPF keeps its answer. Unit: ms.
 const T1_MS: u64 = 500;
-const PATIENCE_MS: u64 = 6000;
+const REPEAT_MAX_MS: u64 = 6000;
 /// Interval of new requests, and the maximum number of open requests. Unit: ms.
 const REQUEST_INTERVAL_MS: u64 = 20;
-const WINDOW: usize = 32;
+const OPEN_REQUESTS_MAX: usize = 32;
 const HEARTBEAT_INTERVAL_MS: u64 = 1000;
 const RECEIVE_WAIT: Duration = Duration::from_millis(4);
 /// Base of the UE addresses that the SMF chooses; the SEID is added to it.
@@ -101,8 +101,8 @@ impl BookingSmf {
             orders: Arc::clone(&orders),
             timeline: timeline.clone(),
             open: BTreeMap::new(),
-            held: vec![None; HELD],
-            changing: vec![None; CHANGING],
+            held: vec![None; HELD_SESSIONS],
+            changing: vec![None; CHANGING_SESSIONS],
             sequence: 0,
             cp_seid: 0,
             teid: 0x0100_0000,
@@ -146,7 +146,7 @@ impl BookingSmf {
     }
 
     /// Makes the SMF send requests without a pause, or with pauses again.
-    pub(crate) fn set_hasty(&self, is_hasty: bool) {
+    pub(crate) fn set_unpaced(&self, is_hasty: bool) {
         self.orders.is_hasty.store(is_hasty, Ordering::Relaxed);
     }
 
@@ -201,12 +201,12 @@ impl RunningSmf {
             self.repeat(now_ms);
             if now_ms >= self.next_heartbeat_ms {
                 self.next_heartbeat_ms = now_ms + HEARTBEAT_INTERVAL_MS;
-                self.beat(now_ms);
+                self.send_heartbeat(now_ms);
             }
             if self.is_associated && now_ms >= self.next_request_ms {
                 let is_hasty = self.orders.is_hasty.load(Ordering::Relaxed);
                 self.next_request_ms = now_ms + if is_hasty { 0 } else { REQUEST_INTERVAL_MS };
-                for _ in 0..if is_hasty { WINDOW } else { 1 } {
+                for _ in 0..if is_hasty { OPEN_REQUESTS_MAX } else { 1 } {
                     self.change(now_ms);
                 }
             }
@@ -275,7 +275,7 @@ impl RunningSmf {
     fn repeat(&mut self, now_ms: u64) {
         let mut given_up = Vec::new();
         for (&sequence, open) in &mut self.open {
-            let is_over = now_ms.saturating_sub(open.began_ms) > PATIENCE_MS;
+            let is_over = now_ms.saturating_sub(open.began_ms) > REPEAT_MAX_MS;
             if is_over || open.kind == RequestKind::Heartbeat {
                 if now_ms.saturating_sub(open.began_ms) > T1_MS {
                     given_up.push(sequence);
@@ -309,12 +309,12 @@ impl RunningSmf {
         }
         drop(book);
         if state == BookedState::Unknown {
-            self.leave_place(cp_seid);
+            self.free_place(cp_seid);
         }
     }
 
     /// Frees the place of a session for a new one.
-    fn leave_place(&mut self, cp_seid: u64) {
+    fn free_place(&mut self, cp_seid: u64) {
         for place in self.held.iter_mut().chain(&mut self.changing) {
             if *place == Some(cp_seid) {
                 *place = None;
@@ -322,7 +322,7 @@ impl RunningSmf {
         }
     }
 
-    fn beat(&mut self, now_ms: u64) {
+    fn send_heartbeat(&mut self, now_ms: u64) {
         let sequence = self.next_sequence();
         let octets = datagram(None, sequence, &HeartbeatRequest::new(self.started));
         self.send_request(now_ms, sequence, RequestKind::Heartbeat, octets);
@@ -330,7 +330,7 @@ impl RunningSmf {
 
     /// Sends a request about one session, unless requests are stopped or the window is full.
     fn change(&mut self, now_ms: u64) {
-        if self.orders.is_quiet.load(Ordering::Relaxed) || self.open.len() >= WINDOW {
+        if self.orders.is_quiet.load(Ordering::Relaxed) || self.open.len() >= OPEN_REQUESTS_MAX {
             return;
         }
         if let Some(place) = self.held.iter().position(Option::is_none) {
@@ -338,12 +338,12 @@ impl RunningSmf {
             self.held.iter_mut().skip(place).take(1).for_each(|held| *held = Some(cp_seid));
             return;
         }
-        let at = self.rng.random_range(0..HELD + CHANGING);
+        let at = self.rng.random_range(0..HELD_SESSIONS + CHANGING_SESSIONS);
         let held = self.held.get(at).copied().flatten();
         if let Some(cp_seid) = held {
             return self.modify(now_ms, cp_seid);
         }
-        let place = at.saturating_sub(HELD);
+        let place = at.saturating_sub(HELD_SESSIONS);
         match self.changing.get(place).copied().flatten() {
             None => {
                 let cp_seid = self.establish(now_ms, false);
@@ -361,7 +361,7 @@ impl RunningSmf {
         let number = u32::try_from(cp_seid).unwrap_or(u32::MAX);
         let ue = Ipv4Addr::from_bits(UE_BASE.to_bits().wrapping_add(number));
         let is_chosen = cp_seid.is_multiple_of(3);
-        let wish = SessionWish {
+        let wish = RequestedSession {
             cp_seid: Seid(cp_seid),
             ue: (!is_chosen).then_some(ue),
             teid: Teid(self.teid),
@@ -416,7 +416,7 @@ impl RunningSmf {
             if raw.header.message_type.is_request() {
                 self.answer(&raw, &message, from);
             } else {
-                self.take_answer(&raw, &message, octets);
+                self.handle_answer(&raw, &message, octets);
             }
         }
     }
@@ -452,7 +452,7 @@ impl RunningSmf {
         self.send(&octets, from);
     }
 
-    fn take_answer(&mut self, raw: &RawMessage<'_>, message: &Message<'_>, octets: &[u8]) {
+    fn handle_answer(&mut self, raw: &RawMessage<'_>, message: &Message<'_>, octets: &[u8]) {
         let (now_ms, sequence) = (self.timeline.now_ms(), raw.header.sequence);
         if let Message::HeartbeatResponse(body) = message {
             self.open.remove(&sequence);
@@ -542,7 +542,7 @@ impl RunningSmf {
             session.state = state;
         }
         if state != BookedState::Live {
-            self.leave_place(cp_seid);
+            self.free_place(cp_seid);
         }
     }
 

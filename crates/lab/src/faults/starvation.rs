@@ -16,7 +16,7 @@ pub(crate) struct CpuWaits {
 impl CpuWaits {
     /// Reads the present values of a process. Returns how long, since the last call, one of its
     /// threads has waited while the process itself did not run. Unit: ms.
-    pub(crate) fn look(&mut self, pid: u32) -> u64 {
+    pub(crate) fn sample_waits(&mut self, pid: u32) -> u64 {
         let before = std::mem::replace(self, read(pid));
         self.starved_since(&before)
     }

@@ -40,7 +40,7 @@ pub(crate) const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 /// The prober's link-layer address.
 const PROBER_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0x99, 0x01]);
 /// Maximum number of frames that are read from one port before the next.
-const BURST: usize = 64;
+const BURST_FRAMES_MAX: usize = 64;
 const FRAME_LEN_MAX: usize = 2048;
 /// UDP port of PFCP.
 const PFCP_PORT: u16 = 8805;
@@ -265,7 +265,7 @@ impl SwitchLoop {
 
     fn read(&mut self, port: usize, rules: &BTreeMap<String, PortRules>) {
         let mut buffer = [0; FRAME_LEN_MAX];
-        for _ in 0..BURST {
+        for _ in 0..BURST_FRAMES_MAX {
             let Some(from) = self.ports.get(port) else { return };
             let Ok((len, _)) = recv(&from.socket, &mut buffer[..], RecvFlags::empty()) else {
                 return;
@@ -368,7 +368,7 @@ impl SwitchLoop {
             let Ok((_, datagram)) = Ipv4Header::parse(payload) else { return };
             let Ok((udp, octets)) = UdpHeader::parse(datagram) else { return };
             let mac = ethernet.src();
-            if udp.src_port() == PFCP_PORT && crate::faults::addresses::host_of(mac).is_some() {
+            if udp.src_port() == PFCP_PORT && crate::faults::addresses::upf_of_mac(mac).is_some() {
                 let octets = octets.to_vec();
                 lock(&self.observations).pfcp.push(PfcpFrame { at_ms, mac, octets });
             }

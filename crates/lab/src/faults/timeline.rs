@@ -70,9 +70,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Interval of the samples of [`StallDetector`].
-const SAMPLE: Duration = Duration::from_millis(10);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Minimum delay of a sample that counts as a stall; shorter delays are usual. Unit: ms.
-pub(crate) const STALL_MS: u64 = 30;
+pub(crate) const STALL_MIN_MS: u64 = 30;
 
 /// A span in which the machine did not run a thread that should run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -100,10 +100,10 @@ impl StallDetector {
         let thread = thread::spawn(move || {
             while !stopped.is_raised() {
                 let before = Instant::now();
-                thread::sleep(SAMPLE);
-                let late = before.elapsed().saturating_sub(SAMPLE).as_millis();
+                thread::sleep(SAMPLE_INTERVAL);
+                let late = before.elapsed().saturating_sub(SAMPLE_INTERVAL).as_millis();
                 let length_ms = u64::try_from(late).unwrap_or(u64::MAX);
-                if length_ms >= STALL_MS {
+                if length_ms >= STALL_MIN_MS {
                     lock(&noted).push(Stall { end_ms: timeline.now_ms(), length_ms });
                 }
             }

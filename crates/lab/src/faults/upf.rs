@@ -201,10 +201,10 @@ impl AdminTarget {
             let answer = self.ask(&format!("{{\"show\":\"{topic}\"}}\n"), patience)?;
             return serde_json::from_str(&answer).with_context(|| format!("{topic}: not JSON"));
         }
-        let mut document = body(&answer)?;
+        let mut document = parse_document(&answer)?;
         while let Some(next) = document["next"].as_str() {
             let request = format!("GET {path}?cursor={next} HTTP/1.0\r\n\r\n");
-            let mut page = body(&self.ask(&request, patience)?)?;
+            let mut page = parse_document(&self.ask(&request, patience)?)?;
             let rows = page[topic].as_array_mut().map(core::mem::take).unwrap_or_default();
             document[topic].as_array_mut().into_iter().for_each(|all| all.extend(rows.clone()));
             document["next"] = page["next"].take();
@@ -241,7 +241,7 @@ impl AdminTarget {
 }
 
 /// Parses the document in an HTTP answer.
-fn body(answer: &str) -> Result<Value> {
+fn parse_document(answer: &str) -> Result<Value> {
     let (head, body) = answer.split_once("\r\n\r\n").context("an answer without a body")?;
     ensure!(head.starts_with("HTTP/1.0 200"), "adit refuses: {body}");
     serde_json::from_str(body).context("an answer that is not JSON")

@@ -187,7 +187,7 @@ impl RunningUsers {
         let mut buffer = [0; 2048];
         while let Ok((len, _)) = self.server.recv_from(&mut buffer) {
             let number = number(buffer.get(..len).unwrap_or_default());
-            arrive(&mut lock(&self.log).uplink, number);
+            count_arrival(&mut lock(&self.log).uplink, number);
         }
         while let Ok((len, _)) = self.gnb.recv_from(&mut buffer) {
             let message = buffer.get(..len).unwrap_or_default();
@@ -196,13 +196,13 @@ impl RunningUsers {
             if is_packet {
                 let from = message.len().saturating_sub(PAYLOAD_LEN);
                 let number = number(message.get(from..).unwrap_or_default());
-                arrive(&mut lock(&self.log).downlink, number);
+                count_arrival(&mut lock(&self.log).downlink, number);
             }
         }
     }
 }
 
-fn arrive(sent: &mut [SentPacket], number: Option<usize>) {
+fn count_arrival(sent: &mut [SentPacket], number: Option<usize>) {
     if let Some(packet) = number.and_then(|number| sent.get_mut(number)) {
         packet.arrivals = packet.arrivals.saturating_add(1);
     }
@@ -261,9 +261,9 @@ mod tests {
     fn packets_are_counted_by_session_and_arrive_by_number() {
         let sent = |cp_seid| SentPacket { at_ms: 0, cp_seid, arrivals: 0 };
         let mut log = PacketLog { uplink: vec![sent(1), sent(2)], downlink: vec![sent(1)] };
-        arrive(&mut log.uplink, number(&payload(1, 2)));
-        arrive(&mut log.downlink, number(&payload(0, 1)));
-        arrive(&mut log.downlink, number(&payload(9, 1)));
+        count_arrival(&mut log.uplink, number(&payload(1, 2)));
+        count_arrival(&mut log.downlink, number(&payload(0, 1)));
+        count_arrival(&mut log.downlink, number(&payload(9, 1)));
         assert_eq!(log.by_session(), BTreeMap::from([(1, [2, 1]), (2, [1, 1])]));
     }
 

@@ -25,12 +25,12 @@ impl NapiThreads {
     /// # Errors
     /// The kernel cannot poll veth devices by threads.
     pub(super) fn start(namespace: &str, devices: &[&str], core: usize) -> Result<Self> {
-        let before = all();
+        let before = napi_threads();
         for device in devices {
             set(namespace, device, "threaded", "1")
                 .context("the kernel polls no device by a thread, as Linux 5.12 does")?;
         }
-        let threads: Vec<i32> = all().difference(&before).copied().collect();
+        let threads: Vec<i32> = napi_threads().difference(&before).copied().collect();
         let mut cores = CpuSet::new();
         cores.set(core);
         for thread in threads.iter().filter_map(|thread| Pid::from_raw(*thread)) {
@@ -44,7 +44,11 @@ impl NapiThreads {
     ///
     /// # Errors
     /// The kernel refuses real-time priority, or cannot poll veth devices by threads.
-    pub(super) fn start_first(namespace: &str, devices: &[&str], core: usize) -> Result<Self> {
+    pub(super) fn start_with_priority(
+        namespace: &str,
+        devices: &[&str],
+        core: usize,
+    ) -> Result<Self> {
         for device in devices {
             set(namespace, device, "napi_defer_hard_irqs", "1")?;
             set(namespace, device, "gro_flush_timeout", &MODERATION_NS.to_string())?;
@@ -81,7 +85,7 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-fn all() -> BTreeSet<i32> {
+fn napi_threads() -> BTreeSet<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_napi = |process: &Path| {
         fs::read_to_string(process.join("comm")).is_ok_and(|name| name.starts_with(NAPI))

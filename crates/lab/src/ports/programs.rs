@@ -50,11 +50,11 @@ impl PacketSink {
     }
 }
 
-/// Counts the packets that a [`FrameMaker`] has sent, or for which the device had no room.
+/// Counts the packets that a [`LiveFrameSender`] has sent, or for which the device had no room.
 #[derive(Debug)]
-pub(super) struct MadeCounter(MapHandle);
+pub(super) struct SentCounter(MapHandle);
 
-impl MadeCounter {
+impl SentCounter {
     /// Returns the number of packets.
     ///
     /// # Errors
@@ -72,18 +72,18 @@ pub(super) struct SendWindow<'s> {
 }
 
 /// The program that sends frames.
-pub(super) struct FrameMaker {
+pub(super) struct LiveFrameSender {
     object: Object,
     frame: Vec<u8>,
 }
 
-impl fmt::Debug for FrameMaker {
+impl fmt::Debug for LiveFrameSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameMaker").finish_non_exhaustive()
     }
 }
 
-impl FrameMaker {
+impl LiveFrameSender {
     /// Loads the program with [`FRAMES`] frames of one length, which it will send in order through
     /// `device`.
     ///
@@ -116,8 +116,8 @@ impl FrameMaker {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn counter(&self) -> Result<MadeCounter> {
-        map(&self.object, "sender").map(MadeCounter)
+    pub(super) fn counter(&self) -> Result<SentCounter> {
+        map(&self.object, "sender").map(SentCounter)
     }
 
     /// Sends frames for some time. Must be called in the namespace of the device.
@@ -190,7 +190,8 @@ mod tests {
         let mut frame = vec![0; 60];
         frame[12] = 8;
         let window = SendWindow { sink: &sink, pkts_max: 8 };
-        let maker = FrameMaker::load(&vec![frame.clone(); FRAMES], device("lab0").index, window);
+        let maker =
+            LiveFrameSender::load(&vec![frame.clone(); FRAMES], device("lab0").index, window);
         let mut maker = maker.unwrap();
         let made = maker.counter().unwrap();
         namespace.enter(|| maker.send()).unwrap();
@@ -201,6 +202,6 @@ mod tests {
         assert!(made.pkts().unwrap() > 8, "more frames follow those that have arrived");
         assert_eq!(sink.arrived_pkts().unwrap(), made.pkts().unwrap());
         let several = [vec![frame.clone(); FRAMES - 1], vec![vec![0; 61]]].concat();
-        assert!(FrameMaker::load(&several, 1, window).is_err());
+        assert!(LiveFrameSender::load(&several, 1, window).is_err());
     }
 }

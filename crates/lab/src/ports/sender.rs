@@ -18,7 +18,7 @@ use rustix::process::Pid;
 
 use super::ENDPOINTS;
 use super::cpu_time::own_thread_cpu_ns;
-use super::programs::{FRAMES, FrameMaker, MadeCounter, SendWindow};
+use super::programs::{FRAMES, LiveFrameSender, SendWindow, SentCounter};
 use crate::demo::bring_up::QFI;
 use crate::topology::{ADIT_N3, GNB};
 use adit_lab_measure::ports::{PACKET_BYTES, PortDirection};
@@ -30,7 +30,7 @@ pub(super) struct PacketSender {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
     id: Pid,
-    made: MadeCounter,
+    made: SentCounter,
 }
 
 /// Makes frames of random sessions.
@@ -88,7 +88,7 @@ impl PacketSender {
         window: SendWindow<'_>,
     ) -> Result<Self> {
         let frames = prepare(direction, uplink_teids, from.mac, to)?;
-        let mut maker = FrameMaker::load(&frames, from.index, window)?;
+        let mut maker = LiveFrameSender::load(&frames, from.index, window)?;
         let (made, stop) = (maker.counter()?, Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let (id, started) = channel();

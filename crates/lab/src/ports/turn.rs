@@ -114,7 +114,7 @@ impl Turn {
         let pollers = NapiThreads::start(topology.upf.name(), &["n3", "n6"], cores.worker)?;
         let ends = [(&topology.ran, "n3"), (&topology.dn, "n6")];
         let start = |(namespace, device): (&NetNamespace, &str)| {
-            NapiThreads::start_first(namespace.name(), &[device], cores.main)
+            NapiThreads::start_with_priority(namespace.name(), &[device], cores.main)
         };
         let receivers = [start(ends[0])?, start(ends[1])?];
         let attach = |(namespace, device): (&NetNamespace, &str)| {

@@ -53,7 +53,7 @@ impl ScenarioCase {
 
     /// Marks a scenario that ports of the kernel cannot run, because the kernel does the work
     /// itself; `why` states the reason.
-    const fn of_links(self, why: &'static str) -> Self {
+    const fn requiring_links(self, why: &'static str) -> Self {
         Self { needs_links: Some(why), ..self }
     }
 }
@@ -87,14 +87,14 @@ pub(super) const CASES: &[ScenarioCase] = &[
     ScenarioCase::new("duplicate", tunnels::duplicate),
     ScenarioCase::new("redirect", redirect::redirect),
     ScenarioCase::new("forwarding-policy", policy::forwarding_policy)
-        .of_links("the kernel chooses next hops"),
+        .requiring_links("the kernel chooses next hops"),
     ScenarioCase::new("fragmentation", fragments::fragmentation)
-        .of_links("the kernel fragments packets and refuses them by ICMP"),
+        .requiring_links("the kernel fragments packets and refuses them by ICMP"),
     ScenarioCase::new("reassembly", fragments::reassembly)
-        .of_links("the kernel reassembles tunnel packets"),
+        .requiring_links("the kernel reassembles tunnel packets"),
     ScenarioCase::new("large-packets", large_packets::large_packets),
     ScenarioCase::new("network-instance", instances::network_instance)
-        .of_links("the kernel has one data network"),
+        .requiring_links("the kernel has one data network"),
     ScenarioCase::new("local-switching", local_switching::local_switching),
 ];
 

@@ -36,7 +36,7 @@ impl CoreCounters {
     }
 
     /// Returns what was counted from `self` to `later`.
-    pub(crate) fn until(&self, later: &Self) -> CountedCauses {
+    pub(crate) fn counted_until(&self, later: &Self) -> CountedCauses {
         CountedCauses {
             interrupts: difference(&self.interrupts, &later.interrupts),
             softirqs: difference(&self.softirqs, &later.softirqs),
@@ -149,7 +149,7 @@ mod tests {
             steal_ms,
             ..CoreCounters::default()
         };
-        let causes = at(5, 3, 10).until(&at(9, 3, 30));
+        let causes = at(5, 3, 10).counted_until(&at(9, 3, 30));
         assert_eq!(causes.interrupts, BTreeMap::from([("timer".to_owned(), 4)]));
         assert_eq!(causes.steal_ms, 20);
     }

@@ -13,7 +13,7 @@ pub enum GapCause {
 }
 
 /// Lower bounds of the histogram's buckets. Unit: ns.
-pub(crate) const BOUNDS_NS: [u64; 20] = [
+pub(crate) const BUCKET_BOUNDS_NS: [u64; 20] = [
     500,
     1_000,
     2_000,
@@ -61,14 +61,14 @@ pub(crate) struct GapHistogram {
     /// Totals of all gaps.
     pub totals: GapTotals,
     /// Number of gaps in each bucket, from its bound to the next.
-    pub counts: [u64; BOUNDS_NS.len()],
+    pub counts: [u64; BUCKET_BOUNDS_NS.len()],
 }
 
 impl GapHistogram {
     /// Counts a gap. A gap below the first bound is counted in the first bucket.
     pub(crate) fn add(&mut self, gap_ns: u64) {
         self.totals.add(gap_ns);
-        let above = BOUNDS_NS.partition_point(|bound| *bound <= gap_ns);
+        let above = BUCKET_BOUNDS_NS.partition_point(|bound| *bound <= gap_ns);
         if let Some(count) = self.counts.get_mut(above.saturating_sub(1)) {
             *count += 1;
         }

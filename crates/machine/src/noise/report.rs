@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::noise::gaps::{BOUNDS_NS, GapTotals};
-use crate::noise::sampler::{CoreSample, Sampled, nanos};
+use crate::noise::gaps::{BUCKET_BOUNDS_NS, GapTotals};
+use crate::noise::sampler::{CoreSample, SampledGaps, nanos};
 
 /// Gaps of similar length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,12 +91,12 @@ impl NoiseReport {
     }
 }
 
-fn histogram(sampled: &Sampled) -> Vec<NoiseBucket> {
+fn histogram(sampled: &SampledGaps) -> Vec<NoiseBucket> {
     let counts = sampled.other_threads.counts.iter().zip(sampled.interrupts_or_hypervisor.counts);
     let bucket =
         |(index, (other_threads, interrupts_or_hypervisor)): (usize, (&u64, u64))| NoiseBucket {
-            from_ns: BOUNDS_NS.get(index).copied().unwrap_or_default(),
-            to_ns: BOUNDS_NS.get(index + 1).copied(),
+            from_ns: BUCKET_BOUNDS_NS.get(index).copied().unwrap_or_default(),
+            to_ns: BUCKET_BOUNDS_NS.get(index + 1).copied(),
             other_threads: *other_threads,
             interrupts_or_hypervisor,
         };
@@ -179,8 +179,12 @@ mod tests {
     use crate::noise::gaps::GapCause;
 
     fn report() -> NoiseReport {
-        let mut sampled =
-            Sampled { elapsed_ns: 10_000_000, turns: 1000, turn_min_ns: 25, ..Sampled::default() };
+        let mut sampled = SampledGaps {
+            elapsed_ns: 10_000_000,
+            turns: 1000,
+            turn_min_ns: 25,
+            ..SampledGaps::default()
+        };
         sampled.add(GapCause::InterruptsOrHypervisor, 3_400);
         sampled.add(GapCause::InterruptsOrHypervisor, 2_600);
         sampled.add(GapCause::OtherThreads, 14_000);

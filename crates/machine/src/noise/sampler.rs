@@ -10,7 +10,7 @@ use crate::noise::gaps::{GapCause, GapHistogram};
 
 /// The gaps that the loop found.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sampled {
+pub(crate) struct SampledGaps {
     /// Gaps in which another thread ran.
     pub other_threads: GapHistogram,
     /// Gaps caused by interrupts, firmware or the hypervisor.
@@ -27,14 +27,14 @@ pub(crate) struct Sampled {
 #[derive(Debug)]
 pub(crate) struct CoreSample {
     /// The gaps.
-    pub sampled: Sampled,
+    pub sampled: SampledGaps,
     /// How often the kernel preempted the sampler's thread.
     pub switches: i64,
     /// Interrupts, softirqs and steal time.
     pub causes: CountedCauses,
 }
 
-impl Sampled {
+impl SampledGaps {
     /// Counts a gap.
     pub(crate) fn add(&mut self, cause: GapCause, gap_ns: u64) {
         match cause {
@@ -55,12 +55,12 @@ pub(crate) fn run(
     let switches = involuntary_switches();
     let sampled = sample(duration, threshold);
     let switches = involuntary_switches() - switches;
-    let causes = before.until(&CoreCounters::read(core));
+    let causes = before.counted_until(&CoreCounters::read(core));
     Ok(CoreSample { sampled, switches, causes })
 }
 
-fn sample(duration: Duration, threshold: Duration) -> Sampled {
-    let mut sampled = Sampled { turn_min_ns: u64::MAX, ..Sampled::default() };
+fn sample(duration: Duration, threshold: Duration) -> SampledGaps {
+    let mut sampled = SampledGaps { turn_min_ns: u64::MAX, ..SampledGaps::default() };
     let mut switches = involuntary_switches();
     let start = Instant::now();
     let mut last = start;

@@ -26,7 +26,7 @@ pub fn plan_breaking(
     let mut planned = match rule {
         PlacementRule::OwnCpu => plan_shared_cpus(machine, request)?,
         PlacementRule::PortNode => {
-            let other = on_another_node(machine, request).map_err(refused)?;
+            let other = with_ports_on_another_node(machine, request).map_err(refused)?;
             plan(machine, &other)?
         }
         _ => plan(machine, request)?,
@@ -86,7 +86,7 @@ fn plan_shared_cpus(
 }
 
 /// Copies the request with its ports moved to a node that none of them is on.
-fn on_another_node(
+fn with_ports_on_another_node(
     machine: &MachineTopology,
     request: &PlanRequest,
 ) -> Result<PlanRequest, &'static str> {
@@ -99,13 +99,13 @@ fn on_another_node(
         .nodes
         .iter()
         .find(|node| !has_port(node.index) && !node.cpus.intersection(&usable).is_empty());
-    let other = other.ok_or(ONE_NODE)?.index;
+    let other = other.ok_or(NO_OTHER_NODE)?.index;
     let mut moved = request.clone();
     moved.ports.iter_mut().for_each(|port| port.node = port.node.map(|_| other));
     Ok(moved)
 }
 
-const ONE_NODE: &str = "no other node has CPUs that this process may use";
+const NO_OTHER_NODE: &str = "no other node has CPUs that this process may use";
 const NO_SIBLINGS: &str = "no core of the packet path has a free sibling";
 
 struct RuleBreaker<'a> {
@@ -136,7 +136,7 @@ impl RuleBreaker<'_> {
                 // isolation.
                 let isolated = &self.machine.limits.isolated;
                 let cpu = cpus.iter().min_by_key(|cpu| isolated.contains(**cpu));
-                group.control_cpu = *cpu.ok_or(ONE_NODE)?;
+                group.control_cpu = *cpu.ok_or(NO_OTHER_NODE)?;
                 Ok(())
             }
             PlacementRule::ControlSibling => {
@@ -147,7 +147,7 @@ impl RuleBreaker<'_> {
             }
             PlacementRule::SiblingPolicy => self.siblings(group),
             PlacementRule::IsolatedFirst => self.leave_isolated(group),
-            PlacementRule::Cpu0Last => self.take_cpu0(group),
+            PlacementRule::Cpu0Last => self.use_cpu0(group),
         }
     }
 
@@ -162,12 +162,12 @@ impl RuleBreaker<'_> {
         let others = others.filter(|index| Some(*index) != node).map(of_node);
         let most = others.reduce(|most, other| if other.len() > most.len() { other } else { most });
         let mut cpus = most.unwrap_or_default();
-        cpus.sort_by_key(|cpu| (self.place_on_core(*cpu), *cpu));
+        cpus.sort_by_key(|cpu| (self.position_on_core(*cpu), *cpu));
         cpus
     }
 
     /// Returns how many CPUs of its core come before `cpu`.
-    fn place_on_core(&self, cpu: u32) -> usize {
+    fn position_on_core(&self, cpu: u32) -> usize {
         let before = |core: &CpuCore| core.cpus.iter().filter(|other| *other < cpu).count();
         self.machine.core_of(cpu).map_or(0, before)
     }
@@ -184,7 +184,7 @@ impl RuleBreaker<'_> {
         };
         let cpus = self.cpus_of_another_node(self.machine.node_of(distributor.cpu));
         if cpus.is_empty() {
-            return Err(ONE_NODE);
+            return Err(NO_OTHER_NODE);
         }
         let workers = group.threads.iter_mut().filter(|thread| thread.role == PlacedRole::Worker);
         let mut cpus = cpus.into_iter();
@@ -205,12 +205,12 @@ impl RuleBreaker<'_> {
                 second.cpu = self.free_sibling(first.cpu).ok_or(NO_SIBLINGS)?;
                 Ok(())
             }
-            SiblingPolicy::Shared => self.part_pair(group),
+            SiblingPolicy::Shared => self.separate_pair(group),
         }
     }
 
     /// Moves the workers that share the core of the first receiver to cores of other workers.
-    fn part_pair(&self, group: &mut PlacementGroup) -> Result<(), &'static str> {
+    fn separate_pair(&self, group: &mut PlacementGroup) -> Result<(), &'static str> {
         let pair =
             "no receiver shares a core with a worker while another worker has a free sibling";
         let core_of = |cpu: u32| self.machine.core_of(cpu);
@@ -240,7 +240,7 @@ impl RuleBreaker<'_> {
         Ok(())
     }
 
-    fn take_cpu0(&self, group: &mut PlacementGroup) -> Result<(), &'static str> {
+    fn use_cpu0(&self, group: &mut PlacementGroup) -> Result<(), &'static str> {
         let Some(first) = group.threads.first_mut() else { return Err("there is no thread") };
         if !self.machine.limits.usable().contains(0) {
             return Err("this process may not use CPU 0");

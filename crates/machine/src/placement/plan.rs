@@ -207,7 +207,7 @@ impl Planner<'_> {
         let control_cpu = self.take_control(share.node);
         let candidates = self.candidates(share.node);
         let most = share.polling_max.min(self.request.threads_max);
-        let counts = self.counts(self.fitting(share.node).min(most).max(1))?;
+        let counts = self.counts(self.fitting_thread_count(share.node).min(most).max(1))?;
         let needed = counts.scheduler + counts.receivers + counts.workers;
         if needed > self.request.threads_max {
             let most = self.request.threads_max;
@@ -269,7 +269,7 @@ impl Planner<'_> {
 
     /// Returns how many threads of the packet path fit on the node without breaking a rule: one for
     /// each free core, or one for each CPU of a free core if siblings may be shared.
-    fn fitting(&self, node: Option<u32>) -> usize {
+    fn fitting_thread_count(&self, node: Option<u32>) -> usize {
         let isolated = &self.machine.limits.isolated;
         let on_node = |core: &&crate::placement::CpuCore| node.is_none_or(|node| core.node == node);
         let cores = self.machine.cores.iter().filter(on_node);
@@ -315,7 +315,7 @@ impl Planner<'_> {
         let needed = counts.scheduler + counts.receivers + counts.workers;
         let mut chosen: Vec<u32> = match self.request.siblings {
             SiblingPolicy::Split => cpus[..needed].to_vec(),
-            SiblingPolicy::Shared => self.by_core(cpus, needed),
+            SiblingPolicy::Shared => self.ordered_by_core(cpus, needed),
         };
         let receiver = match self.request.model {
             PlanModel::EventDriven { .. } => PlacedRole::RxTx,
@@ -345,7 +345,7 @@ impl Planner<'_> {
     }
 
     /// Reorders the best CPUs so that siblings are adjacent.
-    fn by_core(&self, cpus: &[u32], needed: usize) -> Vec<u32> {
+    fn ordered_by_core(&self, cpus: &[u32], needed: usize) -> Vec<u32> {
         let mut chosen = Vec::with_capacity(cpus.len());
         for cpu in cpus {
             let core = self.machine.core_of(*cpu);

@@ -156,14 +156,14 @@ fn undo(files: &mut dyn HostFiles, journal: &TuningJournal, why: String) -> Tuni
 }
 
 #[derive(Default)]
-pub(crate) struct TakenBack {
+pub(crate) struct RevertOutcome {
     pub(crate) reverted: RevertedTuning,
     pub(crate) failed: Vec<String>,
 }
 
 /// Reverts entries in reverse order: the value written last may keep the others from changing.
-pub(crate) fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> TakenBack {
-    let mut taken_back = TakenBack::default();
+pub(crate) fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> RevertOutcome {
+    let mut taken_back = RevertOutcome::default();
     for entry in journal.entries.iter().rev() {
         match entry.place {
             SettingPlace::File => restore(files, entry, &mut taken_back),
@@ -175,7 +175,7 @@ pub(crate) fn take_back(files: &mut dyn HostFiles, journal: &TuningJournal) -> T
     taken_back
 }
 
-fn restore(files: &mut dyn HostFiles, entry: &JournalEntry, taken_back: &mut TakenBack) {
+fn restore(files: &mut dyn HostFiles, entry: &JournalEntry, taken_back: &mut RevertOutcome) {
     let JournalEntry { path, previous, wanted, .. } = entry;
     let now = match value(files, entry) {
         Ok(now) => now,
@@ -209,7 +209,7 @@ fn restore(files: &mut dyn HostFiles, entry: &JournalEntry, taken_back: &mut Tak
     }
 }
 
-fn remove(files: &mut dyn HostFiles, entry: &JournalEntry, taken_back: &mut TakenBack) {
+fn remove(files: &mut dyn HostFiles, entry: &JournalEntry, taken_back: &mut RevertOutcome) {
     let path = &entry.path;
     if !files.exists(path) {
         return;

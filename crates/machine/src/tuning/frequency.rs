@@ -17,8 +17,8 @@ use crate::tuning::{HostFiles, RevertedTuning, SettingForm, SettingPlace, Tuning
 
 const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
 const JOURNALS: &str = "run/adit";
-const JOURNAL_START: &str = "frequency-";
-const JOURNAL_END: &str = ".journal";
+const JOURNAL_PREFIX: &str = "frequency-";
+const JOURNAL_SUFFIX: &str = ".journal";
 
 /// Minimum recent busy share that raises the frequency at once. Unit: thousandths.
 const RAISE_PERMILLE: u64 = 700;
@@ -28,7 +28,7 @@ const RAISE_PERMILLE: u64 = 700;
 const LOWER_PERMILLE: u64 = 400;
 
 /// How long the busy share has to stay that low before the frequency is lowered.
-const CALM: Duration = Duration::from_secs(3);
+const CALM_SPAN_MIN: Duration = Duration::from_secs(3);
 
 /// CPUs that share a frequency policy, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl FrequencyScaling {
         owner: u32,
         survey: &FrequencySurvey,
     ) -> Result<Self, TuningError> {
-        let journal_path = format!("{JOURNALS}/{JOURNAL_START}{owner}{JOURNAL_END}");
+        let journal_path = format!("{JOURNALS}/{JOURNAL_PREFIX}{owner}{JOURNAL_SUFFIX}");
         let entries = survey.ranges.iter().map(|range| entry(range, false)).collect();
         let journal = TuningJournal { profile: "frequency".to_owned(), entries };
         journal.keep_at(files, &journal_path)?;
@@ -219,7 +219,7 @@ impl FrequencyScaling {
     /// # Errors
     /// The kernel refuses a limit; the journal then stays.
     pub fn end(self, files: &mut dyn HostFiles) -> Result<RevertedTuning, TuningError> {
-        take_back_journal(files, &self.journal, &self.journal_path)
+        revert_journal(files, &self.journal, &self.journal_path)
     }
 }
 
@@ -243,7 +243,7 @@ impl ScaledRange {
             return false;
         }
         let since = *self.calm_since.get_or_insert(now);
-        let is_calm = now.saturating_sub(since) >= CALM;
+        let is_calm = now.saturating_sub(since) >= CALM_SPAN_MIN;
         if is_calm {
             self.calm_since = None;
         }
@@ -277,7 +277,7 @@ pub fn revert_frequencies(
     let mut reverted = RevertedTuning::default();
     for name in files.names(JOURNALS) {
         let owner =
-            name.strip_prefix(JOURNAL_START).and_then(|rest| rest.strip_suffix(JOURNAL_END));
+            name.strip_prefix(JOURNAL_PREFIX).and_then(|rest| rest.strip_suffix(JOURNAL_SUFFIX));
         let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else { continue };
         if owner != own && is_adit(files, owner) {
             let what = format!("frequencies that the running adit (process {owner}) changes");
@@ -286,7 +286,7 @@ pub fn revert_frequencies(
         }
         let path = format!("{JOURNALS}/{name}");
         let Some(journal) = TuningJournal::read_at(files, &path)? else { continue };
-        let mut of_owner = take_back_journal(files, &journal, &path)?;
+        let mut of_owner = revert_journal(files, &journal, &path)?;
         reverted.restored.append(&mut of_owner.restored);
         reverted.left.append(&mut of_owner.left);
     }
@@ -299,7 +299,7 @@ fn is_adit(files: &dyn HostFiles, process: u32) -> bool {
     name.is_ok_and(|name| name.starts_with("adit"))
 }
 
-fn take_back_journal(
+fn revert_journal(
     files: &mut dyn HostFiles,
     journal: &TuningJournal,
     path: &str,

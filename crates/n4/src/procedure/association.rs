@@ -46,7 +46,7 @@ impl Node {
         let Ok(message) = AssociationSetupRequest::decode_body(request.body) else { return false };
         let Some(known) = self.peers.association_mut(request.peer()) else { return false };
         known.node_id == NodeIdentity::from_ie(&message.node_id)
-            && known.read_time_stamp(message.recovery_time_stamp.0) == TimeStampMeaning::Late
+            && known.classify_time_stamp(message.recovery_time_stamp.0) == TimeStampMeaning::Late
     }
 
     /// Accepts or refuses a setup whose Node ID no other peer holds, or whose holder is known to be
@@ -74,7 +74,7 @@ impl Node {
             recovery_time_stamp: message.recovery_time_stamp.0,
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
             smf_set,
-            retain: message.session_retention_information.map(|wish| retained_addresses(&wish)),
+            retain: message.session_retention_information.map(|wish| cp_addresses_to_retain(&wish)),
             path_controls: path_controls(message.gtpu_path_qos_controls)?.unwrap_or_default(),
             requested_by_us: false,
         };
@@ -85,7 +85,7 @@ impl Node {
                 ..Rejected::new(Cause::RequestRejected, "")
             },
             AssociationRefusal::Stopping => Rejected::new(Cause::RequestRejected, "adit stops"),
-            AssociationRefusal::TooMany => Rejected::beyond("associations", ASSOCIATIONS_MAX),
+            AssociationRefusal::TooMany => Rejected::beyond_limit("associations", ASSOCIATIONS_MAX),
         })?;
         self.set_nf_instance(request.peer(), nf_instance_id);
         if let Some(peer) = self.peers.get_mut(request.peer()) {
@@ -153,7 +153,7 @@ impl Node {
         let purpose = self.transactions.take(response.from, sequence, expects);
         // INTEROP: some control planes answer with sequence number 1, whichever the request had.
         let purpose = purpose.or_else(|| match sequence {
-            1 => self.transactions.take_of(response.from, expects),
+            1 => self.transactions.take_any_to(response.from, expects),
             _ => None,
         });
         let Some(RequestPurpose::AssociationSetup { position }) = purpose else {
@@ -205,7 +205,7 @@ impl Node {
     }
 
     /// Processes the failure of a request of ours: no response after all retransmissions.
-    pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: RequestPurpose) {
+    pub(crate) fn handle_failed_request(&mut self, now: Nanos, purpose: RequestPurpose) {
         match purpose {
             RequestPurpose::Heartbeat { owner } | RequestPurpose::Probe { owner } => {
                 self.on_heartbeats_lost(now, owner);
@@ -358,13 +358,16 @@ pub(super) fn path_controls<'a>(
     let controls: Vec<PathQosControl> =
         given.map(|ie| PathQosControl::from_ie(&ie)).collect::<Result<_, _>>()?;
     if controls.len() > PATH_CONTROLS_MAX {
-        return Err(Rejected::beyond("GTP-U Path QoS Control Informations", PATH_CONTROLS_MAX));
+        return Err(Rejected::beyond_limit(
+            "GTP-U Path QoS Control Informations",
+            PATH_CONTROLS_MAX,
+        ));
     }
     Ok(Some(controls))
 }
 
 /// Returns the addresses whose sessions a CP function requests to retain; an empty list means all.
-fn retained_addresses(wish: &SessionRetentionInformation<'_>) -> Vec<IpAddr> {
+fn cp_addresses_to_retain(wish: &SessionRetentionInformation<'_>) -> Vec<IpAddr> {
     let addresses = wish.cp_pfcp_entity_ip_addresses.into_iter();
     addresses.flat_map(|at| [at.v4.map(IpAddr::V4), at.v6.map(IpAddr::V6)]).flatten().collect()
 }

@@ -84,7 +84,7 @@ impl Node {
         // The peer's former sessions must be gone before it gets the answer.
         let waiter = JobWaiter { address, node_id: node_id.clone() };
         let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };
-        self.peers.setups.connected(address);
+        self.peers.setups.note_connected(address);
         let setups = &self.peers.setups;
         self.transactions.cancel(|purpose| setups.is_attempt_at(*purpose, address));
         let association = Association {
@@ -115,7 +115,7 @@ impl Node {
         self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
         self.peers.refresh_aliases();
         self.relieve_silent_peers(now, owner);
-        self.send_what_waited(now, owner);
+        self.send_waiting_reports(now, owner);
         Ok(AcceptedAssociation { last, retained: retained.is_some() && facts.retain.is_some() })
     }
 
@@ -231,7 +231,7 @@ impl Node {
         }
         self.withdraw_pfds_of(owner, waiter);
         self.peers.refresh_aliases();
-        self.peers.setups.disconnected(now, address);
+        self.peers.setups.note_disconnected(now, address);
         self.counters.scalars.associations_down += 1;
         self.counters.scalars.sessions_removed_with_association += as_count(sessions);
         let node_id = association.node_id;

@@ -11,7 +11,7 @@ use adit_types::limits::TURNS_WITH_FAULT_MAX;
 use adit_types::{Nanos, Seid};
 
 use crate::answers::Condition;
-use crate::containment::{CONTAINED, FaultPoint, text};
+use crate::containment::{FaultPoint, IS_CONTAINED, text};
 use crate::event::NodeEvent;
 use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
@@ -21,9 +21,9 @@ impl Node {
     /// Handles one message, and contains panics.
     pub(crate) fn handle_contained(&mut self, request: &ReceivedMessage<'_>) {
         let commits = self.sessions.store().commits();
-        let before = CONTAINED.replace(true);
+        let before = IS_CONTAINED.replace(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.handle_message(request)));
-        CONTAINED.set(before);
+        IS_CONTAINED.set(before);
         self.faults.injected = None;
         if let Err(panic) = outcome {
             self.recover_from_fault(request, commits, panic.as_ref());
@@ -38,9 +38,9 @@ impl Node {
         work: impl FnOnce(&mut Self),
     ) -> Option<DeltaId> {
         let commits = self.sessions.store().commits();
-        let before = CONTAINED.replace(true);
+        let before = IS_CONTAINED.replace(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
-        CONTAINED.set(before);
+        IS_CONTAINED.set(before);
         let panic = outcome.err()?;
         self.faults.injected = None;
         self.counters.scalars.faults += 1;
@@ -87,7 +87,7 @@ impl Node {
         let id = match self.sessions.recover(RemainingReports::KeepUsageInFlight(None)) {
             Some(deleted) => Some(self.forget_discarded(deleted)),
             None if is_answered => self.end_locally(up_seid),
-            None => self.end_untold(up_seid),
+            None => self.end_without_notice(up_seid),
         };
         self.counters.scalars.sessions_removed_after_fault += u64::from(id.is_some());
         id
@@ -95,7 +95,7 @@ impl Node {
 
     /// Ends a session. If its CP function does not support last reports, moves our Recovery Time
     /// Stamp, which informs the CP function.
-    fn end_untold(&mut self, up_seid: Seid) -> Option<DeltaId> {
+    fn end_without_notice(&mut self, up_seid: Seid) -> Option<DeltaId> {
         let owner = self.sessions.store().session(up_seid)?.owner();
         let is_told = self.peers.cp_function_has(owner, CpFunctionFeatures::EPFAR);
         let ended = self.end_locally(up_seid);

@@ -12,7 +12,7 @@ use adit_pfcp::MessageBody;
 use adit_pfcp::message::{AssociationSetupRequest, HeartbeatRequest};
 use adit_session::OwnerId;
 use adit_types::Nanos;
-use adit_types::limits::CONTESTS_MAX;
+use adit_types::limits::CONTESTED_SETUPS_MAX;
 
 use crate::association::NodeIdentity;
 use crate::node::{Node, ReceivedMessage};
@@ -25,7 +25,7 @@ impl Node {
     pub(crate) fn hold_contested_setup(&mut self, request: &ReceivedMessage<'_>) -> bool {
         // A retransmitted setup replaces the earlier copy.
         self.peers.contested_setups.retain(|contest| contest.from.ip() != request.peer());
-        if self.shutdown.is_stopping || self.peers.contested_setups.len() >= CONTESTS_MAX {
+        if self.shutdown.is_stopping || self.peers.contested_setups.len() >= CONTESTED_SETUPS_MAX {
             return false;
         }
         let Ok(message) = AssociationSetupRequest::decode_body(request.body) else { return false };

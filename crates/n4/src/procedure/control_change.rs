@@ -56,7 +56,7 @@ impl Node {
     }
 
     /// Returns updates that make the FARs which send packets to the CP function use another tunnel.
-    pub(crate) fn fars_towards_cp_function(&self, up_seid: Seid, f_teid: FTeid) -> Vec<FarUpdate> {
+    pub(crate) fn updates_to_cp_tunnel(&self, up_seid: Seid, f_teid: FTeid) -> Vec<FarUpdate> {
         let FTeid::Given { teid, addr } = f_teid else { return Vec::new() };
         let (v4, v6) = (addr.v4().map(IpAddr::V4), addr.v6().map(IpAddr::V6));
         let tunnel_in = |known: GtpuTunnel| {

@@ -47,7 +47,7 @@ impl Node {
         self.counters.scalars.sessions_deleted += 1;
         let mut body = SessionDeletionResponse::new(Cause::RequestAccepted);
         body.pfcp_sd_rsp_flags = is_unacknowledged.then_some(PfcpSdRspFlags::PURU);
-        let information = self.control_information(request.peer());
+        let information = self.load_and_overload_for(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
         self.respond(request, Some(cp_seid), &body, [Condition::Observed(change)]);
@@ -64,7 +64,7 @@ impl Node {
     /// Appends the status of packet rates to the answer that waits for the change `id`. Call it
     /// when no worker counts any more.
     pub(crate) fn append_packet_rates(&mut self, now: Nanos, id: DeltaId, rates: &[QerPacketRate]) {
-        let Some(answer) = self.answers.awaiting_mut(Condition::Observed(id)) else { return };
+        let Some(answer) = self.answers.first_awaiting_mut(Condition::Observed(id)) else { return };
         for rate in rates {
             let group = status_report(rate, now, self.ntp_clock);
             let written = answer.append(&mut self.scratch, |writer| writer.put(&group));

@@ -46,7 +46,7 @@ impl Node {
         let most = self.config.policy.sessions_per_association_max;
         if self.sessions.store().owned_count(owner) >= most {
             self.counters.scalars.refused_sessions_per_association_full += 1;
-            return Err(Rejected::beyond("sessions of one association", most));
+            return Err(Rejected::beyond_limit("sessions of one association", most));
         }
         let message = SessionEstablishmentRequest::decode_body(request.body)?;
         demand::check(request.body)?;
@@ -66,12 +66,12 @@ impl Node {
         change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;
         let context = EstablishmentContext { owner, cp, information, sets };
-        change.replaces = self.owners_that_give_way(owner);
+        change.replaces = self.replaceable_owners(owner);
         let Self { sessions, peers, config, .. } = self;
         let established = sessions.establish(context, change, |states, gone| {
             let ReplacedSession { up_seid, owner, cp, .. } = *gone;
             let reporting = ReportingSession { up_seid, owner, cp };
-            reporting.last_reports(config, peers, states)
+            reporting.reports_when_replaced(config, peers, states)
         })?;
         for deleted in &established.replaced {
             self.end_replaced(*deleted);
@@ -81,7 +81,7 @@ impl Node {
 
     /// Returns the associations whose sessions a new session of `owner` may replace: those of the
     /// same CP function or SMF set, which has lost the old session or restores it.
-    pub(crate) fn owners_that_give_way(&self, owner: OwnerId) -> Vec<OwnerId> {
+    pub(crate) fn replaceable_owners(&self, owner: OwnerId) -> Vec<OwnerId> {
         let set = self.peers.association_of(owner).and_then(|known| known.smf_set.id.as_ref());
         let mut owners: Vec<OwnerId> = match set {
             None => vec![owner],
@@ -163,7 +163,7 @@ impl Node {
         body.fq_csids = fq_csids.as_slice().into();
         body.created_pdrs = created.as_slice().into();
         body.created_traffic_endpoints = endpoints.as_slice().into();
-        let information = self.control_information(request.peer());
+        let information = self.load_and_overload_for(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
         self.respond(request, Some(cp_seid), &body, [Condition::Observed(change)]);
@@ -182,7 +182,7 @@ impl Node {
         body.offending_ie = rejected.offending_ie.map(ie::OffendingIe::from);
         body.failed_rule_id = rejected.failed_rule;
         if rejected.cause == Cause::EntityInCongestion {
-            let information = self.control_information(request.peer());
+            let information = self.load_and_overload_for(request.peer());
             body.load_control_information = information.load;
             body.overload_control_information = information.overload;
         }

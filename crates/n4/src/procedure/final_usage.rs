@@ -58,14 +58,14 @@ impl Node {
             self.counters.scalars.usage_reports_lost_with_association += as_count(usage.len());
             return;
         };
-        let last = usage.into_iter().filter(UsageReport::has_usage).map(ended_by_us);
+        let last = usage.into_iter().filter(UsageReport::has_usage).map(mark_ended_by_us);
         self.queue_reports(now, up_seid, owner, last.map(ReportItem::Usage).collect());
         self.sessions.states.forget_if_reported(up_seid);
         self.advance_drains(now);
     }
 
     /// Sends usage that did not fit into the answer to a deletion in session reports.
-    pub(crate) fn report_rest(
+    pub(crate) fn report_overflow_usage(
         &mut self,
         now: Nanos,
         up_seid: Seid,
@@ -80,7 +80,7 @@ impl Node {
 }
 
 /// Marks a last report as that of a session which this node ended. Spec: TS 29.244 §8.2.41 (TEBUR).
-fn ended_by_us(mut report: UsageReport) -> UsageReport {
+fn mark_ended_by_us(mut report: UsageReport) -> UsageReport {
     if report.triggers.contains(UsageTriggers::TERMINATION) {
         report.triggers.remove(UsageTriggers::TERMINATION);
         report.triggers.insert(UsageTriggers::TERMINATION_BY_UP);

@@ -12,7 +12,7 @@ use adit_pfcp::message::{
     SessionModificationRequest,
 };
 use adit_pfcp::{Cause, Ie, IeError, IeIter, IeType, MessageBody, MessageType, RawIe};
-use adit_types::limits::FINDINGS_MAX;
+use adit_types::limits::FURTHER_ERRORS_MAX;
 use adit_types::{BarId, FarId, Nanos, PdrId, QerId, Seid, UrrId};
 
 use crate::event::NodeEvent;
@@ -23,7 +23,7 @@ use crate::procedure::demand;
 use crate::refusal::{RefusalDetail, Rejected};
 
 /// Time between two requests whose errors are logged.
-const TELL_INTERVAL: Nanos = Nanos::from_secs(1);
+const FINDINGS_INTERVAL: Nanos = Nanos::from_secs(1);
 
 impl Node {
     /// Logs all errors of a refused request, unless others were logged less than a second before.
@@ -36,7 +36,7 @@ impl Node {
             self.counters.scalars.refusals_not_told += 1;
             return;
         }
-        *next = request.now + TELL_INTERVAL;
+        *next = request.now + FINDINGS_INTERVAL;
         let findings = self.findings(request, first).iter().map(Rejected::to_string).collect();
         let message_type = request.header.message_type.name();
         self.events.push_back(NodeEvent::Refused { from: request.peer(), message_type, findings });
@@ -48,8 +48,8 @@ impl Node {
         let (mut cut_referenced, mut cut_types) = (false, Vec::new());
         let mut last = first;
         // Ends, since every round removes an IE.
-        for _ in 0..FINDINGS_MAX {
-            let Some((rest, cut_type)) = cut(&body, last) else { break };
+        for _ in 0..FURTHER_ERRORS_MAX {
+            let Some((rest, cut_type)) = remove_named_ie(&body, last) else { break };
             cut_types.push(cut_type);
             cut_referenced |= !matches!(last.failed_rule, None | Some(FailedRuleId::Pdr(_)));
             body = rest;
@@ -94,15 +94,15 @@ impl Node {
         let association = self.peers.association_for(request.peer());
         let owner = association.map(|association| association.owner).unwrap_or_default();
         if up_seid.is_none() {
-            change.replaces = self.owners_that_give_way(owner);
+            change.replaces = self.replaceable_owners(owner);
         }
-        Ok(self.sessions.store().judge(owner, up_seid, change)?)
+        Ok(self.sessions.store().check_change(owner, up_seid, change)?)
     }
 }
 
 /// Removes from a body the IE that `rejected` names: the group of the rule if it names one, else
 /// the IE itself. Returns the rest, and the type of what was removed.
-fn cut(body: &[u8], rejected: Rejected) -> Option<(Vec<u8>, IeType)> {
+fn remove_named_ie(body: &[u8], rejected: Rejected) -> Option<(Vec<u8>, IeType)> {
     let mut ies = IeIter::new(body);
     loop {
         let start = ies.offset();

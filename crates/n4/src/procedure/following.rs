@@ -9,7 +9,7 @@
 //! tried again when anything becomes free, and for the last time before the takeover.
 
 use adit_session::{KeptUsage, OwnerId};
-use adit_store::{RecordChange, RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordChange, RecordKind};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
@@ -32,7 +32,7 @@ impl Node {
     /// [`Node::pending_len`] is zero, and call [`Node::end_restoration`].
     pub fn begin_following(&mut self, node: &NodeRecord) {
         self.clock_zero = node.clock_zero;
-        self.peers.skip_owners(OwnerId(node.last_owner));
+        self.peers.skip_owners_through(OwnerId(node.last_owner));
         self.sessions.records.suspend();
         let followed = Some(Box::default());
         self.restoration = Some(NodeRestoration { followed, ..NodeRestoration::default() });
@@ -63,7 +63,7 @@ impl Node {
             None => Ok(()),
         };
         if let Err(error) = &result {
-            self.tell_of_refused(&mut restoration, record.kind, &record.name, error);
+            self.note_refused_record(&mut restoration, record.kind, &record.name, error);
         }
         restoration.followed = followed;
         self.restoration = Some(restoration);
@@ -75,25 +75,25 @@ impl Node {
         let Some(restoration) = &mut self.restoration else { return };
         let Some(followed) = &mut restoration.followed else { return };
         let store = self.sessions.store();
-        let number = |seid: Seid| RecordName::Number(seid.0);
-        let octets = |text: &str| RecordName::Octets(text.as_bytes().to_vec());
+        let number = |seid: Seid| OwnedRecordId::Number(seid.0);
+        let octets = |text: &str| OwnedRecordId::Octets(text.as_bytes().to_vec());
         let sessions = store.sessions().map(|session| session.up_seid()).chain(followed.waiting());
         let set_aside = self.set_aside.after(None).map(|(up_seid, _)| up_seid);
         let sessions = sessions.chain(set_aside).chain(followed.set_aside.keys().copied());
         let all = sessions.map(|seid| (RecordKind::Session, number(seid)));
-        let mark = |seid: &Seid| RecordName::Octets(seid.0.to_be_bytes().to_vec());
+        let mark = |seid: &Seid| OwnedRecordId::Octets(seid.0.to_be_bytes().to_vec());
         let all = all.chain(followed.marks.iter().map(|seid| (RecordKind::Usage, mark(seid))));
         let all =
             all.chain(restoration.usage.keys().map(|seid| (RecordKind::Usage, number(*seid))));
         let all =
             all.chain(followed.reports.keys().map(|seid| (RecordKind::Report, number(*seid))));
         let answers = followed.answers.keys();
-        let all = all.chain(answers.map(|at| (RecordKind::Answer, RecordName::Number(*at))));
+        let all = all.chain(answers.map(|at| (RecordKind::Answer, OwnedRecordId::Number(*at))));
         let addresses = followed.associations.keys();
         let all = all.chain(addresses.map(|at| (RecordKind::Association, octets(&at.to_string()))));
         let states = followed.peer_states.keys();
-        let all =
-            all.chain(states.map(|of| (RecordKind::Association, RecordName::Number(of.0.into()))));
+        let all = all
+            .chain(states.map(|of| (RecordKind::Association, OwnedRecordId::Number(of.0.into()))));
         let applications = store.provided_applications();
         let all = all.chain(applications.map(|known| (RecordKind::Pfds, octets(known.id))));
         followed.missing = Some(all.collect());
@@ -120,18 +120,18 @@ impl Node {
             (RecordKind::Node, _, Some(octets)) => {
                 let node = NodeRecord::from_octets(octets)?;
                 self.clock_zero = node.clock_zero;
-                self.peers.skip_owners(OwnerId(node.last_owner));
+                self.peers.skip_owners_through(OwnerId(node.last_owner));
             }
             (RecordKind::Node, _, None) => {}
             (_, _, value) if is_clock_mark(kind, name) => drop(value.map(clock_mark).transpose()?),
-            (RecordKind::Association, RecordName::Octets(name), value) => {
+            (RecordKind::Association, OwnedRecordId::Octets(name), value) => {
                 let address = address_of(name)?;
                 match value {
                     Some(octets) => followed.associations.insert(address, decoded(octets)?),
                     None => followed.associations.remove(&address),
                 };
             }
-            (RecordKind::Association, &RecordName::Number(number), value) => {
+            (RecordKind::Association, &OwnedRecordId::Number(number), value) => {
                 let owner = owner_of(number)?;
                 match value {
                     Some(octets) => {
@@ -144,35 +144,35 @@ impl Node {
                     }
                 }
             }
-            (RecordKind::Pfds, RecordName::Octets(id), value) => {
+            (RecordKind::Pfds, OwnedRecordId::Octets(id), value) => {
                 self.follow_pfds(id, value)?;
                 followed.note_freed();
             }
-            (RecordKind::Usage, &RecordName::Number(number), value) => {
+            (RecordKind::Usage, &OwnedRecordId::Number(number), value) => {
                 self.follow_usage(restoration, followed, Seid(number), value)?;
             }
-            (RecordKind::Usage, RecordName::Octets(name), value) => {
+            (RecordKind::Usage, OwnedRecordId::Octets(name), value) => {
                 self.follow_mark(now, followed, marked_session(name)?, value.is_some());
             }
-            (RecordKind::Session, &RecordName::Number(number), value) => {
+            (RecordKind::Session, &OwnedRecordId::Number(number), value) => {
                 if self.follow_session(restoration, followed, Seid(number), value) {
                     self.try_waiting(now, restoration, followed, Seid(number))?;
                 }
             }
-            (RecordKind::Report, &RecordName::Number(number), Some(octets)) => {
+            (RecordKind::Report, &OwnedRecordId::Number(number), Some(octets)) => {
                 followed.reports.insert(Seid(number), decoded(octets)?);
                 self.sessions.records.resume_reports(Seid(number));
             }
-            (RecordKind::Report, &RecordName::Number(number), None) => {
+            (RecordKind::Report, &OwnedRecordId::Number(number), None) => {
                 followed.reports.remove(&Seid(number));
                 self.sessions.records.forget_reports(Seid(number));
             }
-            (RecordKind::Answer, &RecordName::Number(place), Some(octets)) => {
+            (RecordKind::Answer, &OwnedRecordId::Number(place), Some(octets)) => {
                 let answer: crate::records::AnswerValue = decoded(octets)?;
                 self.sessions.records.skip_answer(answer.number);
                 followed.answers.insert(place, answer);
             }
-            (RecordKind::Answer, RecordName::Number(place), None) => {
+            (RecordKind::Answer, OwnedRecordId::Number(place), None) => {
                 followed.answers.remove(place);
             }
             _ => return Err(RecordError::Malformed),
@@ -312,11 +312,11 @@ impl Node {
 
     /// Restores sessions whose records wait for this index: no worker uses the session that had it
     /// any more.
-    pub(crate) fn follow_freed(&mut self, now: Nanos, session: SessionIndex) {
+    pub(crate) fn restore_waiting_for_index(&mut self, now: Nanos, session: SessionIndex) {
         self.while_following(|node, restoration, followed| {
             followed.note_freed();
             for up_seid in followed.waiting_for(session) {
-                node.try_one(now, restoration, followed, up_seid);
+                node.restore_or_note_error(now, restoration, followed, up_seid);
             }
         });
     }
@@ -326,7 +326,7 @@ impl Node {
         self.begin_turn(now);
         self.while_following(|node, restoration, followed| {
             for _ in 0..SESSIONS_PER_TURN_MAX {
-                if !node.follow_one(now, restoration, followed) {
+                if !node.apply_one_waiting(now, restoration, followed) {
                     break;
                 }
             }
@@ -334,7 +334,7 @@ impl Node {
     }
 
     /// Lets one waiting record take effect. False if none can.
-    fn follow_one(
+    fn apply_one_waiting(
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
@@ -349,11 +349,11 @@ impl Node {
             return true;
         }
         let Some(up_seid) = followed.next_waiting() else { return false };
-        self.try_one(now, restoration, followed, up_seid);
+        self.restore_or_note_error(now, restoration, followed, up_seid);
         true
     }
 
-    fn try_one(
+    fn restore_or_note_error(
         &mut self,
         now: Nanos,
         restoration: &mut NodeRestoration,
@@ -361,8 +361,8 @@ impl Node {
         up_seid: Seid,
     ) {
         if let Err(error) = self.try_waiting(now, restoration, followed, up_seid) {
-            let name = RecordName::Number(up_seid.0);
-            self.tell_of_refused(restoration, RecordKind::Session, &name, &error);
+            let name = OwnedRecordId::Number(up_seid.0);
+            self.note_refused_record(restoration, RecordKind::Session, &name, &error);
         }
     }
 
@@ -392,7 +392,7 @@ impl Node {
         restoration: &mut NodeRestoration,
         mut followed: FollowedRecords,
     ) {
-        while self.follow_one(now, restoration, &mut followed) {}
+        while self.apply_one_waiting(now, restoration, &mut followed) {}
         self.note_changed_usage();
         self.sessions.records.resume();
         self.sessions.records.note_node();
@@ -419,8 +419,8 @@ impl Node {
                 continue;
             }
             if let Err(error) = self.restore_reports(up_seid, &value) {
-                let name = RecordName::Number(up_seid.0);
-                self.tell_of_refused(restoration, RecordKind::Report, &name, &error);
+                let name = OwnedRecordId::Number(up_seid.0);
+                self.note_refused_record(restoration, RecordKind::Report, &name, &error);
             }
         }
         // The records contain this usage already.

@@ -11,7 +11,7 @@ use crate::node::{Node, ReceivedMessage};
 use crate::refusal::Rejected;
 
 /// Octets of a header without a SEID, and with one.
-const HEADER_BYTES: (usize, usize) = (8, 16);
+const HEADER_BYTES_WITHOUT_AND_WITH_SEID: (usize, usize) = (8, 16);
 
 impl Node {
     /// Handles the rest of a datagram, which begins with a message that has a defective header.
@@ -51,7 +51,7 @@ impl Node {
     /// no Cause, and session related requests without a SEID.
     fn refuse_length(&mut self, now: Nanos, from: SocketAddr, header: Header, rest: &[u8]) {
         let is_addressed = header.seid.is_some() || !header.message_type.is_session_related();
-        let (short, long) = HEADER_BYTES;
+        let (short, long) = HEADER_BYTES_WITHOUT_AND_WITH_SEID;
         let body = rest.get(if header.seid.is_some() { long } else { short }..);
         let request = ReceivedMessage { now, from, header, body: body.unwrap_or_default() };
         let rejected = Rejected::new(Cause::InvalidLength, "the datagram ends within the message");

@@ -31,7 +31,7 @@ impl Node {
                 // A silent peer may be back. Only its response to a request of ours confirms that.
                 association.next_heartbeat = request.now;
             }
-            let meaning = association.read_time_stamp(seen);
+            let meaning = association.classify_time_stamp(seen);
             let is_refuted = association.restart_claim == RestartClaim::Refuted;
             if meaning == TimeStampMeaning::Restarted && !is_refuted {
                 association.restart_claim = RestartClaim::Open;
@@ -72,7 +72,7 @@ impl Node {
             association.is_time_stamp_unknown = false;
             self.sessions.records.note_association(response.peer());
         } else {
-            match association.read_time_stamp(seen) {
+            match association.classify_time_stamp(seen) {
                 TimeStampMeaning::Known if association.restart_claim == RestartClaim::Open => {
                     association.restart_claim = RestartClaim::Refuted;
                 }

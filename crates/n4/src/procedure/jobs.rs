@@ -14,8 +14,8 @@ impl Node {
     /// Returns how many jobs on many sessions are open: they have sessions to process, or some
     /// worker has not observed their last change yet.
     #[must_use]
-    pub fn pending_jobs_len(&self) -> usize {
-        self.backlog.open_len()
+    pub fn open_jobs_len(&self) -> usize {
+        self.backlog.open_job_count()
     }
 
     /// Starts a job. Its end is a condition for the answer to the message that is being handled.
@@ -126,7 +126,7 @@ impl Node {
 
     /// Notes that all workers have observed the change `id`; ends the jobs that waited for it or an
     /// earlier one.
-    pub(crate) fn end_jobs_behind(&mut self, now: Nanos, id: DeltaId) {
+    pub(crate) fn end_jobs_through(&mut self, now: Nanos, id: DeltaId) {
         while let Some(at) = self.backlog.ended.iter().position(|(last, _)| *last <= id)
             && let Some((_, job)) = self.backlog.ended.remove(at)
         {

@@ -40,7 +40,7 @@ impl Node {
 
     /// Returns the information for a response to `peer`: metrics that have changed since they were
     /// last sent to it, if it announced the feature.
-    pub(crate) fn control_information(&mut self, peer: IpAddr) -> LoadAndOverload {
+    pub(crate) fn load_and_overload_for(&mut self, peer: IpAddr) -> LoadAndOverload {
         let mut load = self.load;
         load.update(self.load_percent());
         self.load = load;

@@ -212,7 +212,7 @@ impl Node {
         body.created_pdrs = created.as_slice().into();
         body.updated_pdrs = updated.as_slice().into();
         body.created_traffic_endpoints = endpoints.as_slice().into();
-        let information = self.control_information(request.peer());
+        let information = self.load_and_overload_for(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
         let ntp_clock = self.ntp_clock;
@@ -228,12 +228,12 @@ impl Node {
             packet_rates.iter().map(|rate| status_report(rate, request.now, ntp_clock)).collect();
         body.packet_rate_status_reports = packet_rates.as_slice().into();
         self.respond(request, Some(cp_seid), &body, change.map(Condition::Observed));
-        self.report_behind_answer(request.now, up_seid, later, change);
+        self.report_after_answer(request.now, up_seid, later, change);
     }
 
     /// Sends usage that did not fit into an answer in session reports after it. Spec: TS 29.244
     /// §5.2.2.3.1.
-    fn report_behind_answer(
+    fn report_after_answer(
         &mut self,
         now: Nanos,
         up_seid: Seid,

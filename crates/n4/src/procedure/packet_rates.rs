@@ -58,7 +58,7 @@ pub(super) fn status(
 }
 
 /// Returns whether the status is to be reported when the session ends. Spec: TS 29.244 §8.2.174.
-pub(super) fn is_reported(indications: QerControlIndications) -> Result<bool, Rejected> {
+pub(super) fn is_reported_at_end(indications: QerControlIndications) -> Result<bool, Rejected> {
     const REFUSED: QerControlIndications =
         QerControlIndications::MOED.union(QerControlIndications::NORD);
     match indications.intersects(REFUSED) {

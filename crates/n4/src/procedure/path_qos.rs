@@ -32,6 +32,6 @@ impl Node {
             self.counters.scalars.paths_not_measured += as_count(left_out);
         }
         let is_last = peers.len() < most;
-        self.path_qos.scanned(peers.last().filter(|_| !is_last).map(|(peer, _)| *peer));
+        self.path_qos.note_scanned(peers.last().filter(|_| !is_last).map(|(peer, _)| *peer));
     }
 }

@@ -12,7 +12,7 @@ use crate::counters::as_count;
 use crate::event::NodeEvent;
 use crate::node::Node;
 use crate::path::{EchoOutcome, PathEntry, PathMtuChange, PathTransition};
-use crate::path_qos::MEASURES;
+use crate::path_qos::MEASURES_DELAY_BIT;
 
 /// An Echo Response that a worker received at the time `at`.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl Node {
             self.counters.scalars.paths_not_measured += as_count(left_out);
         }
         self.paths.has_peers_left = self.sessions.store().has_changed_peer();
-        self.paths.widen_due(now);
+        self.paths.remove_expired_mtus(now);
         let mut allowance = TIMERS_PER_TURN_MAX;
         while let Some(turn) = self.paths.poll_due(now, &mut allowance) {
             self.report_path_transition(now, turn);
@@ -45,7 +45,7 @@ impl Node {
     /// Processes an Echo Response.
     pub(crate) fn handle_echo_response(&mut self, now: Nanos, response: EchoResponse) {
         let EchoResponse { peer, sequence, started, at } = response;
-        if sequence & MEASURES != 0 {
+        if sequence & MEASURES_DELAY_BIT != 0 {
             let reports = self.path_qos.answered(peer, sequence, at);
             self.report_path_delays(now, reports);
             started
@@ -125,12 +125,12 @@ impl Node {
     /// Returns the paths to all GTP-U peers, by address; without monitoring only paths with an MTU
     /// below that of the link.
     pub fn paths(&self) -> impl Iterator<Item = PathEntry> + '_ {
-        self.paths_behind(None)
+        self.paths_after(None)
     }
 
     /// Does the same as [`Self::paths`], but begins after the path to `peer`; at the first for
     /// `None`.
-    pub fn paths_behind(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
+    pub fn paths_after(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
         let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = self.paths.paths.range((first, Bound::Unbounded));
         let watched = behind.filter(|(_, path)| self.paths.is_on() || path.mtu.is_some());

@@ -102,7 +102,7 @@ impl Node {
             return Ok(());
         }
         self.counters.scalars.refused_pending_full += 1;
-        Err(Rejected::beyond("requests about many sessions at a time", JOBS_MAX))
+        Err(Rejected::beyond_limit("requests about many sessions at a time", JOBS_MAX))
     }
 }
 
@@ -171,15 +171,15 @@ impl From<PfdRefusal> for Rejected {
             PfdRefusal::ApplicationIdTooLong => {
                 Self::with_ie(Cause::InvalidLength, IeType::APPLICATION_ID)
             }
-            PfdRefusal::TooManyFlowDescriptions => Self::beyond(
+            PfdRefusal::TooManyFlowDescriptions => Self::beyond_limit(
                 "flow descriptions of one application",
                 FLOW_DESCRIPTIONS_PER_APPLICATION_MAX,
             ),
             PfdRefusal::TooManyApplications => {
-                Self::beyond("applications with PFDs of control planes", PFD_APPLICATIONS_MAX)
+                Self::beyond_limit("applications with PFDs of control planes", PFD_APPLICATIONS_MAX)
             }
             PfdRefusal::TooManyBytes => {
-                Self::beyond("octets of PFDs of control planes", PFD_BYTES_MAX)
+                Self::beyond_limit("octets of PFDs of control planes", PFD_BYTES_MAX)
             }
         }
     }

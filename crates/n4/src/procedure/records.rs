@@ -9,7 +9,7 @@ use adit_pfcp::{Cause, MessageBody, MessageType, PfcpDatagram};
 use adit_session::{
     FormerSession, KeptUsage, OwnerId, PfdApplication, PfdProvision, SessionPreparer, UsageReport,
 };
-use adit_store::{RecordGroup, RecordKind, RecordName, RecordNumber, StoreState};
+use adit_store::{GroupNumber, OwnedRecordId, RecordGroup, RecordKind, StoreState};
 use adit_types::limits::{
     REFUSED_RECORDS_NAMED_MAX, RESTORATION_DATAGRAMS_MAX, USAGE_RECORDS_PER_TURN_MAX,
 };
@@ -56,9 +56,9 @@ impl Node {
 
     /// Notes that the groups up to `number` are durable, and sends the messages that waited for
     /// them.
-    pub fn handle_durable(&mut self, now: Nanos, number: RecordNumber) {
+    pub fn handle_durable(&mut self, now: Nanos, number: GroupNumber) {
         self.sessions.records.set_durable(number);
-        self.release_held(now);
+        self.send_released(now);
     }
 
     /// Sets the state of the store. While the store fails, requests are refused with Cause 77.
@@ -68,7 +68,7 @@ impl Node {
     /// nevertheless.
     pub fn set_store_state(&mut self, now: Nanos, state: StoreState) {
         self.sessions.records.set_store_state(state);
-        self.release_held(now);
+        self.send_released(now);
     }
 
     /// Returns the state of the store if it cannot keep the changes of a request.
@@ -84,8 +84,8 @@ impl Node {
 
     /// Returns how many groups the store does not have yet, and how many messages wait for them.
     #[must_use]
-    pub fn waiting_for_store(&self) -> (u64, usize) {
-        (self.sessions.records.groups_under_way(), self.sessions.records.held_len())
+    pub fn store_backlog(&self) -> (u64, usize) {
+        (self.sessions.records.undurable_group_count(), self.sessions.records.held_len())
     }
 
     /// Starts the records of a node that has none. `clock_zero`: the time of day at which the
@@ -97,14 +97,14 @@ impl Node {
 
     /// Notes that the store has groups up to `number` from a previous process, so that those of
     /// this process follow. Call it before the first group of this process is made.
-    pub fn begin_groups_behind(&mut self, number: RecordNumber) {
-        self.sessions.records.begin_behind(number);
+    pub fn begin_groups_after(&mut self, number: GroupNumber) {
+        self.sessions.records.continue_numbers_after(number);
     }
 
-    fn release_held(&mut self, now: Nanos) {
+    fn send_released(&mut self, now: Nanos) {
         while let Some((transmit, answered)) = self.sessions.records.release() {
             if let Some(answered) = answered {
-                if self.takes_back(now, answered, &transmit.bytes) {
+                if self.undo_late_establishment(now, answered, &transmit.bytes) {
                     continue;
                 }
                 self.remember(now, answered, &transmit.bytes);
@@ -118,7 +118,7 @@ impl Node {
     /// else could remove the session. Sends no answer; if another copy arrives nevertheless, it is
     /// a new request. True if it did so. Other requests need no such removal: their senders can
     /// refer to what they changed.
-    fn takes_back(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) -> bool {
+    fn undo_late_establishment(&mut self, now: Nanos, answered: HeldAnswer, bytes: &[u8]) -> bool {
         let HeldAnswer { peer, key, number } = answered;
         if MessageType(key.message_type) != MessageType::SESSION_ESTABLISHMENT_REQUEST {
             return false;
@@ -236,7 +236,7 @@ impl Node {
         self.clock_zero = node.clock_zero;
         // Rewritten, since it contains the version of the program that wrote it last.
         self.sessions.records.note_node();
-        self.peers.skip_owners(OwnerId(node.last_owner));
+        self.peers.skip_owners_through(OwnerId(node.last_owner));
         self.restoration = Some(NodeRestoration::default());
     }
 
@@ -267,28 +267,28 @@ impl Node {
         let Some(mut restoration) = self.restoration.take() else { return Ok(()) };
         let restored = self.restore(now, &mut restoration, record);
         let (kind, name) = (record.kind, &record.name);
-        let is_session = matches!((kind, name), (RecordKind::Session, RecordName::Number(_)));
+        let is_session = matches!((kind, name), (RecordKind::Session, OwnedRecordId::Number(_)));
         if let Err(error) = &restored
             && !is_session
         {
-            self.tell_of_refused(&mut restoration, kind, name, error);
+            self.note_refused_record(&mut restoration, kind, name, error);
         }
         self.restoration = Some(restoration);
         restored
     }
 
     /// Counts a record that cannot be restored; reports the first ones with an event.
-    pub(super) fn tell_of_refused(
+    pub(super) fn note_refused_record(
         &mut self,
         restoration: &mut NodeRestoration,
         kind: RecordKind,
-        name: &RecordName,
+        name: &OwnedRecordId,
         error: &RecordError,
     ) {
         restoration.refused += 1;
         self.counters.scalars.sessions_not_restored += u64::from(kind == RecordKind::Session);
         restoration.has_unread_association |=
-            matches!((kind, name), (RecordKind::Association, RecordName::Octets(_)));
+            matches!((kind, name), (RecordKind::Association, OwnedRecordId::Octets(_)));
         if restoration.refused <= REFUSED_RECORDS_NAMED_MAX {
             let (name, reason) = (name.clone(), error.to_string());
             self.events.push_back(NodeEvent::RecordNotRestored { kind, name, reason });
@@ -302,7 +302,7 @@ impl Node {
         FormerRecord { kind, name, value }: &mut FormerRecord,
     ) -> Result<(), RecordError> {
         let octets = match (&*name, value) {
-            (&RecordName::Number(number), FormerValue::Session(record)) => {
+            (&OwnedRecordId::Number(number), FormerValue::Session(record)) => {
                 return self.restore_owned_session(now, restoration, Seid(number), record);
             }
             (_, FormerValue::Session(_)) => return Err(RecordError::Malformed),
@@ -312,27 +312,29 @@ impl Node {
             (RecordKind::Node | RecordKind::Standby, _) => Ok(()),
             // The caller has read the clock mark before the clock of this process started.
             (kind, name) if is_clock_mark(kind, name) => clock_mark(octets).map(|_| ()),
-            (RecordKind::Association, RecordName::Octets(name)) => {
+            (RecordKind::Association, OwnedRecordId::Octets(name)) => {
                 self.restore_association(now, restoration, address_of(name)?, decoded(octets)?);
                 Ok(())
             }
-            (RecordKind::Association, &RecordName::Number(number)) => {
+            (RecordKind::Association, &OwnedRecordId::Number(number)) => {
                 self.restore_peer_state(now, restoration, owner_of(number)?, decoded(octets)?);
                 Ok(())
             }
-            (RecordKind::Pfds, RecordName::Octets(id)) => self.restore_pfds(id, decoded(octets)?),
-            (RecordKind::Usage, &RecordName::Number(number)) => {
+            (RecordKind::Pfds, OwnedRecordId::Octets(id)) => {
+                self.restore_pfds(id, decoded(octets)?)
+            }
+            (RecordKind::Usage, &OwnedRecordId::Number(number)) => {
                 restoration.usage.insert(Seid(number), KeptUsage::from_octets(octets)?);
                 self.sessions.records.resume_usage(Seid(number), octets);
                 Ok(())
             }
-            (RecordKind::Usage, RecordName::Octets(name)) => {
+            (RecordKind::Usage, OwnedRecordId::Octets(name)) => {
                 let up_seid = marked_session(name)?;
                 restoration.marks.insert(up_seid);
                 self.sessions.records.resume_set_aside(up_seid, true);
                 Ok(())
             }
-            (RecordKind::Report, &RecordName::Number(number)) => {
+            (RecordKind::Report, &OwnedRecordId::Number(number)) => {
                 let (up_seid, value) = (Seid(number), decoded::<ReportsValue>(octets)?);
                 if self.sessions.records.is_marked(up_seid) {
                     restoration.reports_before.push((up_seid, value));
@@ -340,7 +342,7 @@ impl Node {
                 }
                 self.restore_reports(up_seid, &value)
             }
-            (RecordKind::Answer, RecordName::Number(_)) => {
+            (RecordKind::Answer, OwnedRecordId::Number(_)) => {
                 let answer: AnswerValue = decoded(octets)?;
                 self.sessions.records.skip_answer(answer.number);
                 restoration.answers.push(answer);
@@ -364,8 +366,8 @@ impl Node {
         let owner = association.owner;
         let heirs = predecessors.into_iter().map(|former| (OwnerId(former), (owner, address)));
         restoration.heirs.extend(heirs);
-        self.peers.skip_owners(owner);
-        self.peers.setups.connected(address);
+        self.peers.skip_owners_through(owner);
+        self.peers.setups.note_connected(address);
         let peer = self.peers.entry(address);
         peer.association = Some(association);
         peer.nf_instance_id = nf_instance_id;
@@ -395,7 +397,7 @@ impl Node {
         state.apply(association);
         let (address, own_time_stamp) = (association.address, association.own_time_stamp);
         if association.is_silent() {
-            self.peers.setups.disconnected(now, address);
+            self.peers.setups.note_disconnected(now, address);
         }
         self.note_time_stamp(own_time_stamp);
     }
@@ -616,7 +618,7 @@ impl Node {
     }
 
     /// Keeps a datagram that needs sessions for later, while sessions are restored; true if it did.
-    pub(crate) fn postpones(&mut self, from: SocketAddr, octets: &[u8]) -> bool {
+    pub(crate) fn postpone_if_restoring(&mut self, from: SocketAddr, octets: &[u8]) -> bool {
         let Some(restoration) = &mut self.restoration else { return false };
         if restoration.followed.is_some() {
             // The active node answers this datagram.
@@ -643,7 +645,7 @@ fn established_session(bytes: &[u8]) -> Option<Seid> {
 }
 
 /// True for the key of a [`CLOCK_MARK`].
-pub(super) fn is_clock_mark(kind: RecordKind, name: &RecordName) -> bool {
+pub(super) fn is_clock_mark(kind: RecordKind, name: &OwnedRecordId) -> bool {
     (kind, name.as_id()) == (CLOCK_MARK.kind, CLOCK_MARK.id)
 }
 

@@ -20,7 +20,7 @@ use adit_pfcp::message::SessionReportRequest;
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
 use adit_session::{Far, OwnerId, Records, Session, TrafficStart};
 use adit_types::limits::{
-    ERROR_INDICATION_USERS_MAX, REPORT_ATTEMPTS_OF_ENDED_MAX, TIMERS_PER_TURN_MAX,
+    ERROR_INDICATION_USERS_MAX, REPORT_ATTEMPTS_OF_ENDED_SESSION_MAX, TIMERS_PER_TURN_MAX,
 };
 use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex};
 
@@ -32,7 +32,7 @@ use crate::ntp::NtpClock;
 use crate::procedure::paths::EchoResponse;
 use crate::procedure::report_destination::{ReportDestination, ReportingSession};
 use crate::procedure::usage::{event_time_stamps, usage_report};
-use crate::session_state::{DownlinkDataNotice, EndedSession, NotifiedData, ReportItem};
+use crate::session_state::{DownlinkDataNotice, EndedSession, NotificationIdentity, ReportItem};
 use crate::transaction::{OutgoingRequest, RequestPurpose};
 
 fn item_time_stamps(item: &ReportItem, ntp_clock: NtpClock) -> Vec<EventTimeStamp> {
@@ -50,7 +50,7 @@ struct DownlinkPacket {
 }
 
 /// Returns the FAR of `pdr` if it requests notifications of such packets. Spec: TS 29.244 §8.2.26.
-fn notifying_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<Far> {
+fn far_to_notify_for(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<Far> {
     let Records { pdrs, fars, .. } = session.records();
     let pdr = pdrs.into_iter().find(|known| known.id == pdr)?;
     let far = fars.into_iter().find(|far| Some(far.id) == pdr.far)?;
@@ -199,12 +199,12 @@ impl Node {
             self.counters.scalars.reports_of_gone_sessions += 1;
             return;
         };
-        let Some(far) = notifying_far(session, pdr, delivery) else {
+        let Some(far) = far_to_notify_for(session, pdr, delivery) else {
             self.counters.scalars.notifications_spared += 1;
             return;
         };
         let delay = notification_delay(session, &far);
-        let data = NotifiedData { far: far.id, pdr, delivery };
+        let data = NotificationIdentity { far: far.id, pdr, delivery };
         let notice = DownlinkDataNotice { data, service };
         if !self.sessions.states.note_notified(up_seid, notice) {
             self.counters.scalars.notifications_spared += 1;
@@ -218,10 +218,10 @@ impl Node {
 
     /// Sends a Downlink Data Report, unless the FAR does not request it any more.
     fn notify(&mut self, now: Nanos, up_seid: Seid, notification: DownlinkDataNotice) {
-        let DownlinkDataNotice { data: NotifiedData { far, pdr, delivery }, service } =
+        let DownlinkDataNotice { data: NotificationIdentity { far, pdr, delivery }, service } =
             notification;
         let session = self.sessions.store().session(up_seid);
-        let wanting = session.and_then(|session| notifying_far(session, pdr, delivery));
+        let wanting = session.and_then(|session| far_to_notify_for(session, pdr, delivery));
         if wanting.is_none_or(|wanting| wanting.id != far) {
             self.counters.scalars.notifications_spared += 1;
             return;
@@ -263,9 +263,9 @@ impl Node {
         notices: Vec<DownlinkDataNotice>,
     ) {
         for notice in notices {
-            let NotifiedData { far, pdr, delivery } = notice.data;
+            let NotificationIdentity { far, pdr, delivery } = notice.data;
             let Some(session) = self.sessions.store().session(up_seid) else { return };
-            let asking = notifying_far(session, pdr, delivery)
+            let asking = far_to_notify_for(session, pdr, delivery)
                 .filter(|asking| asking.id == far && asking.action.contains(ApplyAction::BUFF));
             let Some(asking) = asking else { continue };
             let at = now + notification_delay(session, &asking);
@@ -288,7 +288,7 @@ impl Node {
         }
         if users.len() > ERROR_INDICATION_USERS_MAX {
             users.clear();
-            if !self.backlog.reports_tunnel(tunnel) {
+            if !self.backlog.is_reporting_tunnel(tunnel) {
                 self.start_job(None, JobTask::ReportTunnel { tunnel, next: SessionIndex(0) });
             }
         }
@@ -394,7 +394,7 @@ impl Node {
             return self.send_reports(now);
         }
         self.counters.scalars.reports_lost_no_response += as_count(items);
-        self.on_report_not_delivered(now, up_seid, REPORT_ATTEMPTS_OF_ENDED_MAX);
+        self.on_report_not_delivered(now, up_seid, REPORT_ATTEMPTS_OF_ENDED_SESSION_MAX);
         self.send_reports(now);
         self.advance_drains(now);
     }

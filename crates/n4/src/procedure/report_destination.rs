@@ -54,7 +54,7 @@ impl ReportingSession {
     }
 
     /// Decides what happens to the reports of a session that a new session replaces.
-    pub(crate) fn last_reports(
+    pub(crate) fn reports_when_replaced(
         self,
         config: &NodeConfig,
         peers: &Peers,

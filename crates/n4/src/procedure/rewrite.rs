@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use adit_store::RecordNumber;
+use adit_store::GroupNumber;
 use adit_types::limits::USAGE_RECORDS_PER_TURN_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
@@ -17,7 +17,7 @@ impl Node {
     /// Begins to pass all records to the store again, a bounded number in each iteration; requests
     /// are answered meanwhile.
     pub fn rewrite_records(&mut self) {
-        if !self.sessions.records.are_kept() {
+        if !self.sessions.records.keeps_records() {
             return;
         }
         let records = &mut self.sessions.records;
@@ -32,7 +32,7 @@ impl Node {
     }
 
     /// Returns the last of the groups that have all records again, once that group is made.
-    pub fn take_rewritten(&mut self) -> Option<RecordNumber> {
+    pub fn take_rewritten(&mut self) -> Option<GroupNumber> {
         let Some(RecordRewrite::Ended(number)) = self.sessions.records.rewrite else { return None };
         self.sessions.records.rewrite = None;
         Some(number)
@@ -42,7 +42,7 @@ impl Node {
     pub(crate) fn next_rewrite(&self) -> Option<Nanos> {
         let records = &self.sessions.records;
         let is_open = records.rewrite.is_some_and(|one| !matches!(one, RecordRewrite::Ended(_)));
-        (is_open && records.groups_under_way() < GROUPS_AHEAD_MAX).then_some(Nanos(0))
+        (is_open && records.undurable_group_count() < GROUPS_AHEAD_MAX).then_some(Nanos(0))
     }
 
     /// Marks the next records as changed. Called before a group is made.
@@ -99,8 +99,8 @@ impl Node {
         let peers = self.peers.iter_from(after.map(|(address, _)| address));
         let part = peers.into_iter().find_map(|(address, known)| {
             let after = after.filter(|(last, _)| *last == address).map(|(_, at)| at);
-            let until = known.cache.next_part(after, USAGE_RECORDS_PER_TURN_MAX)?;
-            Some((address, known.cache.recorded(after, until), until))
+            let until = known.cache.next_part_end(after, USAGE_RECORDS_PER_TURN_MAX)?;
+            Some((address, known.cache.recorded_answers(after, until), until))
         });
         let Some((peer, answers, until)) = part else { return RecordRewrite::Ending };
         let owner = self.peers.association_for(peer).map(|association| association.owner);

@@ -250,7 +250,7 @@ macro_rules! qer_parts {
         gbr: gbr = |gbr| rates(gbr.0), GBR;
         averaging_window_ms: averaging_window = |window| window.0, AVERAGING_WINDOW;
         packet_rate: packet_rate ? packet_rates::limits, PACKET_RATE;
-        reports_packets: qer_control_indications ? packet_rates::is_reported,
+        reports_packets: qer_control_indications ? packet_rates::is_reported_at_end,
             QER_CONTROL_INDICATIONS;
         qfi: qfi = |qfi| qfi, QFI;
         rqi: rqi = |rqi| rqi.contains(ie::Rqi::RQI), RQI;

@@ -87,7 +87,7 @@ impl Node {
         let mut tasks = Vec::new();
         for info in message.session_change_infos {
             let to = self.new_address(&info)?;
-            self.tasks_of_info(owner, &info, to, &mut tasks)?;
+            self.add_tasks_of_info(owner, &info, to, &mut tasks)?;
         }
         // The jobs of one peer end in the order in which they began, so the last one ends after
         // all.
@@ -123,7 +123,7 @@ impl Node {
         address.ok_or(Rejected::with_ie(Cause::MandatoryIeIncorrect, offending))
     }
 
-    fn tasks_of_info(
+    fn add_tasks_of_info(
         &self,
         owner: OwnerId,
         info: &SessionChangeInfo<'_>,
@@ -192,6 +192,6 @@ impl Node {
     /// Returns how many sessions are in sets that their CP function named.
     #[must_use]
     pub fn sessions_in_sets(&self) -> u64 {
-        as_count(self.sessions.states.sets_len())
+        as_count(self.sessions.states.sessions_in_sets_len())
     }
 }

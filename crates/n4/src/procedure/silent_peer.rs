@@ -36,7 +36,7 @@ impl Node {
         association.silent_until = Some(now + outlive);
         let node_id = association.node_id.clone();
         self.await_peer(now, address);
-        self.peers.setups.disconnected(now, address);
+        self.peers.setups.note_disconnected(now, address);
         self.sessions.records.note_peer_state(owner);
         self.counters.scalars.peers_silent += 1;
         self.events.push_back(NodeEvent::PeerSilent { address, node_id, sessions, outlive });
@@ -65,11 +65,11 @@ impl Node {
         let sessions = self.sessions.store().owned_count(owner);
         self.events.push_back(NodeEvent::PeerAnswers { address, node_id, sessions });
         self.sessions.records.note_peer_state(owner);
-        self.send_what_waited(now, owner);
+        self.send_waiting_reports(now, owner);
     }
 
     /// Sends the reports that waited until the peer of an association answers again.
-    pub(crate) fn send_what_waited(&mut self, now: Nanos, owner: OwnerId) {
+    pub(crate) fn send_waiting_reports(&mut self, now: Nanos, owner: OwnerId) {
         self.sessions.states.release_reports(owner);
         self.send_reports(now);
         self.send_node_reports(now);

@@ -65,7 +65,7 @@ impl Node {
         {
             // The former sessions of the peer must have ended first.
             match self.backlog.has_job_at(to.ip()) {
-                true => self.peers.setups.postponed(now, position),
+                true => self.peers.setups.postpone(now, position),
                 false => self.request_association(now, position, to),
             }
         }
@@ -106,7 +106,7 @@ impl Node {
                 }
                 Some(DueRequest::Failed(purpose)) => {
                     self.counters.scalars.own_requests_failed += 1;
-                    self.handle_own_failure(now, purpose);
+                    self.handle_failed_request(now, purpose);
                 }
             }
         }

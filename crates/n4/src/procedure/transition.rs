@@ -29,7 +29,7 @@ impl Node {
     /// Stops all reports of the sessions of an association that ended without an heir, and of
     /// sessions that were still moving to it.
     pub(crate) fn abandon_sessions(&mut self, owner: OwnerId) {
-        self.sessions.transitions.drop_of(owner);
+        self.sessions.transitions.drop_transitions_of(owner);
         self.sessions.states.abandon_reports(owner);
         for former in self.sessions.transitions.redirect(owner, &SessionDisposition::End) {
             self.sessions.states.abandon_reports(former);

@@ -13,7 +13,9 @@ use adit_types::Nanos;
 
 use crate::node::Node;
 use crate::transaction::RequestPurpose;
-use crate::ue_pools::{INTERVAL, VALIDITY_S, announced, slice, stepped, wants};
+use crate::ue_pools::{
+    POOL_CHECK_INTERVAL, VALIDITY_S, announced_pools, slice, usage_in_steps, wants_pool_usage,
+};
 
 impl Node {
     /// Sends pool usage in Association Update Requests to the CP functions that have not been sent
@@ -22,15 +24,15 @@ impl Node {
         if now < self.pool_usage.next_look || !self.has_reported_pools() {
             return;
         }
-        self.pool_usage.next_look = now + INTERVAL;
+        self.pool_usage.next_look = now + POOL_CHECK_INTERVAL;
         let metrics: Vec<u8> = {
             let usage: Vec<(u64, u64)> = self.sessions.store().ue_pool_usage().collect();
             let pools = &self.config.store.provisioning.ue_pools;
             let of = |at: usize| usage.get(at).copied().unwrap_or_default();
-            announced(pools)
+            announced_pools(pools)
                 .map(|(at, ..)| {
                     let (used, size) = of(at);
-                    stepped(used, size)
+                    usage_in_steps(used, size)
                 })
                 .collect()
         };
@@ -42,7 +44,8 @@ impl Node {
         let half = Nanos::from_secs(u64::from(VALIDITY_S) / 2);
         let mut told: Vec<(OwnerId, SocketAddr)> = Vec::new();
         for peer in self.peers.iter_mut() {
-            let Some(association) = peer.association.as_ref().filter(|a| wants(a)) else {
+            let Some(association) = peer.association.as_ref().filter(|a| wants_pool_usage(a))
+            else {
                 continue;
             };
             let is_news = |(known, at): (u32, Nanos)| known != sequence || at + half <= now;
@@ -62,7 +65,7 @@ impl Node {
         let usage: Vec<(u64, u64)> = self.sessions.store().ue_pool_usage().collect();
         let sequence = SequenceNumber(self.pool_usage.sequence);
         let metrics = self.pool_usage.metrics.iter();
-        let groups: Vec<_> = announced(&pools)
+        let groups: Vec<_> = announced_pools(&pools)
             .zip(metrics)
             .map(|((at, pool, identity), &metric)| {
                 let size = usage.get(at).map_or(0, |(_, size)| *size);
@@ -98,6 +101,6 @@ impl Node {
 
     fn has_reported_pools(&self) -> bool {
         let pools = &self.config.store.provisioning.ue_pools;
-        announced(pools).next().is_some() && self.associations().any(wants)
+        announced_pools(pools).next().is_some() && self.associations().any(wants_pool_usage)
     }
 }

@@ -96,14 +96,14 @@ macro_rules! settings {
             information: measurement_information ? information, MEASUREMENT_INFORMATION;
             quota_far: far_id_for_quota_action = |id| id, FAR_ID;
         });
-        let members = aggregated(group.aggregated_urrs)?;
+        let members = credit_pool_members(group.aggregated_urrs)?;
         let exempted = exempted(group.exempted_sdf_filters, group.exempted_application_ids)?;
         let times = [IeType::MONITORING_TIME, IeType::ADDITIONAL_MONITORING_TIME];
         let traffic = [IeType::SDF_FILTER, IeType::APPLICATION_ID];
         UrrSettingsUpdate {
             monitoring: unless_withdrawn(monitoring_times!(group, $when), withdrawn, &times),
             linked: unless_withdrawn(
-                linked(group.linked_urr_ids), withdrawn, &[IeType::LINKED_URR_ID]),
+                linked_urrs(group.linked_urr_ids), withdrawn, &[IeType::LINKED_URR_ID]),
             aggregated: unless_withdrawn(members, withdrawn, &[IeType::AGGREGATED_URRS]),
             exempted: unless_withdrawn(exempted, withdrawn, &traffic),
             ..settings
@@ -147,7 +147,7 @@ fn method(ie: ie::MeasurementMethod) -> MeasurementMethod {
 
 /// Decodes the URRs whose reports trigger a report of this one, without duplicates; `None` without
 /// any.
-fn linked(ids: Repeated<'_, ie::LinkedUrrId>) -> Option<Vec<UrrId>> {
+fn linked_urrs(ids: Repeated<'_, ie::LinkedUrrId>) -> Option<Vec<UrrId>> {
     let ids: BTreeSet<UrrId> = ids.iter().map(|id| UrrId(id.0)).collect();
     (!ids.is_empty()).then(|| ids.into_iter().collect())
 }
@@ -164,7 +164,7 @@ fn exempted<'a>(
 }
 
 /// Decodes the members of a credit pool; `None` for a URR that is no credit pool.
-fn aggregated<'a>(
+fn credit_pool_members<'a>(
     groups: Repeated<'a, AggregatedUrrs<'a>>,
 ) -> Result<Option<Vec<Aggregated>>, Rejected> {
     let member = |group: AggregatedUrrs<'_>| {

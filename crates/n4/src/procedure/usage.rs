@@ -167,7 +167,7 @@ impl Node {
         mut reports: Vec<adit_session::UsageReport>,
         takes_rest: bool,
     ) -> Vec<adit_session::UsageReport> {
-        let Some(answer) = self.answers.awaiting_mut(Condition::Observed(id)) else {
+        let Some(answer) = self.answers.first_awaiting_mut(Condition::Observed(id)) else {
             return Vec::new();
         };
         let ie_type = match answer.message_type {

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::DefaultHasher;
 
 use adit_session::{OwnerId, SessionStore};
-use adit_store::{RecordChange, RecordGroup, RecordKind, RecordName, RecordNumber};
+use adit_store::{GroupNumber, OwnedRecordId, RecordChange, RecordGroup, RecordKind};
 use adit_types::limits::{RECORD_OVERHEAD_BYTES, STORE_GROUP_BYTES_MAX};
 use adit_types::{Nanos, Seid};
 
 use super::values::{PfdValue, RECORD_VERSION, SessionValue, encoded};
 use super::{
     CLOCK_MARK, CLOCK_MARK_INTERVAL, GroupUnderWay, NodeRecord, NotedAnswers, RecordBook,
-    RecordRewrite, SessionNews, SessionUnit, set_aside_mark,
+    RecordRewrite, SessionRecordChange, SessionRecordChanges, set_aside_mark,
 };
 use crate::path_qos::PathQos;
 use crate::peers::Peers;
@@ -50,7 +50,7 @@ pub(crate) fn session_value(
     let value = SessionValue {
         kept: &kept,
         information: states.information(index).map(Into::into),
-        sets: states.given_sets(index).map(Into::into).collect(),
+        sets: states.sets_of_cp_function(index).map(Into::into).collect(),
         former_cp: states.former_cp(up_seid).map(Into::into),
     };
     Some(encoded(&value))
@@ -65,7 +65,7 @@ impl RecordBook {
         sources: RecordSources<'_>,
     ) -> Option<RecordGroup> {
         if self.rewrite == Some(RecordRewrite::Ending) && self.news.is_empty() {
-            self.rewrite = Some(RecordRewrite::Ended(RecordNumber(self.handed_out)));
+            self.rewrite = Some(RecordRewrite::Ended(GroupNumber(self.handed_out)));
         }
         if self.news.is_empty() || self.is_blocked() {
             return None;
@@ -76,7 +76,7 @@ impl RecordBook {
         loop {
             if self.news.encoded.is_empty() {
                 let Some(unit) = self.next_unit(sources) else { break };
-                self.news.encoded.extend(unit.pieces());
+                self.news.encoded.extend(unit.into_pieces());
             }
             if let Some(changes) = self.news.encoded.pop_front_if(|unit| group.takes(unit)) {
                 group.extend(changes);
@@ -93,7 +93,7 @@ impl RecordBook {
         }
         self.octets_under_way += group.octets;
         self.under_way.push_back(GroupUnderWay { number, octets: group.octets });
-        Some(RecordGroup { number: RecordNumber(number), changes: group.changes })
+        Some(RecordGroup { number: GroupNumber(number), changes: group.changes })
     }
 
     /// Encodes changes that do not concern a single session.
@@ -102,10 +102,10 @@ impl RecordBook {
         let mut unit = GroupChanges::default();
         if self.clock_mark.is_none_or(|last| now.since(last) >= CLOCK_MARK_INTERVAL) {
             self.clock_mark = Some(now);
-            unit.put(CLOCK_MARK.kind, RecordName::of(CLOCK_MARK.id), encoded(&now.0));
+            unit.put(CLOCK_MARK.kind, OwnedRecordId::of(CLOCK_MARK.id), encoded(&now.0));
         }
         if core::mem::take(&mut self.news.node) {
-            unit.put(RecordKind::Node, RecordName::Number(0), encoded(&node));
+            unit.put(RecordKind::Node, OwnedRecordId::Number(0), encoded(&node));
         }
         let associations = core::mem::take(&mut self.news.associations);
         self.encode_associations(&associations, sources, &mut unit);
@@ -114,7 +114,7 @@ impl RecordBook {
         if core::mem::take(&mut self.news.pfds) {
             self.encode_pfds(sources.store, &mut unit);
         }
-        self.news.encoded.extend(unit.pieces());
+        self.news.encoded.extend(unit.into_pieces());
     }
 
     /// Encodes the next changes that become durable as a whole: those of one session, and last the
@@ -127,11 +127,11 @@ impl RecordBook {
             encode_answers(answers, &mut changes);
             return has_answers.then_some(changes);
         };
-        let SessionUnit { record, replaced, usage, set_aside, reports, answers } = unit;
+        let SessionRecordChanges { record, replaced, usage, set_aside, reports, answers } = unit;
         for gone in replaced {
-            self.encode_session(gone, SessionNews::Removed, sources, &mut changes);
+            self.encode_session(gone, SessionRecordChange::Removed, sources, &mut changes);
         }
-        let name = RecordName::Number(up_seid.0);
+        let name = OwnedRecordId::Number(up_seid.0);
         if let Some(news) = record {
             self.encode_session(up_seid, news, sources, &mut changes);
         }
@@ -157,7 +157,7 @@ impl RecordBook {
         changes: &mut GroupChanges,
     ) {
         for &address in associations {
-            let name = RecordName::Octets(address.to_string().into_bytes());
+            let name = OwnedRecordId::Octets(address.to_string().into_bytes());
             let value = sources.peers.get(address).and_then(|peer| {
                 let association = peer.association.as_ref()?;
                 let owner = association.owner;
@@ -185,7 +185,7 @@ impl RecordBook {
                 None => self.peer_states.remove(&owner),
             };
             if was_recorded || value.is_some() {
-                let name = RecordName::Number(owner.0.into());
+                let name = OwnedRecordId::Number(owner.0.into());
                 changes.push(RecordKind::Association, name, value.map(|value| encoded(&value)));
             }
         }
@@ -203,32 +203,32 @@ impl RecordBook {
             let (name, octets) = (id.as_bytes().to_vec(), encoded(&value));
             let digest = digest(&octets);
             if self.pfd_digests.remove(&name) != Some(digest) {
-                changes.put(RecordKind::Pfds, RecordName::Octets(name.clone()), octets);
+                changes.put(RecordKind::Pfds, OwnedRecordId::Octets(name.clone()), octets);
             }
             digests.insert(name, digest);
         }
         for (name, _) in core::mem::replace(&mut self.pfd_digests, digests) {
-            changes.push(RecordKind::Pfds, RecordName::Octets(name), None);
+            changes.push(RecordKind::Pfds, OwnedRecordId::Octets(name), None);
         }
     }
 
     fn encode_session(
         &mut self,
         up_seid: Seid,
-        news: SessionNews,
+        news: SessionRecordChange,
         sources: RecordSources<'_>,
         changes: &mut GroupChanges,
     ) {
-        let name = RecordName::Number(up_seid.0);
+        let name = OwnedRecordId::Number(up_seid.0);
         let value = match news {
-            SessionNews::Changed => {
+            SessionRecordChange::Changed => {
                 // The session has ended meanwhile, and its removal follows.
                 let value = session_value(sources.now, sources.store, sources.states, up_seid);
                 let Some(value) = value else { return };
                 Some(value)
             }
-            SessionNews::Former(octets) => Some(octets),
-            SessionNews::Removed => None,
+            SessionRecordChange::Former(octets) => Some(octets),
+            SessionRecordChange::Removed => None,
         };
         self.unrecorded.remove(&up_seid);
         // The session's record includes its usage. A separate usage record counts as later than it,
@@ -245,7 +245,7 @@ impl RecordBook {
         states: &SessionStates,
         changes: &mut GroupChanges,
     ) {
-        let name = RecordName::Number(up_seid.0);
+        let name = OwnedRecordId::Number(up_seid.0);
         match states.unacknowledged_usage(up_seid) {
             Some(usage) => {
                 self.reporting.insert(up_seid);
@@ -262,7 +262,7 @@ impl RecordBook {
 fn encode_answers(answers: NotedAnswers, changes: &mut GroupChanges) {
     for (place, answer) in answers {
         let value = answer.map(|answer| encoded(&answer));
-        changes.push(RecordKind::Answer, RecordName::Number(place), value);
+        changes.push(RecordKind::Answer, OwnedRecordId::Number(place), value);
     }
 }
 
@@ -282,11 +282,11 @@ fn octets_of(change: &RecordChange) -> usize {
 }
 
 impl GroupChanges {
-    fn put(&mut self, kind: RecordKind, name: RecordName, value: Vec<u8>) {
+    fn put(&mut self, kind: RecordKind, name: OwnedRecordId, value: Vec<u8>) {
         self.push(kind, name, Some(value));
     }
 
-    fn push(&mut self, kind: RecordKind, name: RecordName, value: Option<Vec<u8>>) {
+    fn push(&mut self, kind: RecordKind, name: OwnedRecordId, value: Option<Vec<u8>>) {
         let change = RecordChange { kind, name, value };
         self.octets += octets_of(&change);
         self.changes.push(change);
@@ -304,7 +304,7 @@ impl GroupChanges {
     }
 
     /// Returns the changes as one piece; as one piece each if a group cannot hold them together.
-    fn pieces(self) -> impl Iterator<Item = Vec<RecordChange>> {
+    fn into_pieces(self) -> impl Iterator<Item = Vec<RecordChange>> {
         let fits = self.octets <= GROUP_OCTETS_MAX;
         let (whole, parts) =
             if fits { (self.changes, Vec::new()) } else { (Vec::new(), self.changes) };

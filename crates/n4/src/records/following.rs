@@ -5,7 +5,7 @@ use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_session::{OwnerId, seid_index};
-use adit_store::{RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordKind};
 use adit_types::{Seid, SessionIndex};
 
 use super::values::{AnswerValue, AssociationValue, PeerStateValue, ReportsValue};
@@ -40,7 +40,7 @@ pub(crate) struct FollowedRecords {
     /// True if anything became free after the pass began.
     is_freed: bool,
     /// Records that were known and not read again yet, while all records are read again.
-    pub missing: Option<BTreeSet<(RecordKind, RecordName)>>,
+    pub missing: Option<BTreeSet<(RecordKind, OwnedRecordId)>>,
 }
 
 impl FollowedRecords {

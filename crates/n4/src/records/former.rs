@@ -1,16 +1,18 @@
 //! Records of a previous process, decoded without the node.
 
 use adit_session::{FormerSession, SessionPreparer};
-use adit_store::{RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordKind};
 
-use super::values::{CpFSeidValue, InformationValue, RecordError, SessionValue, SetValue, decoded};
+use super::values::{
+    CpFSeidValue, RecordError, SessionInformationValue, SessionValue, SetValue, decoded,
+};
 
 /// A record that a previous process left. It is decoded without the node, so that another thread
 /// can do that, and passed to [`Node::restore_record`](crate::Node::restore_record).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerRecord {
     pub(crate) kind: RecordKind,
-    pub(crate) name: RecordName,
+    pub(crate) name: OwnedRecordId,
     pub(crate) value: FormerValue,
 }
 
@@ -35,7 +37,7 @@ pub(crate) struct FormerSessionRecord {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FormerSessionValue {
     pub former: FormerSession,
-    pub information: Option<InformationValue>,
+    pub information: Option<SessionInformationValue>,
     pub sets: Vec<SetValue>,
     pub former_cp: Option<CpFSeidValue>,
 }
@@ -43,7 +45,7 @@ pub(crate) struct FormerSessionValue {
 impl FormerRecord {
     /// Decodes a record. Malformed octets are refused when the record is restored.
     #[must_use]
-    pub fn read(kind: RecordKind, name: RecordName, octets: Vec<u8>) -> Self {
+    pub fn read(kind: RecordKind, name: OwnedRecordId, octets: Vec<u8>) -> Self {
         let value = match kind {
             RecordKind::Session => FormerValue::Session(FormerSessionRecord::read(octets)),
             _ => FormerValue::Octets(octets),
@@ -57,7 +59,7 @@ impl FormerRecord {
     pub fn read_prepared(
         preparer: &SessionPreparer,
         kind: RecordKind,
-        name: RecordName,
+        name: OwnedRecordId,
         octets: Vec<u8>,
     ) -> Self {
         let mut record = Self::read(kind, name, octets);

@@ -281,7 +281,7 @@ pub(crate) struct PfdValue(pub Vec<(u32, Vec<String>)>);
 pub(crate) struct SessionValue<'a> {
     /// [`KeptSession::octets`](adit_session::KeptSession::octets).
     pub kept: &'a [u8],
-    pub information: Option<InformationValue>,
+    pub information: Option<SessionInformationValue>,
     pub sets: Vec<SetValue>,
     pub former_cp: Option<CpFSeidValue>,
 }
@@ -304,14 +304,14 @@ impl From<CpFSeidValue> for CpFSeid {
 
 /// A [`SessionInformation`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct InformationValue {
+pub(crate) struct SessionInformationValue {
     dnn: Option<String>,
     s_nssai: Option<(u8, u32)>,
     rat_type: Option<u8>,
     user: Vec<(String, String)>,
 }
 
-impl From<&SessionInformation> for InformationValue {
+impl From<&SessionInformation> for SessionInformationValue {
     fn from(information: &SessionInformation) -> Self {
         let text =
             |(kind, masked): &(&'static str, Box<str>)| (kind.to_string(), masked.to_string());
@@ -324,8 +324,8 @@ impl From<&SessionInformation> for InformationValue {
     }
 }
 
-impl From<InformationValue> for SessionInformation {
-    fn from(value: InformationValue) -> Self {
+impl From<SessionInformationValue> for SessionInformation {
+    fn from(value: SessionInformationValue) -> Self {
         let known = |(kind, masked): (String, String)| {
             let kind = SessionInformation::IDENTITIES.into_iter().find(|known| *known == kind)?;
             Some((kind, masked.into()))
@@ -375,7 +375,7 @@ impl From<SetValue> for SetKey {
 pub(crate) struct ReportsValue {
     pub owner: u32,
     /// Where the reports go if the session is gone.
-    pub ended: Option<EndedValue>,
+    pub ended: Option<EndedSessionValue>,
     /// The octets of each report; see [`UsageReport::octets`](adit_session::UsageReport::octets).
     pub usage: Vec<Vec<u8>>,
 }
@@ -390,22 +390,22 @@ impl From<&UnacknowledgedUsage> for ReportsValue {
 
 /// An [`EndedSession`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EndedValue {
+pub(crate) struct EndedSessionValue {
     to: SocketAddr,
     cp_seid: u64,
     owner: u32,
     by_us: bool,
 }
 
-impl From<&EndedSession> for EndedValue {
+impl From<&EndedSession> for EndedSessionValue {
     fn from(ended: &EndedSession) -> Self {
         let EndedSession { to, cp_seid, owner, by_us, .. } = *ended;
         Self { to, cp_seid: cp_seid.0, owner: owner.0, by_us }
     }
 }
 
-impl From<EndedValue> for EndedSession {
-    fn from(EndedValue { to, cp_seid, owner, by_us }: EndedValue) -> Self {
+impl From<EndedSessionValue> for EndedSession {
+    fn from(EndedSessionValue { to, cp_seid, owner, by_us }: EndedSessionValue) -> Self {
         let (cp_seid, owner) = (Seid(cp_seid), OwnerId(owner));
         Self { to, cp_seid, owner, by_us, is_read: true }
     }

@@ -17,7 +17,7 @@ use crate::refusal::Rejected;
 const DNN_BYTES_MAX: usize = 100;
 
 /// How many characters at the end of an identity are not masked.
-const CLEAR_CHARS: usize = 4;
+const UNMASKED_CHARS: usize = 4;
 
 /// The information that a CP function has sent about one session; parts that it did not send are
 /// `None` or empty.
@@ -119,7 +119,7 @@ fn identities(user: &UserId<'_>) -> Box<[(&'static str, Box<str>)]> {
     let texts = [user.nai, user.supi, user.gpsi, user.pei].map(|octets| octets.map(text));
     let identities =
         SessionInformation::IDENTITIES.into_iter().zip(numbers.into_iter().chain(texts));
-    identities.filter_map(|(kind, clear)| Some((kind, masked(&clear?)))).collect()
+    identities.filter_map(|(kind, clear)| Some((kind, mask_identity(&clear?)))).collect()
 }
 
 /// Decodes telephony digits: two per octet, the first in the lower half, with a filler at the end.
@@ -132,9 +132,9 @@ fn digits(octets: &[u8]) -> String {
         .collect()
 }
 
-fn masked(clear: &str) -> Box<str> {
+fn mask_identity(clear: &str) -> Box<str> {
     let hidden = match clear.chars().count() {
-        len if len > CLEAR_CHARS => len - CLEAR_CHARS,
+        len if len > UNMASKED_CHARS => len - UNMASKED_CHARS,
         len => len,
     };
     let mask = |(at, char)| if at < hidden { '*' } else { char };

@@ -11,7 +11,7 @@ use super::SessionStates;
 
 /// The identity of a notification of downlink data: the same one is not reported twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotifiedData {
+pub(crate) struct NotificationIdentity {
     pub far: FarId,
     pub pdr: PdrId,
     pub delivery: Option<DataDelivery>,
@@ -20,13 +20,13 @@ pub(crate) struct NotifiedData {
 /// A notification of downlink data, as a worker's event requests it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DownlinkDataNotice {
-    pub data: NotifiedData,
+    pub data: NotificationIdentity,
     pub service: DownlinkDataServiceInformation,
 }
 
 /// A notification that was made. `is_open`: the next packet is reported again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Notified {
+pub(crate) struct SentNotification {
     notice: DownlinkDataNotice,
     is_open: bool,
 }
@@ -49,7 +49,7 @@ impl SessionStates {
         };
         if is_new {
             self.live.edit_activity(up_seid, |activity| {
-                let reported = Notified { notice, is_open: false };
+                let reported = SentNotification { notice, is_open: false };
                 match known.and_then(|at| activity.notified.get_mut(at)) {
                     Some(known) => *known = reported,
                     None => activity.notified.push(reported),
@@ -84,8 +84,9 @@ impl SessionStates {
         if !self.has_notified(up_seid) {
             return Vec::new();
         }
-        let is_of =
-            |known: &mut Notified| fars.is_none_or(|fars| fars.contains(&known.notice.data.far));
+        let is_of = |known: &mut SentNotification| {
+            fars.is_none_or(|fars| fars.contains(&known.notice.data.far))
+        };
         self.live.edit_activity(up_seid, |activity| {
             activity.notified.extract_if(.., is_of).map(|known| known.notice).collect()
         })
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn notification_beyond_the_bound_of_those_held_back_is_sent_at_once() {
-        let data = NotifiedData { far: FarId(1), pdr: PdrId(1), delivery: None };
+        let data = NotificationIdentity { far: FarId(1), pdr: PdrId(1), delivery: None };
         let service = DownlinkDataServiceInformation::default();
         let notice = DownlinkDataNotice { data, service };
         let mut states = SessionStates::new(SetKey::Group(vec![0]));

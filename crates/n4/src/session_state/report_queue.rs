@@ -136,7 +136,7 @@ impl ReportQueue {
         let mut batch: Vec<ReportItem> = Vec::new();
         while batch.len() < REPORT_ITEMS_PER_REQUEST_MAX
             && let Some(item) = self.waiting.front()
-            && batch.iter().all(|other| fits_with(item, other))
+            && batch.iter().all(|other| fits_in_request_with(item, other))
         {
             batch.extend(self.waiting.pop_front());
         }
@@ -157,7 +157,7 @@ impl ReportQueue {
     /// changed. False if there was no report to merge with.
     pub(super) fn merge(&mut self, item: &ReportItem) -> bool {
         let ReportItem::Usage(usage) = item else { return false };
-        if !self.is_held && self.pause.failures() == 0 {
+        if !self.is_held && self.pause.failure_count() == 0 {
             return false;
         }
         let mut unsent = self.waiting.iter_mut().skip(self.sent_before).rev();
@@ -237,7 +237,7 @@ pub(crate) struct DiscardedReports {
     pub usage: usize,
 }
 
-fn fits_with(item: &ReportItem, other: &ReportItem) -> bool {
+fn fits_in_request_with(item: &ReportItem, other: &ReportItem) -> bool {
     match (item, other) {
         (
             ReportItem::DownlinkData { status, .. },

@@ -213,7 +213,7 @@ impl SessionStates {
             let until = queue.pause.lengthen(now);
             queue.end_request();
             let sending = core::mem::take(&mut queue.sending);
-            if is_ended && queue.pause.failures() >= attempts {
+            if is_ended && queue.pause.failure_count() >= attempts {
                 queue.pause = ReportPause::default();
                 return (None, sending.iter().filter(|item| item.is_usage()).count());
             }
@@ -223,7 +223,7 @@ impl SessionStates {
         let Some((until, given_up)) = failed else { return 0 };
         match until {
             Some(until) => drop(self.reports.paused.insert((until, up_seid))),
-            None => self.take_turn(up_seid),
+            None => self.allow_next_request(up_seid),
         }
         if given_up > 0 {
             self.reports.note_usage(up_seid);
@@ -232,7 +232,7 @@ impl SessionStates {
     }
 
     /// Lets the next request of a session be sent, if items wait.
-    fn take_turn(&mut self, up_seid: Seid) {
+    fn allow_next_request(&mut self, up_seid: Seid) {
         let waits = self.edit_queue(up_seid, |queue| {
             let waits = !queue.waiting.is_empty();
             if !waits && !queue.is_in_flight() {
@@ -254,7 +254,7 @@ impl SessionStates {
                 return;
             }
             self.reports.paused.pop_first();
-            self.take_turn(up_seid);
+            self.allow_next_request(up_seid);
         }
     }
 

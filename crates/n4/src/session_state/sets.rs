@@ -89,7 +89,10 @@ impl SessionStates {
     }
 
     /// Returns the sets into which CP functions have put a session.
-    pub(crate) fn given_sets(&self, session: SessionIndex) -> impl Iterator<Item = &SetKey> {
+    pub(crate) fn sets_of_cp_function(
+        &self,
+        session: SessionIndex,
+    ) -> impl Iterator<Item = &SetKey> {
         let keys = self.membership(session).map_or(&[][..], |membership| &membership.keys);
         keys.iter().filter(|key| **key != self.sets.own)
     }
@@ -146,7 +149,7 @@ impl SessionStates {
     }
 
     /// Returns how many sessions are in any set.
-    pub(crate) const fn sets_len(&self) -> usize {
+    pub(crate) const fn sessions_in_sets_len(&self) -> usize {
         self.sets.sessions
     }
 }
@@ -165,7 +168,10 @@ pub(crate) fn set_keys<'a>(
     }
     keys.extend(groups.into_iter().map(|group| SetKey::Group(group.0.to_vec())));
     if keys.len() > SETS_PER_SESSION_MAX {
-        return Err(Rejected::beyond("FQ-CSIDs and groups in one request", SETS_PER_SESSION_MAX));
+        return Err(Rejected::beyond_limit(
+            "FQ-CSIDs and groups in one request",
+            SETS_PER_SESSION_MAX,
+        ));
     }
     Ok(keys)
 }
@@ -196,11 +202,11 @@ mod tests {
         states.assign_sets(SessionIndex(2), vec![group(2)]);
         assert_eq!(states.members(&[own]), [SessionIndex(2)].into());
         assert!(states.is_in_own_set(SessionIndex(2)) && !states.is_in_own_set(SessionIndex(1)));
-        assert_eq!(states.sets_len(), 2);
+        assert_eq!(states.sessions_in_sets_len(), 2);
         states.unassign_sets(SessionIndex(1));
         states.unassign_sets(SessionIndex(2));
         assert!(states.sets.members.is_empty() && states.live.0.is_empty());
-        assert_eq!(states.sets_len(), 0);
+        assert_eq!(states.sessions_in_sets_len(), 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use adit_pfcp::message::{
     AssociationSetupRequest, AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,
 };
 use adit_pfcp::{Cause, Message, MessageType};
-use adit_types::limits::{ASSOCIATIONS_MAX, CONTESTS_MAX};
+use adit_types::limits::{ASSOCIATIONS_MAX, CONTESTED_SETUPS_MAX};
 use adit_types::{Nanos, Seid, Teid};
 
 use crate::smf::*;
@@ -310,7 +310,7 @@ fn setup_with_the_node_id_of_a_dead_peer_is_accepted_within_t1() {
 fn setups_that_wait_for_a_holder_are_bounded_and_end_with_it() {
     let mut bench = Bench::associated();
     let claim = |host: u8| setup(1, TEN, SMF_STARTED + u32::from(host));
-    for host in 20..20 + u8::try_from(CONTESTS_MAX).unwrap() {
+    for host in 20..20 + u8::try_from(CONTESTED_SETUPS_MAX).unwrap() {
         let sent = bench.ask(smf(host), &claim(host));
         assert_eq!(sent.len(), usize::from(host == 20), "one probe for all");
     }
@@ -319,7 +319,7 @@ fn setups_that_wait_for_a_holder_are_bounded_and_end_with_it() {
     bench.node.handle_timeout(bench.now);
     bench.publish_all();
     let sent = bench.sent();
-    assert_eq!((sent.len(), sent[0].to), (CONTESTS_MAX, smf(20)));
+    assert_eq!((sent.len(), sent[0].to), (CONTESTED_SETUPS_MAX, smf(20)));
     assert_eq!(cause(&sent[0].bytes), Cause::RequestAccepted, "the first one has it now");
     assert!(sent[1..].iter().all(|sent| cause(&sent.bytes) == Cause::RequestRejected));
 }

@@ -423,7 +423,7 @@ fn sessions_go_to_an_alternative_address_in_slices_and_later_ones_stay_where_the
     scene.ask(20, &newcomer);
     let report = scene.error_indication(MANY - 1);
     assert_eq!(report[0].to, smf(20));
-    while scene.bench.node.pending_jobs_len() > 0 {
+    while scene.bench.node.open_jobs_len() > 0 {
         scene.turn();
         scene.observe();
     }

@@ -19,7 +19,7 @@ use adit_n4::{CLOCK_MARK, FormerRecord, NodeConfig, NodeRecord, RecordConfig, Tr
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_rules::UsageSource;
 use adit_session::KeptSession;
-use adit_store::{RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordKind};
 use adit_types::{Nanos, Seid};
 
 use crate::smf::*;
@@ -56,20 +56,20 @@ fn associated() -> Bench {
 fn begin_restoration(bench: &Bench, config: NodeConfig) -> Bench {
     let mut later = Bench::with(config);
     (later.now, later.records) = (bench.now, bench.records.clone());
-    let node = &later.records[&(RecordKind::Node, RecordName::Number(0))];
+    let node = &later.records[&(RecordKind::Node, OwnedRecordId::Number(0))];
     later.node.begin_restoration(&NodeRecord::from_octets(node).unwrap());
     later
 }
 
 /// The records of some kinds, in the order of their restoration.
-fn records_of(bench: &Bench) -> Vec<(RecordKind, RecordName, Vec<u8>)> {
+fn records_of(bench: &Bench) -> Vec<(RecordKind, OwnedRecordId, Vec<u8>)> {
     let of = |kind| bench.records.iter().filter(move |((of, _), _)| *of == kind);
     let all = RecordKind::ALL.into_iter().flat_map(of);
     all.map(|((kind, name), value)| (*kind, name.clone(), value.clone())).collect()
 }
 
 /// True for the name of the record that says when the records changed last.
-fn is_clock_mark((kind, name): &(RecordKind, RecordName)) -> bool {
+fn is_clock_mark((kind, name): &(RecordKind, OwnedRecordId)) -> bool {
     (*kind, name.as_id()) == (CLOCK_MARK.kind, CLOCK_MARK.id)
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use adit_rules::{DeltaId, RuleDelta, SessionRules};
-use adit_store::{RecordChange, RecordGroup, RecordKind, RecordName, RecordNumber};
+use adit_store::{GroupNumber, OwnedRecordId, RecordChange, RecordGroup, RecordKind};
 use adit_types::{Direction, Nanos, SessionIndex, Teid};
 
 /// The workers: they run a change some time after it was handed over, in order.
@@ -46,7 +46,7 @@ impl Workers {
 #[derive(Default)]
 pub(crate) struct Disk {
     pub queue: VecDeque<(Nanos, RecordGroup)>,
-    pub records: BTreeMap<(RecordKind, RecordName), Vec<u8>>,
+    pub records: BTreeMap<(RecordKind, OwnedRecordId), Vec<u8>>,
 }
 
 impl Disk {
@@ -56,7 +56,7 @@ impl Disk {
     }
 
     /// Writes the next group, if it is due.
-    pub(crate) fn write(&mut self, now: Nanos) -> Option<RecordNumber> {
+    pub(crate) fn write(&mut self, now: Nanos) -> Option<GroupNumber> {
         self.queue.front().filter(|(at, _)| *at <= now)?;
         let (_, group) = self.queue.pop_front()?;
         for RecordChange { kind, name, value } in group.changes {
@@ -69,12 +69,12 @@ impl Disk {
     }
 
     /// The records of a kind; sessions by ascending index.
-    pub(crate) fn of(&self, kind: RecordKind) -> Vec<(RecordName, Vec<u8>)> {
+    pub(crate) fn of(&self, kind: RecordKind) -> Vec<(OwnedRecordId, Vec<u8>)> {
         let all = self.records.iter().filter(|((of, _), _)| *of == kind);
         let mut all: Vec<_> = all.map(|((_, name), value)| (name.clone(), value.clone())).collect();
         all.sort_by_key(|(name, _)| match name {
-            RecordName::Number(number) => number & 0xff_ffff,
-            RecordName::Octets(_) => 0,
+            OwnedRecordId::Number(number) => number & 0xff_ffff,
+            OwnedRecordId::Octets(_) => 0,
         });
         all
     }

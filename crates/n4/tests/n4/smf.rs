@@ -20,7 +20,7 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Message, MessageBody, PfcpDatagram, RawMessage};
 use adit_session::{LocalAddresses, LocalInterface, OwnerNodes, Provisioning, StoreConfig};
-use adit_store::{RecordGroup, RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordGroup, RecordKind};
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -223,7 +223,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Message<'_> {
 }
 
 /// The records that a store has.
-pub(crate) type StoredRecords = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
+pub(crate) type StoredRecords = BTreeMap<(RecordKind, OwnedRecordId), Vec<u8>>;
 
 /// The store of `node` gets a group, and says so.
 pub(crate) fn write(

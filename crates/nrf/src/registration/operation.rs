@@ -66,7 +66,7 @@ struct RegisteredProfile<'a> {
 
 /// An operation of JSON Patch. Spec: RFC 6902 §4.
 #[derive(Serialize)]
-struct PatchItem {
+struct PatchOperation {
     op: &'static str,
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,8 +161,8 @@ impl NrfRequest {
 /// Makes the patch of a heartbeat, with the attributes of the profile that differ from `held`. The
 /// NRF may lack attributes that were sent, such as a load of 0, so they are added: that replaces an
 /// attribute that exists (RFC 6902 §4.1). Spec: TS 29.510 §5.2.2.3.
-fn patch(held: Option<&RequestContent>, current: &RequestContent) -> Vec<PatchItem> {
-    let item = |op, name: &str, value| PatchItem { op, path: format!("/{name}"), value };
+fn patch(held: Option<&RequestContent>, current: &RequestContent) -> Vec<PatchOperation> {
+    let item = |op, name: &str, value| PatchOperation { op, path: format!("/{name}"), value };
     let status = serde_json::to_value(current.status).ok();
     let load = Some(current.load.into());
     let mut items = vec![item("replace", "nfStatus", status), item("add", "load", load)];

@@ -23,10 +23,10 @@ use crate::api::gate::ApiGate;
 use crate::api::guarded_stream::GuardedStream;
 use crate::api::listener::{ApiListener, ApiPeer};
 use crate::api::places::{ConnectionPlace, ConnectionPlaces};
-use crate::api::problem::{closing_problem, words_of};
+use crate::api::problem::{closing_problem, default_detail};
 
 /// Longest time for a handshake, for header fields, and for a client to take a part of an answer.
-const LIMIT: Duration = Duration::from_secs(API_CLIENT_TIMEOUT_S);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(API_CLIENT_TIMEOUT_S);
 
 /// How long octets of a client are still read after its last answer: closing at once could reset
 /// the connection before the client has read the answer.
@@ -66,7 +66,7 @@ pub(crate) async fn serve(listener: impl ApiListener, gate: Arc<ApiGate>) {
                     None => serve_stream(stream, peer, gate, place).await,
                     Some(tls) => {
                         if let Ok(Ok(stream)) =
-                            tokio::time::timeout(LIMIT, tls.accept(stream)).await
+                            tokio::time::timeout(CLIENT_TIMEOUT, tls.accept(stream)).await
                         {
                             serve_stream(stream, peer, gate, place).await;
                         }
@@ -117,10 +117,10 @@ where
             )
         })
     });
-    let io = TokioIo::new(GuardedStream::new(stream, LIMIT));
+    let io = TokioIo::new(GuardedStream::new(stream, CLIENT_TIMEOUT));
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(LIMIT)
+        .header_read_timeout(CLIENT_TIMEOUT)
         .max_headers(API_HEADERS_MAX)
         .max_buf_size(API_HEADER_BYTES_MAX)
         .serve_connection(io, service);
@@ -130,7 +130,7 @@ where
         tracing::debug!(%error, "HTTP connection");
         if error.is_timeout() {
             let status = StatusCode::REQUEST_TIMEOUT;
-            let _ = stream.write_all(&closing_problem(status, words_of(status))).await;
+            let _ = stream.write_all(&closing_problem(status, default_detail(status))).await;
         }
     }
     let _ = stream.shutdown().await;

@@ -60,7 +60,7 @@ impl ApiAccess {
     /// True if the files of `others` have the same octets as the files of the credentials in
     /// effect.
     #[must_use]
-    pub fn has(&self, others: &ApiCredentials) -> bool {
+    pub fn has_same_files(&self, others: &ApiCredentials) -> bool {
         self.current().digest.as_ref() == others.digest.as_ref()
     }
 
@@ -97,10 +97,10 @@ mod tests {
         write(&format!("read a {former}\n"));
         let access = ApiAccess::new(ApiCredentials::load(&config).unwrap());
         let shared = access.clone();
-        assert!(access.has(&ApiCredentials::load(&config).unwrap()));
+        assert!(access.has_same_files(&ApiCredentials::load(&config).unwrap()));
         write(&format!("read a {later}\n"));
         let credentials = ApiCredentials::load(&config).unwrap();
-        assert!(!access.has(&credentials));
+        assert!(!access.has_same_files(&credentials));
         assert!(shared.current().tokens.holder(former).is_some());
         access.set(credentials);
         let tokens = &shared.current().tokens;

@@ -21,7 +21,7 @@ use crate::api::access::{ApiPrincipal, ApiRole, TokenList};
 use crate::api::credentials::ApiAccess;
 use crate::api::listener::ApiPeer;
 use crate::api::places::ConnectionPlace;
-use crate::api::problem::{PROBLEM_TYPE, problem_response, words_of};
+use crate::api::problem::{PROBLEM_TYPE, default_detail, problem_response};
 use crate::api::request_budget::{BudgetHolder, RequestBudget};
 
 /// Longest text of a response that becomes the detail of a problem document. Unit: octets.
@@ -59,9 +59,12 @@ impl ApiGate {
         peer: &ApiPeer,
         place: &ConnectionPlace,
     ) -> Response<Body> {
-        if !names_one_host(request.version(), request.headers()) {
+        if !has_valid_host_count(request.version(), request.headers()) {
             let what = "A request has one header field Host (RFC 9112 §3.2).";
-            return with_fields(closing(problem_response(StatusCode::BAD_REQUEST, what)));
+            return with_security_fields(with_connection_close(problem_response(
+                StatusCode::BAD_REQUEST,
+                what,
+            )));
         }
         let is_open = self.open_paths.contains(&request.uri().path());
         let response = match self.admit(&request, peer) {
@@ -73,7 +76,7 @@ impl ApiGate {
             }
             Err(refused) => *refused,
         };
-        with_fields(with_problem(response).await)
+        with_security_fields(with_problem(response).await)
     }
 
     /// Checks token, budget, host and role. Returns who sent the request, or the refusal.
@@ -98,7 +101,7 @@ impl ApiGate {
             Some((number, _)) => BudgetHolder::Token(*number),
             None => BudgetHolder::Address(peer),
         };
-        self.budget.take(Instant::now(), holder, 1).map_err(too_many)?;
+        self.budget.take(Instant::now(), holder, 1).map_err(too_many_requests)?;
         let principal = match found {
             Some((_, principal)) => principal,
             None if tokens.is_needed() && !is_open => return Err(unknown_client()),
@@ -141,7 +144,7 @@ impl ApiGate {
             return Ok(Some((number, ApiPrincipal { name, role })));
         }
         let from = BudgetHolder::Address(peer);
-        self.budget.take(Instant::now(), from, API_WRONG_TOKEN_COST).map_err(too_many)?;
+        self.budget.take(Instant::now(), from, API_WRONG_TOKEN_COST).map_err(too_many_requests)?;
         Err(unknown_client())
     }
 
@@ -157,11 +160,11 @@ impl ApiGate {
                 let is_long = error.is::<http_body_util::LengthLimitError>();
                 let status =
                     if is_long { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
-                return closing(problem_response(status, words_of(status)));
+                return with_connection_close(problem_response(status, default_detail(status)));
             }
             Err(_) => {
                 let status = StatusCode::REQUEST_TIMEOUT;
-                return closing(problem_response(status, words_of(status)));
+                return with_connection_close(problem_response(status, default_detail(status)));
             }
         };
         let request = Request::from_parts(head, Body::from(octets));
@@ -174,7 +177,7 @@ impl ApiGate {
 }
 
 /// Makes the response close the connection, because the rest of the request is not read.
-fn closing(mut response: Response<Body>) -> Response<Body> {
+fn with_connection_close(mut response: Response<Body>) -> Response<Body> {
     response
         .headers_mut()
         .insert(axum::http::header::CONNECTION, HeaderValue::from_static("close"));
@@ -189,7 +192,7 @@ fn unknown_client() -> Box<Response<Body>> {
     Box::new(response)
 }
 
-fn too_many(wait: Duration) -> Box<Response<Body>> {
+fn too_many_requests(wait: Duration) -> Box<Response<Body>> {
     let what = "Too many requests; send fewer per second.";
     let mut response = problem_response(StatusCode::TOO_MANY_REQUESTS, what);
     let seconds = HeaderValue::from(wait.as_secs() + 1);
@@ -199,7 +202,7 @@ fn too_many(wait: Duration) -> Box<Response<Body>> {
 
 /// True if the request has as many fields Host as its version demands: servers must refuse others.
 /// Spec: RFC 9112 §3.2.
-fn names_one_host(version: Version, fields: &HeaderMap) -> bool {
+fn has_valid_host_count(version: Version, fields: &HeaderMap) -> bool {
     match fields.get_all(HOST).iter().count() {
         0 => version < Version::HTTP_11,
         count => count == 1,
@@ -231,7 +234,7 @@ async fn with_problem(response: Response<Body>) -> Response<Body> {
         Ok(collected) => String::from_utf8_lossy(&collected.to_bytes()).into_owned(),
         Err(_) => String::new(),
     };
-    let detail = if text.is_empty() { words_of(status) } else { text.as_str() };
+    let detail = if text.is_empty() { default_detail(status) } else { text.as_str() };
     let mut problem = problem_response(status, detail);
     for name in [ALLOW, RETRY_AFTER] {
         if let Some(value) = head.headers.get(&name) {
@@ -243,7 +246,7 @@ async fn with_problem(response: Response<Body>) -> Response<Body> {
 
 /// Adds the header fields that all responses have: pages load nothing from other servers, and no
 /// other page may frame them.
-fn with_fields(mut response: Response<Body>) -> Response<Body> {
+fn with_security_fields(mut response: Response<Body>) -> Response<Body> {
     let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                   connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     let fields = response.headers_mut();
@@ -275,7 +278,8 @@ mod tests {
             });
             fields
         };
-        let accepted = |version| [0, 1, 2].map(|count| names_one_host(version, &fields(count)));
+        let accepted =
+            |version| [0, 1, 2].map(|count| has_valid_host_count(version, &fields(count)));
         assert_eq!(accepted(Version::HTTP_11), [false, true, false]);
         assert_eq!(accepted(Version::HTTP_10), [true, true, false]);
     }

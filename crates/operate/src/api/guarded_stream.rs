@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::api::problem::{OWN_MARK, closing_problem, words_of};
+use crate::api::problem::{OWN_RESPONSE_FIELD, closing_problem, default_detail};
 
 /// A stream with a limit for each write.
 #[derive(Debug)]
@@ -66,10 +66,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedStream<S> {
 }
 
 /// Returns the status if `octets` are an error response of hyper itself: one that lacks
-/// [`OWN_MARK`].
-fn status_of_own(octets: &[u8]) -> Option<StatusCode> {
+/// [`OWN_RESPONSE_FIELD`].
+fn status_of_hyper_response(octets: &[u8]) -> Option<StatusCode> {
     let code = octets.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
-    let is_ours = octets.windows(OWN_MARK.len()).any(|part| part == OWN_MARK.as_bytes());
+    let is_ours =
+        octets.windows(OWN_RESPONSE_FIELD.len()).any(|part| part == OWN_RESPONSE_FIELD.as_bytes());
     let status = StatusCode::from_bytes(code).ok().filter(StatusCode::is_client_error);
     status.filter(|_| !is_ours)
 }
@@ -90,8 +91,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for GuardedStream<S> {
         cx: &mut Context<'_>,
         octets: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Some(status) = status_of_own(octets) {
-            self.problem = closing_problem(status, words_of(status));
+        if let Some(status) = status_of_hyper_response(octets) {
+            self.problem = closing_problem(status, default_detail(status));
             self.sent = 0;
             // The rest follows when the connection is flushed or shut down.
             let _ = self.send_problem(cx)?;
@@ -122,11 +123,14 @@ mod tests {
     #[test]
     fn only_answers_without_the_mark_are_those_of_hyper() {
         let own = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(status_of_own(own), Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
-        let ours = format!("HTTP/1.1 404 Not Found\r\n{OWN_MARK}: nosniff\r\n\r\n");
-        assert_eq!(status_of_own(ours.as_bytes()), None);
-        assert_eq!(status_of_own(b"HTTP/1.1 200 OK\r\n\r\n"), None);
-        assert_eq!(status_of_own(b"{}"), None);
-        assert_eq!(status_of_own(b"HTTP/1.1 "), None);
+        assert_eq!(
+            status_of_hyper_response(own),
+            Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+        );
+        let ours = format!("HTTP/1.1 404 Not Found\r\n{OWN_RESPONSE_FIELD}: nosniff\r\n\r\n");
+        assert_eq!(status_of_hyper_response(ours.as_bytes()), None);
+        assert_eq!(status_of_hyper_response(b"HTTP/1.1 200 OK\r\n\r\n"), None);
+        assert_eq!(status_of_hyper_response(b"{}"), None);
+        assert_eq!(status_of_hyper_response(b"HTTP/1.1 "), None);
     }
 }

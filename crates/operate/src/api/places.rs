@@ -13,7 +13,7 @@ use adit_types::limits::{API_CONNECTIONS_MAX, API_CONNECTIONS_PER_PEER_MAX};
 use tokio::sync::oneshot;
 
 /// Most connections that have lost their places to others and have not ended yet.
-const ENDING_MAX: usize = 8;
+const ENDING_CONNECTIONS_MAX: usize = 8;
 
 /// The connections that have places, and those that are ending.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl ConnectionPlaces {
             return None;
         }
         if known.by_peer.values().sum::<usize>() >= API_CONNECTIONS_MAX {
-            if known.ending >= ENDING_MAX {
+            if known.ending >= ENDING_CONNECTIONS_MAX {
                 return None;
             }
             let (_, (oldest, end)) = known.unproven.pop_first()?;
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(count(), API_CONNECTIONS_MAX);
         // Until the signaled connections have ended, there is room for few others.
         let more: Vec<_> = (0..).map_while(|_| places.take(peer(98))).collect();
-        assert_eq!(more.len(), ENDING_MAX - probes.len());
+        assert_eq!(more.len(), ENDING_CONNECTIONS_MAX - probes.len());
         drop((probes, silent, more));
         assert_eq!((count(), places.lock().ending), (1, 0));
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Header field that all responses of this room have, and responses of hyper itself lack.
-pub(crate) const OWN_MARK: &str = "x-content-type-options";
+pub(crate) const OWN_RESPONSE_FIELD: &str = "x-content-type-options";
 
 /// Media type of problem documents.
 pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";
@@ -74,13 +74,13 @@ pub(crate) fn closing_problem(status: StatusCode, detail: &str) -> Vec<u8> {
          {}: nosniff\r\nconnection: close\r\n\r\n{text}",
         status.as_u16(),
         text.len(),
-        OWN_MARK,
+        OWN_RESPONSE_FIELD,
     )
     .into_bytes()
 }
 
 /// Returns the text for a status that comes without one.
-pub(crate) const fn words_of(status: StatusCode) -> &'static str {
+pub(crate) const fn default_detail(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "The request is not HTTP/1.1 as RFC 9112 defines it.",
         StatusCode::NOT_FOUND => "There is nothing at this path; /openapi.json lists all paths.",

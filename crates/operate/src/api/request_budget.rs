@@ -6,13 +6,14 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use adit_types::limits::{API_REQUESTS_BURST, API_REQUESTS_PER_S_MAX, API_TOKENS_MAX};
+use adit_types::limits::{API_REQUESTS_BURST_MAX, API_REQUESTS_PER_S_MAX, API_TOKENS_MAX};
 
 /// Number of buckets for addresses without a token. A power of two.
 const ADDRESS_BUCKETS: usize = 256;
 
 /// Time after which a bucket has room for one more request.
-const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / API_REQUESTS_PER_S_MAX as u64);
+const REQUEST_INTERVAL: Duration =
+    Duration::from_nanos(1_000_000_000 / API_REQUESTS_PER_S_MAX as u64);
 
 /// The client whose bucket a request is charged to.
 #[derive(Debug, Clone, Copy)]
@@ -46,8 +47,8 @@ impl RequestBudget {
         let position = self.position(holder);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(bucket) = buckets.get_mut(position) else { return Ok(()) };
-        let full = bucket.filter(|full| *full > now).unwrap_or(now) + INTERVAL * cost;
-        let capacity = INTERVAL * API_REQUESTS_BURST;
+        let full = bucket.filter(|full| *full > now).unwrap_or(now) + REQUEST_INTERVAL * cost;
+        let capacity = REQUEST_INTERVAL * API_REQUESTS_BURST_MAX;
         match full.duration_since(now).checked_sub(capacity) {
             None | Some(Duration::ZERO) => {
                 *bucket = Some(full);
@@ -81,7 +82,7 @@ mod tests {
         let taken = |now| (0..1000).filter(|_| budget.take(now, one, 1).is_ok()).count();
         assert_eq!(taken(now), 200);
         let missing = budget.take(now, one, 1).unwrap_err();
-        assert_eq!(missing, INTERVAL);
+        assert_eq!(missing, REQUEST_INTERVAL);
         assert_eq!(taken(now + Duration::from_secs(1)), 50);
         assert!(budget.take(now, BudgetHolder::Token(1), 1).is_ok());
     }

@@ -10,7 +10,7 @@ const GAUGES: [&str; 5] =
     ["buffered_pkts", "shaped_pkts", "buffered_by_far_pkts", "reassembly_pkts", "tx_waiting_pkts"];
 
 /// Counters that have another name in the text than in the table: (table, text).
-const RENAMED: [(&str, &str); 1] = [("express_pkts", "fast_path_pkts")];
+const RENAMED_COUNTERS: [(&str, &str); 1] = [("express_pkts", "fast_path_pkts")];
 
 /// The counts of the packet path.
 #[derive(Debug, Clone)]
@@ -54,9 +54,9 @@ pub fn packet_families(figures: &PacketFigures) -> Vec<MetricFamily> {
         .all
         .scalars()
         .into_iter()
-        .map(|(name, value, help)| scalar(name, value, help))
+        .map(|(name, value, help)| scalar_family(name, value, help))
         .collect();
-    families.extend(exits(&figures.all));
+    families.extend(exit_families(&figures.all));
     families.extend(interfaces(figures));
     families.extend(worker_counters(&figures.workers));
     families.extend(worker_gauges(figures));
@@ -64,8 +64,8 @@ pub fn packet_families(figures: &PacketFigures) -> Vec<MetricFamily> {
 }
 
 /// Makes the family of a counter of the table.
-fn scalar(name: &'static str, value: u64, help: &'static str) -> MetricFamily {
-    let renamed = RENAMED.iter().find(|(known, _)| *known == name);
+fn scalar_family(name: &'static str, value: u64, help: &'static str) -> MetricFamily {
+    let renamed = RENAMED_COUNTERS.iter().find(|(known, _)| *known == name);
     let shown = renamed.map_or(name, |(_, other)| *other);
     let values = match GAUGES.contains(&name) {
         true => MetricValues::gauge(as_gauge(value)),
@@ -84,7 +84,7 @@ fn scalar(name: &'static str, value: u64, help: &'static str) -> MetricFamily {
 
 /// Makes the families of packets that left other than by transmission, and of the delay of packets
 /// that waited for their rates.
-fn exits(all: &Snapshot) -> [MetricFamily; 4] {
+fn exit_families(all: &Snapshot) -> [MetricFamily; 4] {
     let by_reason =
         |name: &str, n| MetricSample { labels: vec![("reason", name.to_owned())], value: n };
     let drops = all.drops().map(|(reason, n)| by_reason(reason.name(), n)).collect();
@@ -263,7 +263,7 @@ mod tests {
         let rows = Snapshot::default().scalars();
         let is_known = |name: &str| rows.iter().any(|row| row.0 == name);
         assert!(GAUGES.iter().all(|name| is_known(name)));
-        assert!(RENAMED.iter().all(|(name, _)| is_known(name)));
+        assert!(RENAMED_COUNTERS.iter().all(|(name, _)| is_known(name)));
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub use scalar::{
     TimeQuotaMechanism, TimeThreshold, Timer, TrafficEndpointId, TransportLevelMarking, UrSeqn,
     UserPlaneInactivityTimer, ValidityTimer,
 };
-pub use table::{IE_TABLE, IeInfo, IeType, Shape, Status};
+pub use table::{DecodedForm, IE_TABLE, IeInfo, IeShape, IeType};
 pub use trace::TraceInformation;
 pub use user_id::UserId;
 pub use volume::{

@@ -7,9 +7,9 @@ use crate::ie::{Ie, IeError, IeReader, IeType};
 use crate::writer::{NoRoom, PfcpWriter};
 
 /// The longest name on the wire. Unit: octets. Spec: RFC 1035 §2.3.4.
-const FQDN_MAX: usize = 255;
+const FQDN_LEN_MAX: usize = 255;
 /// The longest label. Unit: octets. Spec: RFC 1035 §2.3.4.
-const LABEL_MAX: usize = 63;
+const LABEL_LEN_MAX: usize = 63;
 
 /// A fully qualified domain name. Names are compared label by label, ignoring case.
 #[derive(Clone, Copy)]
@@ -29,8 +29,8 @@ impl<'a> Fqdn<'a> {
     #[must_use]
     pub fn from_text(text: &'a str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
-        let fits = text.split('.').all(|label| (1..=LABEL_MAX).contains(&label.len()));
-        (fits && text.len() + 1 < FQDN_MAX).then_some(Self(FqdnForm::Text(text)))
+        let fits = text.split('.').all(|label| (1..=LABEL_LEN_MAX).contains(&label.len()));
+        (fits && text.len() + 1 < FQDN_LEN_MAX).then_some(Self(FqdnForm::Text(text)))
     }
 
     /// Parses a name encoded as labels; a trailing zero octet is accepted.
@@ -41,13 +41,14 @@ impl<'a> Fqdn<'a> {
                 break;
             }
             let len = usize::from(len);
-            if !(1..=LABEL_MAX).contains(&len) {
+            if !(1..=LABEL_LEN_MAX).contains(&len) {
                 return None;
             }
             rest = after.get(len..)?;
         }
         let labels = octets.get(..octets.len() - rest.len())?;
-        (!labels.is_empty() && labels.len() < FQDN_MAX).then_some(Self(FqdnForm::Labels(labels)))
+        (!labels.is_empty() && labels.len() < FQDN_LEN_MAX)
+            .then_some(Self(FqdnForm::Labels(labels)))
     }
 
     /// Returns the labels, the most specific one first.

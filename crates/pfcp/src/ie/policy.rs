@@ -19,7 +19,7 @@ crate::ie::code_points! {
 }
 
 impl RedirectAddressType {
-    const fn has_two(self) -> bool {
+    const fn has_two_addresses(self) -> bool {
         matches!(self, Self::Ipv4AndIpv6 | Self::Ipv4AndIpv6AndPort)
     }
 
@@ -51,7 +51,8 @@ impl<'a> Ie<'a> for RedirectInformation<'a> {
         let mut r = IeReader::new(value);
         let address_type = RedirectAddressType::from_code(r.u8()? & 0x0f);
         let address = r.bytes_len16()?;
-        let other_address = r.when(address_type.has_two(), IeReader::bytes_len16)?.unwrap_or(&[]);
+        let other_address =
+            r.when(address_type.has_two_addresses(), IeReader::bytes_len16)?.unwrap_or(&[]);
         let port = r.when(address_type.has_port(), IeReader::u16)?;
         Ok(Self { address_type, address, other_address, port })
     }
@@ -59,7 +60,7 @@ impl<'a> Ie<'a> for RedirectInformation<'a> {
     fn encode(&self, w: &mut PfcpWriter<'_>) -> Result<(), NoRoom> {
         w.u8(self.address_type.code() & 0x0f)?;
         w.bytes_len16(self.address)?;
-        if self.address_type.has_two() {
+        if self.address_type.has_two_addresses() {
             w.bytes_len16(self.other_address)?;
         }
         if self.address_type.has_port() {

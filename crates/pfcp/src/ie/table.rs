@@ -14,7 +14,7 @@ pub struct IeType(pub u16);
 
 /// Whether an IE contains further IEs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum IeShape {
     /// Contains IEs.
     Grouped,
     /// Contains a value.
@@ -23,7 +23,7 @@ pub enum Shape {
 
 /// To which form this crate decodes an IE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum DecodedForm {
     /// To a typed value.
     Full,
     /// To the octets of its value.
@@ -40,11 +40,11 @@ pub struct IeInfo {
     /// The clause of TS 29.244 that defines the contents.
     pub clause: &'static str,
     /// Whether the IE contains further IEs.
-    pub shape: Shape,
+    pub shape: IeShape,
     /// Length of the shortest value, apart from a withdrawal by length zero. Unit: octets.
     pub min_len: u16,
     /// To which form this crate decodes the IE.
-    pub status: Status,
+    pub status: DecodedForm,
 }
 
 macro_rules! ie_table {
@@ -68,10 +68,10 @@ macro_rules! ie_table {
             },
         )* ];
     };
-    (@shape grouped) => { Shape::Grouped };
-    (@shape leaf) => { Shape::Leaf };
-    (@status full) => { Status::Full };
-    (@status raw) => { Status::Raw };
+    (@shape grouped) => { IeShape::Grouped };
+    (@shape leaf) => { IeShape::Leaf };
+    (@status full) => { DecodedForm::Full };
+    (@status raw) => { DecodedForm::Raw };
 }
 
 ie_table! {

@@ -10,7 +10,7 @@ use crate::ie::DecodeError;
 use crate::writer::{NoRoom, PfcpWriter};
 
 pub use crate::body::MessageBody;
-pub use crate::message_type::{MESSAGE_TABLE, MessageInfo, MessageType, Relation};
+pub use crate::message_type::{MESSAGE_TABLE, MessageInfo, MessageRelation, MessageType};
 pub use node::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,

@@ -44,10 +44,10 @@ fn fill(w: &mut PfcpWriter<'_>, rng: &mut Rng, members: &[Member]) -> Result<(),
         let copies = u64::from(wanted) * if member.repeatable { 1 + rng.below(2) } else { 1 };
         for _ in 0..copies {
             match member.ie.info().unwrap().shape {
-                Shape::Grouped => {
+                IeShape::Grouped => {
                     w.group(member.ie, |w| fill(w, rng, grouped::members(member.ie)))?;
                 }
-                Shape::Leaf => {
+                IeShape::Leaf => {
                     let value = leaf(rng, member.ie);
                     w.group(member.ie, |w| w.bytes(&value))?;
                 }
@@ -296,8 +296,8 @@ fn walk(seen: &mut Seen<'_>, body: &[u8]) {
         seen.put("pfcp.ie_type", ie.ie_type.0);
         seen.put("pfcp.ie_len", ie.value.len());
         match ie.ie_type.info().unwrap().shape {
-            Shape::Grouped => walk(seen, ie.value),
-            Shape::Leaf => read(seen, &ie),
+            IeShape::Grouped => walk(seen, ie.value),
+            IeShape::Leaf => read(seen, &ie),
         }
     }
 }

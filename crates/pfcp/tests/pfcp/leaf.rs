@@ -26,7 +26,8 @@ proptest! {
 
 #[test]
 fn every_full_leaf_of_the_table_is_checked_here() {
-    let full = IE_TABLE.iter().filter(|i| i.status == Status::Full && i.shape == Shape::Leaf);
+    let full =
+        IE_TABLE.iter().filter(|i| i.status == DecodedForm::Full && i.shape == IeShape::Leaf);
     assert_eq!(check_all(&[1; 48]), full.count());
 }
 

@@ -24,7 +24,7 @@ where
 /// `again` decodes a value and encodes it. One trip normalizes, a second one changes nothing.
 fn check_with(octets: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>, ie_type: IeType) {
     let info = ie_type.info().unwrap();
-    assert_eq!(info.status, Status::Full, "{ie_type}");
+    assert_eq!(info.status, DecodedForm::Full, "{ie_type}");
     let min_len = usize::from(info.min_len);
     for len in 0..=octets.len() {
         let Some(once) = again(&octets[..len]) else { continue };

@@ -1,6 +1,6 @@
 //! Messages: round trips, hostile input, and the exact first error.
 
-use adit_pfcp::ie::{IE_TABLE, IeType, NodeId, Shape, Status};
+use adit_pfcp::ie::{DecodedForm, IE_TABLE, IeShape, IeType, NodeId};
 use adit_pfcp::message::{
     HeartbeatRequest, MESSAGE_TABLE, SessionEstablishmentRequest, SessionModificationRequest,
     members,
@@ -312,10 +312,10 @@ fn ie_table_is_sorted_and_typed_members_are_marked_full() {
     for info in MESSAGE_TABLE {
         for member in members(info.message_type) {
             let row = member.ie.info().unwrap();
-            assert_eq!(row.status, Status::Full, "{}", row.name);
+            assert_eq!(row.status, DecodedForm::Full, "{}", row.name);
         }
     }
-    assert_eq!(IeType::CREATE_PDR.info().unwrap().shape, Shape::Grouped);
+    assert_eq!(IeType::CREATE_PDR.info().unwrap().shape, IeShape::Grouped);
     assert_eq!(IeType(0x7fff).name(), "unknown");
 }
 

@@ -81,20 +81,20 @@ impl FastRule {
         direction: Direction,
     ) -> Result<Self, NoFastRule> {
         let far = rules.fars.get(usize::from(pdr.far)).ok_or(NoFastRule::RuleMissing)?;
-        let (marking, (meters, guaranteed)) = qers(rules, pdr, direction)?;
+        let (marking, (meters, guaranteed)) = marking_and_meters(rules, pdr, direction)?;
         let ((ue_v4, ue_v6), forwarding) = match direction {
             Direction::Uplink => uplink(rules, pdr, far)?,
             Direction::Downlink => downlink(rules, pdr, far, marking)?,
         };
         let arrival = pdr.interfaces;
-        let (slice, usage) = (rules.slice, usage(rules, pdr)?);
+        let (slice, usage) = (rules.slice, fast_rule_usage(rules, pdr)?);
         Ok(Self { arrival, ue_v4, ue_v6, forwarding, meters, slice, guaranteed, usage })
     }
 }
 
 /// Returns how the QERs of a PDR mark downlink packets, and the buckets that packets have to pass.
 /// An error if a gate is closed or a QER needs an action that a fast rule cannot express.
-fn qers(
+fn marking_and_meters(
     rules: &SessionRules,
     pdr: &PdrEntry,
     direction: Direction,
@@ -176,13 +176,13 @@ fn uplink(
     if is_ambiguous {
         return Err(NoFastRule::TeidComplement);
     }
-    let (qfis, egress) = (flows(qfis)?, far.interfaces);
+    let (qfis, egress) = (fast_rule_qfis(qfis)?, far.interfaces);
     // The stages drop packets without an egress interface; the fast path assumes that there is one.
     if egress == InterfaceSet::NONE {
         return Err(NoFastRule::InterfaceMissing);
     }
     let way = FastRuleForwarding::Uplink { teid, transport, qfis, egress };
-    Ok((tunneled_ues(rules, pdr)?, way))
+    Ok((ues_in_tunnels(rules, pdr)?, way))
 }
 
 /// Returns the IP version of the GTP-U headers that a PDR removes; `None` if it removes other
@@ -202,7 +202,7 @@ const fn strips_gtpu(removal: Option<HeaderRemoval>) -> bool {
 }
 
 /// Returns the QoS flows of a PDR, or an error if a fast rule has no room for so many.
-fn flows<const MAX: usize>(qfis: &[Qfi]) -> Result<ArrayVec<Qfi, MAX>, NoFastRule> {
+fn fast_rule_qfis<const MAX: usize>(qfis: &[Qfi]) -> Result<ArrayVec<Qfi, MAX>, NoFastRule> {
     let mut flows = ArrayVec::new();
     flows.try_extend_from_slice(qfis).map_err(|_| NoFastRule::QfisTooMany)?;
     Ok(flows)
@@ -251,16 +251,16 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Result<FastR
     if *next_hop == NextHopIndex::NONE {
         return Err(NoFastRule::NextHopMissing);
     }
-    let (marking, (meters, guaranteed)) = qers(rules, pdr, side.direction)?;
+    let (marking, (meters, guaranteed)) = marking_and_meters(rules, pdr, side.direction)?;
     // Only a PDU Session Container towards the RAN carries the reflective QoS indication.
     let is_downlink = side.direction == Direction::Downlink;
     let marking = marking.map(|(qfi, reflective)| (qfi, reflective && is_downlink));
-    let usage = usage(rules, pdr)?;
+    let usage = fast_rule_usage(rules, pdr)?;
     if usage.urrs.len() > FAST_RULE_RELAY_URRS_MAX {
         return Err(NoFastRule::UrrsTooMany);
     }
-    let qfis = flows(qfis)?;
-    let (ue_v4, ue_v6) = tunneled_ues(rules, pdr)?;
+    let qfis = fast_rule_qfis(qfis)?;
+    let (ue_v4, ue_v6) = ues_in_tunnels(rules, pdr)?;
     let onward = FastRuleTunnel { teid: tunnel.teid, addr, next_hop: *next_hop, tos: *outer_tos };
     let keeps_container = !container_deletion;
     let forwarding = FastRuleForwarding::Relay { teid, qfis, onward, marking, keeps_container };
@@ -270,7 +270,7 @@ fn relay(rules: &SessionRules, pdr: &PdrEntry, side: TunnelSide) -> Result<FastR
 
 /// Returns the UE addresses that packets in tunnels may have if they match a PDR: those that the
 /// PDR names and the session allows.
-fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
+fn ues_in_tunnels(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
     let PdrEntry { ue, ue_networks, .. } = pdr;
     let named = match rules.ue.as_slice() {
         _ if !ue.is_empty() => ue,
@@ -281,7 +281,8 @@ fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoF
     };
     let is_allowed = |addr| rules.allows_ue(addr) && is_forwardable(addr);
     let v4 = named.v4.filter(|addr| is_allowed(IpAddr::V4(*addr)));
-    let v6 = named.v6.filter(|prefix| is_allowed(IpAddr::V6(prefix.addr()))).and_then(key);
+    let v6 =
+        named.v6.filter(|prefix| is_allowed(IpAddr::V6(prefix.addr()))).and_then(ipv6_prefix_key);
     Ok((
         v4.map_or(FastRuleUe::None, FastRuleUe::Only),
         v6.map_or(FastRuleUe::None, FastRuleUe::Only),
@@ -289,13 +290,13 @@ fn tunneled_ues(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoF
 }
 
 /// Returns the key of a prefix if the prefix covers exactly the addresses with this key.
-fn key(prefix: Ipv6Prefix) -> Option<u64> {
+fn ipv6_prefix_key(prefix: Ipv6Prefix) -> Option<u64> {
     (prefix.len() == UE_IPV6_KEY_BITS).then(|| ue_ipv6_key(prefix.addr()))
 }
 
 /// Returns for each family the UE address of packets that a downlink PDR matches; none for a family
 /// in which the session has another address as well.
-fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
+fn downlink_ues(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoFastRule> {
     if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
         return Err(NoFastRule::UeAddresses);
     }
@@ -311,7 +312,7 @@ fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUes, NoF
     let v6_others = has_others(|other, ue| other.v6.is_some() && other.v6 != ue.v6);
     let v4 = ue.v4.filter(|addr| !v4_others && is_forwardable(IpAddr::V4(*addr)));
     let v6 = ue.v6.filter(|prefix| !v6_others && is_forwardable(IpAddr::V6(prefix.addr())));
-    let v6 = v6.and_then(key);
+    let v6 = v6.and_then(ipv6_prefix_key);
     Ok((
         v4.map_or(FastRuleUe::None, FastRuleUe::Only),
         v6.map_or(FastRuleUe::None, FastRuleUe::Only),
@@ -400,11 +401,11 @@ fn downlink(
         tos: *outer_tos,
         marking,
     };
-    Ok((destinations(rules, pdr)?, way))
+    Ok((downlink_ues(rules, pdr)?, way))
 }
 
 /// Returns the URRs of a PDR. An error if one of them stops packets, or if there are too many.
-fn usage(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUsage, NoFastRule> {
+fn fast_rule_usage(rules: &SessionRules, pdr: &PdrEntry) -> Result<FastRuleUsage, NoFastRule> {
     let mut urrs = ArrayVec::new();
     let mut counts_apart = rules.own_urr.is_some();
     for at in &pdr.urrs {

@@ -187,6 +187,7 @@ impl PackedFilter {
         self.flags
     }
 
+    /// Returns the words of the filter as a cell holds them.
     #[must_use]
     pub const fn words(&self) -> [u64; FILTER_WORDS] {
         self.words
@@ -195,7 +196,7 @@ impl PackedFilter {
     /// Returns how many lines the fast rules of a filter with these flags have: 1 or 2.
     #[inline]
     #[must_use]
-    pub const fn lines_in(flags: u64) -> usize {
+    pub const fn line_count(flags: u64) -> usize {
         1 + (flags & HAS_OTHERS != 0) as usize
     }
 
@@ -207,7 +208,7 @@ impl PackedFilter {
         direction: Direction,
     ) -> Option<&'r [MatcherLine]> {
         let lines = rules.matcher(direction)?.lines();
-        lines.get(lines.len().checked_sub(Self::lines_in(self.flags))?..)
+        lines.get(lines.len().checked_sub(Self::line_count(self.flags))?..)
     }
 
     /// True if no fast rule has buckets, or URRs besides the session's own one.

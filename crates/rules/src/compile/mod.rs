@@ -22,7 +22,7 @@ use crate::fast_rule::{FastRule, FastRuleUe};
 use crate::leave_reason::NoFastRule;
 use crate::matcher::Matchers;
 use crate::packed_fast_rule::PackedFastRule;
-use crate::published::{PublishedRules, Shapes, UnruledPackets, UnruledPdr};
+use crate::published::{PublishedRules, Shapes, UnruledPdr, UnruledReasons};
 use crate::rule::{SessionRules, ue_ipv6_key};
 use crate::sdf_set::SdfSet;
 
@@ -108,7 +108,7 @@ pub fn compile(
     rules.matchers = Matchers::compile(&rules.uplink, &rules.downlink).map(Box::new);
     let mut single_rules = [None, None];
     let [uplink, downlink] = single_rules.each_mut();
-    let mut unruled = UnruledPackets::default();
+    let mut unruled = UnruledReasons::default();
     let fast_paths = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)]
         .map(|(direction, single)| fast_path(&mut rules, own, direction, single, &mut unruled));
     let tunnel_to_ue = FastRule::compile_tunnel_to_ue(&rules);
@@ -125,7 +125,7 @@ fn fast_path(
     own: &OwnAddresses,
     direction: Direction,
     single: &mut Option<FastRule>,
-    unruled: &mut UnruledPackets,
+    unruled: &mut UnruledReasons,
 ) -> Option<FastPath> {
     match FastRule::compile(rules, direction) {
         Ok(rule) => {
@@ -151,7 +151,7 @@ fn unruled_pdrs(rules: &SessionRules, direction: Direction) -> impl Iterator<Ite
     (0..).zip(pdrs).filter_map(move |(at, pdr)| {
         let why = match FastRule::of_pdr(rules, pdr, direction) {
             Err(why) => why,
-            Ok(_) if usize::from(at) >= selector::PDRS_MAX => NoFastRule::PdrsTooMany,
+            Ok(_) if usize::from(at) >= selector::SELECTOR_PDRS_MAX => NoFastRule::PdrsTooMany,
             Ok(_) => return None,
         };
         Some(UnruledPdr { direction, position: at, why })

@@ -12,10 +12,10 @@ use crate::published::PublishedRules;
 use crate::rule::SessionRules;
 
 /// Maximum number of PDRs of a selector.
-pub(super) const PDRS_MAX: usize = 16;
+pub(super) const SELECTOR_PDRS_MAX: usize = 16;
 
 /// The index of a PDR that has no fast rule.
-const NONE: u64 = 0xf;
+const NO_FAST_RULE: u64 = 0xf;
 
 /// For each of the first 16 PDRs, the index of its fast rule among those after the matcher. Four
 /// bits for each PDR, from the lowest; 15 for none.
@@ -26,14 +26,14 @@ impl FastRuleNumbers {
     const NONE: Self = Self(u64::MAX);
 
     const fn set(&mut self, pdr: usize, number: u64) {
-        self.0 &= !(NONE << (pdr * 4));
+        self.0 &= !(NO_FAST_RULE << (pdr * 4));
         self.0 |= number << (pdr * 4);
     }
 
-    /// Returns the index of the fast rule of a PDR below [`PDRS_MAX`].
+    /// Returns the index of the fast rule of a PDR below [`SELECTOR_PDRS_MAX`].
     #[inline]
     const fn get(self, pdr: usize) -> u64 {
-        self.0 >> (pdr * 4) & NONE
+        self.0 >> (pdr * 4) & NO_FAST_RULE
     }
 }
 
@@ -59,12 +59,13 @@ impl PackedSelector {
         let matcher_lines = u32::try_from(matcher.lines().len()).ok()?;
         let mut lines: Vec<MatcherLine> = Vec::new();
         let (mut numbers, mut flags) = (FastRuleNumbers::NONE, 0);
-        for (at, pdr) in rules.pdrs(direction).iter().take(PDRS_MAX).enumerate() {
+        for (at, pdr) in rules.pdrs(direction).iter().take(SELECTOR_PDRS_MAX).enumerate() {
             let Ok(rule) = FastRule::of_pdr(rules, pdr, direction) else { continue };
             let rule = PackedFastRule::from(&refine(rule));
             let line = rule.to_line();
             let number = lines.iter().position(|known| *known == line).unwrap_or(lines.len());
-            let Some(number) = u64::try_from(number).ok().filter(|number| *number < NONE) else {
+            let Some(number) = u64::try_from(number).ok().filter(|number| *number < NO_FAST_RULE)
+            else {
                 continue;
             };
             if lines.len() as u64 == number {
@@ -139,7 +140,7 @@ impl<'a> SelectorView<'a> {
     #[must_use]
     pub fn find(&self, key: &FlowKey) -> Option<&'a MatcherLine> {
         let found = MatcherView::new(self.roots, self.lines).first(key)?;
-        if found.needs_check || found.pdr >= PDRS_MAX {
+        if found.needs_check || found.pdr >= SELECTOR_PDRS_MAX {
             return None;
         }
         let number = usize::try_from(self.selector.numbers.get(found.pdr)).ok()?;

@@ -6,7 +6,7 @@ use crate::flows::flow::Flow;
 
 /// The identifier that a card gave to a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowNumber(pub u64);
+pub struct FlowHandle(pub u64);
 
 /// The value of a flow's counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,20 +35,20 @@ pub trait FlowCard: fmt::Debug + Send {
     ///
     /// # Errors
     /// The card refuses the flow.
-    fn create(&mut self, flow: &Flow) -> Result<FlowNumber, FlowCardError>;
+    fn create(&mut self, flow: &Flow) -> Result<FlowHandle, FlowCardError>;
 
     /// Removes a flow. Frames that arrive from now on do not match it. Keeps its counter.
     ///
     /// # Errors
     /// The card still has the flow.
-    fn destroy(&mut self, flow: FlowNumber) -> Result<(), FlowCardError>;
+    fn destroy(&mut self, flow: FlowHandle) -> Result<(), FlowCardError>;
 
     /// Reads the counter of a flow.
     ///
     /// # Errors
     /// The card cannot read the counter.
-    fn query(&mut self, flow: FlowNumber) -> Result<FlowCounts, FlowCardError>;
+    fn query(&mut self, flow: FlowHandle) -> Result<FlowCounts, FlowCardError>;
 
     /// Frees the counter of a flow that [`FlowCard::destroy`] removed.
-    fn release(&mut self, flow: FlowNumber);
+    fn release(&mut self, flow: FlowHandle);
 }

@@ -24,11 +24,11 @@ pub(crate) const TUNNEL_LEN: usize = 36;
 pub(crate) const CONTAINER_LEN: usize = 8;
 
 /// Ethernet pads shorter IP packets; a card would count and forward the padding. Unit: octets.
-const PADDED_BELOW: u16 = 64;
+const UNPADDED_LEN_MIN: u16 = 64;
 
 /// Prefixes (address, length) that no source or destination may be in. Spec: RFC 1812 §5.3.7,
 /// §4.2.2.11; RFC 3927 §2.7.
-const RESERVED: [(u32, u8); 5] =
+const RESERVED_PREFIXES: [(u32, u8); 5] =
     [(0, 8), (0x7f00_0000, 8), (0xa9fe_0000, 16), (0xe000_0000, 4), (u32::MAX, 32)];
 
 /// The properties of a card, and how to choose the sessions that get flows.
@@ -108,7 +108,7 @@ pub fn uplink(
         true => vec![None, Some(None)],
         false => qfis.iter().map(|qfi| Some(Some(*qfi))).collect(),
     };
-    let on = arrivals(config, rule.rule.arrival, InterfaceRole::is_gtpu)?;
+    let on = arrival_interfaces(config, rule.rule.arrival, InterfaceRole::is_gtpu)?;
     let each = on.filter_map(|from| Some((from, from.v4?)));
     let flow = |(from, own): (&OffloadInterface, Ipv4Addr), container: Option<Option<Qfi>>| {
         let mut items = tunnel_items(from, own, Some(*teid), container);
@@ -158,7 +158,7 @@ pub fn downlink(
     let own = own.ok_or_else(|| refusal("packets leave through an interface without IPv4"))?;
     let mut headers = ethernet_octets(departure.interface, departure.station);
     headers.extend(tunnel_octets(own, *peer, tos.octet(), *teid, *marking));
-    let on = arrivals(config, rule.rule.arrival, |role| role == InterfaceRole::N6)?;
+    let on = arrival_interfaces(config, rule.rule.arrival, |role| role == InterfaceRole::N6)?;
     let flow = |from: &OffloadInterface| {
         let mut items = ethernet_items(from);
         items.push(ipv4().exactly(0, &[0x45]).exactly(16, &ue.octets()));
@@ -206,7 +206,7 @@ fn check(rule: &OffloadRule<'_>) -> Result<Ipv4Addr, OffloadRefusal> {
 
 /// Returns the interfaces on which packets arrive, if they have a suitable role. An error if there
 /// is none.
-fn arrivals(
+fn arrival_interfaces(
     config: &FlowConfig,
     arrival: InterfaceSet,
     role: fn(InterfaceRole) -> bool,
@@ -234,7 +234,7 @@ pub fn exceptions(
     let is_gtpu = |of: &&OffloadInterface| of.role.is_gtpu();
     let overhead = u16::try_from(TUNNEL_LEN + CONTAINER_LEN).unwrap_or_default();
     let mut all = vec![FlowException::HopsUsedUp];
-    all.extend(RESERVED.map(|(addr, len)| FlowException::Address(addr, len)));
+    all.extend(RESERVED_PREFIXES.map(|(addr, len)| FlowException::Address(addr, len)));
     // A tunneled packet can go to any data network, which only its session determines.
     let keeps_syns = match interface.role.is_gtpu() {
         true => config.interfaces.iter().any(|of| of.keeps_syns),
@@ -245,7 +245,7 @@ pub fn exceptions(
         all.extend(others.iter().map(|of| FlowException::Address(of.addr().to_bits(), of.len())));
         config.interfaces.iter().filter(|of| !is_gtpu(of)).map(mtu).min()
     } else {
-        all.push(FlowException::Length(0, !(PADDED_BELOW - 1)));
+        all.push(FlowException::Length(0, !(UNPADDED_LEN_MIN - 1)));
         let tunnels = config.interfaces.iter().filter(is_gtpu).map(mtu).min();
         tunnels.map(|mtu| mtu.saturating_sub(overhead))
     };

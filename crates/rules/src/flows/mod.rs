@@ -16,7 +16,7 @@ mod routes;
 mod software_card;
 mod usage;
 
-pub use card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
+pub use card::{FlowCard, FlowCardError, FlowCounts, FlowHandle};
 pub use flow::{Flow, FlowAction, FlowHeader, FlowItem, FlowPriority};
 pub use make::{FlowConfig, FlowDirections};
 pub use offload::FlowOffload;

@@ -13,7 +13,7 @@ use adit_types::{
     Direction, InterfaceId, InterfaceSet, Ipv4Prefix, MacAddr, Nanos, NextHopIndex, SessionIndex,
 };
 
-use crate::flows::card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
+use crate::flows::card::{FlowCard, FlowCardError, FlowCounts, FlowHandle};
 use crate::flows::make::{
     self, FlowConfig, FlowDeparture, FlowException, SessionFlow, exception_flows, exceptions,
     refusal,
@@ -25,14 +25,14 @@ use crate::flows::usage::FlowUsage;
 const OTHER_PREFIXES_MAX: usize = 128;
 
 /// Maximum number of flows of removed entries whose last counts are read in one turn.
-const LAST_READINGS_PER_TURN: usize = 256;
+const LAST_READINGS_PER_TURN_MAX: usize = 256;
 
 /// Maximum number of entries that are read, and of entries that are removed as stale, in one turn.
-const READINGS_PER_TURN: u64 = 1024;
-const LOST_PER_TURN: usize = 64;
+const READINGS_PER_TURN_MAX: u64 = 1024;
+const LOST_PER_TURN_MAX: usize = 64;
 
 /// Maximum number of attempts, one per turn, to read the last counts of a flow.
-const LAST_READING_ATTEMPTS: u32 = 1000;
+const LAST_READING_ATTEMPTS_MAX: u32 = 1000;
 
 /// Maximum number of notices that wait to be taken; more are lost.
 const NOTICES_MAX: usize = 1024;
@@ -43,7 +43,7 @@ type EntryKey = (SessionIndex, u8);
 /// A flow on the card.
 #[derive(Debug)]
 struct InstalledFlow {
-    number: FlowNumber,
+    number: FlowHandle,
     arrival: InterfaceId,
     arrival_len: u64,
     departure: InterfaceId,
@@ -93,7 +93,7 @@ pub struct FlowOffload<C> {
     /// Entries whose next hop changed, and whose flows therefore have the wrong link-layer address.
     stale: VecDeque<EntryKey>,
     ending: VecDeque<EndingFlow>,
-    exceptions: BTreeMap<(InterfaceId, FlowException), Vec<FlowNumber>>,
+    exceptions: BTreeMap<(InterfaceId, FlowException), Vec<FlowHandle>>,
     /// True if routes changed since the exceptions were made.
     has_new_routes: bool,
     /// Why the card refused exceptions. Without them it gets no flows of sessions.
@@ -211,7 +211,7 @@ impl<C: FlowCard> FlowOffload<C> {
                 }),
                 Err(FlowCardError(words)) => {
                     // The flows may have counted packets.
-                    installed.into_iter().for_each(|flow| self.end(key, flow));
+                    installed.into_iter().for_each(|flow| self.remove_flow(key, flow));
                     return Err(OffloadRefusal(words.into()));
                 }
             }
@@ -220,7 +220,7 @@ impl<C: FlowCard> FlowOffload<C> {
     }
 
     /// Removes a flow from the card. Its last counts are read in a later turn.
-    fn end(&mut self, key: EntryKey, flow: InstalledFlow) {
+    fn remove_flow(&mut self, key: EntryKey, flow: InstalledFlow) {
         let is_destroyed = self.card.destroy(flow.number).is_ok();
         let batch = self.closed + 1;
         let ending = EndingFlow { key, flow, batch, is_destroyed, ready: None, attempts: 0 };
@@ -233,11 +233,11 @@ impl<C: FlowCard> FlowOffload<C> {
         if let Some(keys) = self.by_hop.get_mut(&hop) {
             keys.remove(&key);
         }
-        flows.into_iter().for_each(|flow| self.end(key, flow));
+        flows.into_iter().for_each(|flow| self.remove_flow(key, flow));
         true
     }
 
-    fn lose(&mut self, key: EntryKey) {
+    fn remove_as_lost(&mut self, key: EntryKey) {
         if self.remove_entry(key) {
             self.notice(OffloadNotice::Lost(key.0, direction_of(key)));
         }
@@ -248,13 +248,13 @@ impl<C: FlowCard> FlowOffload<C> {
         if !mem::take(&mut self.has_new_routes) {
             return;
         }
-        let usual = self.routes.usual().unwrap_or_default();
+        let usual = self.routes.usual_gateway().unwrap_or_default();
         if usual != mem::replace(&mut self.usual, usual) {
             let is_uplink = |key: &EntryKey| direction_of(*key) == Direction::Uplink;
             let all: Vec<_> = self.entries.keys().copied().filter(is_uplink).collect();
-            all.into_iter().for_each(|key| self.lose(key));
+            all.into_iter().for_each(|key| self.remove_as_lost(key));
         }
-        let others = self.routes.others(usual);
+        let others = self.routes.prefixes_without(usual);
         let outcome = match others.len() {
             0..=OTHER_PREFIXES_MAX => {
                 let outcome = self.replace_exceptions(&others);
@@ -267,7 +267,7 @@ impl<C: FlowCard> FlowOffload<C> {
         if let Some(words) = self.without_exceptions.clone() {
             self.notice(OffloadNotice::Refused(words));
             let all: Vec<_> = self.entries.keys().copied().collect();
-            all.into_iter().for_each(|key| self.lose(key));
+            all.into_iter().for_each(|key| self.remove_as_lost(key));
         }
     }
 
@@ -295,20 +295,20 @@ impl<C: FlowCard> FlowOffload<C> {
             };
             self.exceptions.insert(*key, numbers);
         }
-        former.into_values().flatten().for_each(|number| self.forget(number));
+        former.into_values().flatten().for_each(|number| self.remove_uncounted(number));
         outcome
     }
 
     fn create_all(
         &mut self,
         flows: &[crate::flows::flow::Flow],
-    ) -> Result<Vec<FlowNumber>, OffloadRefusal> {
+    ) -> Result<Vec<FlowHandle>, OffloadRefusal> {
         let mut numbers = Vec::with_capacity(flows.len());
         for flow in flows {
             match self.card.create(flow) {
                 Ok(number) => numbers.push(number),
                 Err(FlowCardError(words)) => {
-                    numbers.into_iter().for_each(|number| self.forget(number));
+                    numbers.into_iter().for_each(|number| self.remove_uncounted(number));
                     return Err(OffloadRefusal(words.into()));
                 }
             }
@@ -318,7 +318,7 @@ impl<C: FlowCard> FlowOffload<C> {
 
     /// Removes a flow that counts nothing, an exception. If the card does not remove it, workers
     /// get more frames, which they process correctly.
-    fn forget(&mut self, number: FlowNumber) {
+    fn remove_uncounted(&mut self, number: FlowHandle) {
         if self.card.destroy(number).is_ok() {
             self.card.release(number);
         }
@@ -326,7 +326,7 @@ impl<C: FlowCard> FlowOffload<C> {
 
     /// Reads the last counts of removed flows.
     fn read_ending(&mut self) {
-        for _ in 0..self.ending.len().min(LAST_READINGS_PER_TURN) {
+        for _ in 0..self.ending.len().min(LAST_READINGS_PER_TURN_MAX) {
             let Some(mut ending) = self.ending.pop_front() else { return };
             if !ending.is_destroyed {
                 match self.card.destroy(ending.flow.number) {
@@ -350,7 +350,7 @@ impl<C: FlowCard> FlowOffload<C> {
             ending.attempts += 1;
             match self.read(ending.key, &mut ending.flow) {
                 Ok(()) => self.card.release(ending.flow.number),
-                Err(FlowCardError(words)) if ending.attempts > LAST_READING_ATTEMPTS => {
+                Err(FlowCardError(words)) if ending.attempts > LAST_READING_ATTEMPTS_MAX => {
                     let words = format!("the last counts of a rule are lost: {words}");
                     self.notice(OffloadNotice::Refused(OffloadRefusal(words.into())));
                     self.card.release(ending.flow.number);
@@ -395,7 +395,7 @@ impl<C: FlowCard> FlowOffload<C> {
         }
         self.unused = self.unused.saturating_add(elapsed.0).min(watch);
         let due = u128::from(self.unused) * u128::from(all) / u128::from(watch);
-        let due = u64::try_from(due).unwrap_or(all).min(all).min(READINGS_PER_TURN);
+        let due = u64::try_from(due).unwrap_or(all).min(all).min(READINGS_PER_TURN_MAX);
         self.unused -= u64::try_from(u128::from(due) * u128::from(watch) / u128::from(all))
             .unwrap_or(self.unused)
             .min(self.unused);
@@ -414,7 +414,7 @@ impl<C: FlowCard> FlowOffload<C> {
             }
             if let Err(FlowCardError(words)) = outcome {
                 self.notice(OffloadNotice::Refused(OffloadRefusal(words.into())));
-                self.lose(key);
+                self.remove_as_lost(key);
             }
         }
     }
@@ -507,14 +507,14 @@ impl<C: FlowCard> Offload for FlowOffload<C> {
         self.now = now;
         self.has_new_routes |= self.retry.take_if(|at| now >= *at).is_some();
         self.update_exceptions();
-        for _ in 0..LOST_PER_TURN {
+        for _ in 0..LOST_PER_TURN_MAX {
             let Some(key) = self.stale.pop_front() else { break };
             let is_stale = self
                 .entries
                 .get(&key)
                 .is_some_and(|entry| self.hops.get(&entry.hop) != Some(&entry.resolved));
             if is_stale {
-                self.lose(key);
+                self.remove_as_lost(key);
             }
         }
         self.read_ending();

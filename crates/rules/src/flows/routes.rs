@@ -4,7 +4,7 @@
 use adit_types::Ipv4Prefix;
 
 /// Number of blocks of IPv4 destinations: those with the same upper 16 bits.
-const BLOCKS: usize = 1 << 16;
+const BLOCK_COUNT: usize = 1 << 16;
 
 /// The gateway number of each block of IPv4 destinations; zero for none.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct FlowRoutes {
 
 impl FlowRoutes {
     pub(crate) fn new() -> Self {
-        Self { numbers: vec![0; BLOCKS] }
+        Self { numbers: vec![0; BLOCK_COUNT] }
     }
 
     /// Sets the gateway number of a block. Returns true if it changed.
@@ -26,7 +26,7 @@ impl FlowRoutes {
     }
 
     /// Returns the gateway of the most blocks; `None` if no block has a gateway.
-    pub(crate) fn usual(&self) -> Option<u8> {
+    pub(crate) fn usual_gateway(&self) -> Option<u8> {
         let mut counts = [0_u32; 256];
         self.numbers.iter().for_each(|number| counts[usize::from(*number)] += 1);
         let (_, number) = (1..=u8::MAX).map(|of| (counts[usize::from(of)], of)).max()?;
@@ -34,9 +34,9 @@ impl FlowRoutes {
     }
 
     /// Returns the fewest prefixes that cover all blocks without the gateway `usual`.
-    pub(crate) fn others(&self, usual: u8) -> Vec<Ipv4Prefix> {
+    pub(crate) fn prefixes_without(&self, usual: u8) -> Vec<Ipv4Prefix> {
         let mut prefixes = Vec::new();
-        self.collect(usual, 0, BLOCKS, &mut prefixes);
+        self.collect(usual, 0, BLOCK_COUNT, &mut prefixes);
         prefixes
     }
 
@@ -61,14 +61,14 @@ mod tests {
     #[test]
     fn others_are_all_blocks_without_the_usual_gateway() {
         let mut routes = FlowRoutes::new();
-        assert_eq!(routes.usual(), None);
+        assert_eq!(routes.usual_gateway(), None);
         for block in 0..=u16::MAX {
             routes.set(block, if block >> 8 == 10 || block == 7 { 0 } else { 2 });
         }
         routes.set(0x0808, 1);
-        assert_eq!(routes.usual(), Some(2));
+        assert_eq!(routes.usual_gateway(), Some(2));
         let others: Vec<String> =
-            routes.others(2).iter().map(|prefix| prefix.to_string()).collect();
+            routes.prefixes_without(2).iter().map(|prefix| prefix.to_string()).collect();
         assert_eq!(others, ["0.7.0.0/16", "8.8.0.0/16", "10.0.0.0/8"]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_types::PortId;
 
-use crate::flows::card::{FlowCard, FlowCardError, FlowCounts, FlowNumber};
+use crate::flows::card::{FlowCard, FlowCardError, FlowCounts, FlowHandle};
 use crate::flows::flow::{Flow, FlowAction, FlowHeader};
 
 /// The result of processing a frame.
@@ -22,9 +22,9 @@ pub enum SoftwareCardVerdict {
 pub type FlowRefuser = Box<dyn FnMut(&Flow) -> Option<&'static str> + Send>;
 
 #[derive(Default)]
-struct Inside {
-    flows: BTreeMap<FlowNumber, Flow>,
-    counts: BTreeMap<FlowNumber, FlowCounts>,
+struct SoftwareCardState {
+    flows: BTreeMap<FlowHandle, Flow>,
+    counts: BTreeMap<FlowHandle, FlowCounts>,
     last: u64,
     room: usize,
     refuses: Option<FlowRefuser>,
@@ -36,7 +36,7 @@ struct Inside {
 
 /// A card in memory. Clones share their state.
 #[derive(Clone)]
-pub struct SoftwareCard(Arc<Mutex<Inside>>);
+pub struct SoftwareCard(Arc<Mutex<SoftwareCardState>>);
 
 impl fmt::Debug for SoftwareCard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,10 +48,14 @@ impl SoftwareCard {
     /// Makes a card with room for `flows` flows; it refuses those for which `refuses` has a reason.
     #[must_use]
     pub fn new(flows: usize, refuses: Option<FlowRefuser>) -> Self {
-        Self(Arc::new(Mutex::new(Inside { room: flows, refuses, ..Inside::default() })))
+        Self(Arc::new(Mutex::new(SoftwareCardState {
+            room: flows,
+            refuses,
+            ..SoftwareCardState::default()
+        })))
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, SoftwareCardState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,18 +92,18 @@ impl SoftwareCard {
     #[must_use]
     pub fn process(&self, port: PortId, frame: &[u8]) -> SoftwareCardVerdict {
         let mut inside = self.inside();
-        let Inside { flows, counts, .. } = &mut *inside;
+        let SoftwareCardState { flows, counts, .. } = &mut *inside;
         let matching = flows.iter().filter(|(_, flow)| flow.port == port && matches(flow, frame));
         let Some((number, flow)) = matching.min_by_key(|(_, flow)| flow.priority) else {
             return SoftwareCardVerdict::Worker;
         };
         let count = counts.entry(*number).or_default();
-        act(flow, count, frame)
+        run_actions(flow, count, frame)
     }
 }
 
 impl FlowCard for SoftwareCard {
-    fn create(&mut self, flow: &Flow) -> Result<FlowNumber, FlowCardError> {
+    fn create(&mut self, flow: &Flow) -> Result<FlowHandle, FlowCardError> {
         let mut inside = self.inside();
         if inside.flows.len() >= inside.room {
             inside.refused += 1;
@@ -111,23 +115,23 @@ impl FlowCard for SoftwareCard {
         }
         inside.last += 1;
         inside.created += 1;
-        let number = FlowNumber(inside.last);
+        let number = FlowHandle(inside.last);
         inside.flows.insert(number, flow.clone());
         inside.counts.insert(number, FlowCounts::default());
         Ok(number)
     }
 
-    fn destroy(&mut self, flow: FlowNumber) -> Result<(), FlowCardError> {
+    fn destroy(&mut self, flow: FlowHandle) -> Result<(), FlowCardError> {
         let removed = self.inside().flows.remove(&flow);
         removed.map(|_| ()).ok_or_else(|| FlowCardError("No such file or directory".to_owned()))
     }
 
-    fn query(&mut self, flow: FlowNumber) -> Result<FlowCounts, FlowCardError> {
+    fn query(&mut self, flow: FlowHandle) -> Result<FlowCounts, FlowCardError> {
         let counts = self.inside().counts.get(&flow).copied();
         counts.ok_or_else(|| FlowCardError("No such file or directory".to_owned()))
     }
 
-    fn release(&mut self, flow: FlowNumber) {
+    fn release(&mut self, flow: FlowHandle) {
         let mut inside = self.inside();
         if !inside.flows.contains_key(&flow) {
             inside.counts.remove(&flow);
@@ -202,7 +206,7 @@ fn checksum(octets: &[u8]) -> u16 {
     !u16::try_from(sum).unwrap_or_default()
 }
 
-fn act(flow: &Flow, count: &mut FlowCounts, frame: &[u8]) -> SoftwareCardVerdict {
+fn run_actions(flow: &Flow, count: &mut FlowCounts, frame: &[u8]) -> SoftwareCardVerdict {
     let mut octets = frame.to_vec();
     for action in &flow.actions {
         match action {
@@ -215,7 +219,7 @@ fn act(flow: &Flow, count: &mut FlowCounts, frame: &[u8]) -> SoftwareCardVerdict
             }
             FlowAction::Encapsulate(front) => {
                 octets.splice(..0, front.iter().copied());
-                complete(&mut octets, front.len());
+                complete_headers(&mut octets, front.len());
             }
             FlowAction::DecrementHops => {
                 let at = network_offset(&octets);
@@ -244,7 +248,7 @@ fn write_checksum(frame: &mut [u8], at: usize) {
 }
 
 /// Writes the lengths and the IPv4 checksum of a tunnel's headers in the first `front` octets.
-fn complete(frame: &mut [u8], front: usize) {
+fn complete_headers(frame: &mut [u8], front: usize) {
     let at = network_offset(frame);
     if front <= at {
         return;

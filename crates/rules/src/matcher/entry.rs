@@ -114,9 +114,10 @@ pub(crate) fn prefix(addr: IpAddr, len: u8) -> Prefix {
 pub(crate) fn of_filter(filter: &PacketFilter, own: Prefix, is_v6: bool) -> Vec<FilterEntry> {
     let PacketFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label } =
         filter;
-    let sides = side(*remote, is_v6).zip(side(*local, is_v6));
+    let sides = side_prefix(*remote, is_v6).zip(side_prefix(*local, is_v6));
     let sides = sides.filter(|_| is_v6 || flow_label.is_none());
-    let sides = sides.and_then(|(remote, local)| Some((remote, beyond(local, own)?)));
+    let sides =
+        sides.and_then(|(remote, local)| Some((remote, local_left_to_compare(local, own)?)));
     let Some((remote, local)) = sides else { return Vec::new() };
     let tos = tos.map_or((0, 0), |(value, mask)| (value & mask, mask));
     let is_unsure = spi.is_some() || flow_label.is_some();
@@ -133,7 +134,7 @@ pub(crate) fn of_filter(filter: &PacketFilter, own: Prefix, is_v6: bool) -> Vec<
     };
     let (remote_ranges, local_ranges) = (ranges(remote_ports), ranges(local_ports));
     if remote_ranges.len() * local_ranges.len() > PORT_PAIRS_MAX {
-        return vec![entry(around(&remote_ranges), around(&local_ranges), true)];
+        return vec![entry(enclosing_range(&remote_ranges), enclosing_range(&local_ranges), true)];
     }
     let pairs = remote_ranges
         .iter()
@@ -141,7 +142,7 @@ pub(crate) fn of_filter(filter: &PacketFilter, own: Prefix, is_v6: bool) -> Vec<
     pairs.map(|(remote, local)| entry(remote, local, is_unsure)).collect()
 }
 
-fn side(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {
+fn side_prefix(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {
     match (addr, is_v6) {
         (AddrMatch::Any, _) => Some(Prefix::ANY),
         (AddrMatch::V4(of), false) => Some(prefix(IpAddr::V4(of.addr()), of.len())),
@@ -152,7 +153,7 @@ fn side(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {
 
 /// Returns the local prefix that is left to compare when the UE's address is known to be in `own`;
 /// `None` if the filter matches no address of `own`.
-fn beyond(local: Prefix, own: Prefix) -> Option<Prefix> {
+fn local_left_to_compare(local: Prefix, own: Prefix) -> Option<Prefix> {
     let is_apart = (0..4).any(|word| {
         let (a, b) = (local.word_range(word), own.word_range(word));
         a.0 > b.1 || b.0 > a.1
@@ -182,7 +183,7 @@ fn ranges(ports: &[PortRange]) -> Vec<(u16, u16)> {
 }
 
 /// Returns the smallest range that contains all of `ranges`.
-fn around(ranges: &[(u16, u16)]) -> (u16, u16) {
+fn enclosing_range(ranges: &[(u16, u16)]) -> (u16, u16) {
     let first = ranges.first().map_or(ANY_PORT.0, |range| range.0);
     let last = ranges.iter().map(|range| range.1).max();
     (first, last.unwrap_or(ANY_PORT.1))

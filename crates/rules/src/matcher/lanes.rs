@@ -98,7 +98,7 @@ const NOTHING: u32 = u32::MAX;
 const NO_PORT: u32 = 1;
 
 /// Returns the least meta that a PDR after `pdr` can have.
-pub(super) fn floor_behind(pdr: usize) -> u32 {
+pub(super) fn least_meta_after(pdr: usize) -> u32 {
     u32::try_from(pdr + 1).map_or(NOTHING, |next| next << PDR_SHIFT)
 }
 
@@ -207,8 +207,8 @@ fn compare<F: LaneFamily, const LINES: usize, const FULL: bool>(
     let octet = Quad::splat(0xff);
     let meta = column(F::PORTS + 2);
     // A lane of `off` that is not zero in the end does not match.
-    let mut off = outside(column(F::PORTS), word(REMOTE_PORT))
-        .or(outside(column(F::PORTS + 1), word(LOCAL_PORT)))
+    let mut off = outside_range(column(F::PORTS), word(REMOTE_PORT))
+        .or(outside_range(column(F::PORTS + 1), word(LOCAL_PORT)))
         .shifted_right::<31>();
     let is_any = meta.shifted_right::<ANY_PROTOCOL_SHIFT>().and(Quad::splat(1));
     let protocol = meta.xor(word(PROTOCOL)).and(octet);
@@ -244,7 +244,7 @@ fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
 /// differences is negative then.
 #[inline(always)]
 // PERF (rules/matcher): see `compare`.
-fn outside(range: Quad, port: Quad) -> Quad {
+fn outside_range(range: Quad, port: Quad) -> Quad {
     let (first, last) = (range.and(Quad::splat(0xffff)), range.shifted_right::<16>());
     port.minus(first).or(last.minus(port))
 }

@@ -305,20 +305,20 @@ impl<'a> MatcherView<'a> {
     }
 
     /// Returns the first PDR that has a matching filter.
-    #[inline(always)] // PERF (rules/matcher): see `from`.
+    #[inline(always)] // PERF (rules/matcher): see `first_from`.
     #[must_use]
     pub fn first(self, key: &FlowKey) -> Option<Candidate> {
-        self.from(key, 0)
+        self.first_from(key, 0)
     }
 
     #[cold]
     fn next(self, key: &FlowKey, last: Candidate) -> Option<Candidate> {
-        self.from(key, lanes::floor_behind(last.pdr))
+        self.first_from(key, lanes::least_meta_after(last.pdr))
     }
 
     // PERF (rules/matcher): a call would pass the key through memory.
     #[inline(always)]
-    fn from(self, key: &FlowKey, floor: u32) -> Option<Candidate> {
+    fn first_from(self, key: &FlowKey, floor: u32) -> Option<Candidate> {
         let root = self.roots[usize::from(key.is_v6)];
         let (start, groups) = match root.is_tree {
             false => (root.start, root.groups),

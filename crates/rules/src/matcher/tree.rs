@@ -10,10 +10,10 @@ use super::lanes::{LANES, MatcherLine};
 use super::{FlowKey, SPLIT_WORDS};
 
 /// Filters are split only if there are more than this number.
-const LEAF_ENTRIES: usize = 2 * LANES;
+const LEAF_ENTRIES_MAX: usize = 2 * LANES;
 
 /// Budget of copies, per filter of the tree.
-const COPIES_PER_ENTRY: usize = 4;
+const COPIES_PER_ENTRY_MAX: usize = 4;
 
 /// How many nodes a cache line holds.
 pub(super) const NODES_PER_LINE: usize = 8;
@@ -32,7 +32,7 @@ const CHILD_MASK: u32 = (1 << WORD_SHIFT) - 1;
 pub(super) type TreeNode = [u32; 2];
 
 /// A tree whose leaves have not been written to lines.
-pub(super) struct Built<'e> {
+pub(super) struct BuiltTree<'e> {
     /// The nodes, root first. Nodes of leaves are empty until their groups are written.
     pub nodes: Vec<TreeNode>,
     /// For each leaf, the index of its node, and its filters in the order of PDRs.
@@ -58,9 +58,9 @@ struct Split {
 }
 
 /// Builds a tree over `entries`, which are sorted by PDR.
-pub(super) fn build(entries: &[FilterEntry]) -> Built<'_> {
-    let mut built = Built { nodes: vec![[0; 2]], leaves: Vec::new() };
-    let budget = entries.len() * COPIES_PER_ENTRY;
+pub(super) fn build(entries: &[FilterEntry]) -> BuiltTree<'_> {
+    let mut built = BuiltTree { nodes: vec![[0; 2]], leaves: Vec::new() };
+    let budget = entries.len() * COPIES_PER_ENTRY_MAX;
     let entries = entries.iter().collect();
     let mut parts = vec![TreePart { node: 0, entries, region: EVERYWHERE, budget }];
     while let Some(mut part) = parts.pop() {
@@ -111,18 +111,18 @@ fn drop_covered(part: &mut TreePart<'_>) {
 /// Returns the split with the fewest filters in its larger half; `None` if no split is worth it.
 fn best_split(part: &TreePart<'_>) -> Option<Split> {
     let count = part.entries.len();
-    if count <= LEAF_ENTRIES {
+    if count <= LEAF_ENTRIES_MAX {
         return None;
     }
     let regions: Vec<KeyRegion> = part.entries.iter().map(|entry| entry.region()).collect();
-    let splits = (0..SPLIT_WORDS).filter_map(|word| middle(&regions, &part.region, word));
+    let splits = (0..SPLIT_WORDS).filter_map(|word| median_split(&regions, &part.region, word));
     let best = splits.min_by_key(|split| (split.larger, split.copies))?;
     let is_worth_it = best.larger <= count - count / 8 && best.copies <= part.budget;
     is_worth_it.then_some(best)
 }
 
 /// Returns the split at the median of the filters' borders within the region.
-fn middle(regions: &[KeyRegion], within: &KeyRegion, word: usize) -> Option<Split> {
+fn median_split(regions: &[KeyRegion], within: &KeyRegion, word: usize) -> Option<Split> {
     let (first, last) = within[word];
     let border = |region: &KeyRegion| {
         let own = region[word];

@@ -13,7 +13,7 @@ use core::net::Ipv4Addr;
 use adit_types::{Direction, InterfaceSet, Qfi, Teid};
 
 use super::{
-    ANY_QFI, HAS_QFI, NO_QFI, PackedFastRule, RELAY, TOS_SHIFT, URRS, flow_of, halves,
+    ANY_QFI, FIRST_URR_WORD, HAS_QFI, NO_QFI, PackedFastRule, RELAY, TOS_SHIFT, flow_of, halves,
     pack_marking, unpack_urr,
 };
 use crate::fast_rule::{
@@ -24,7 +24,7 @@ use crate::fast_rule::{
 const _: () = assert!(FAST_RULE_RELAY_QFIS_MAX == 2 && FAST_RULE_RELAY_URRS_MAX == 1);
 
 /// Index of the word with the far end.
-pub(super) const ONWARD: usize = URRS + FAST_RULE_RELAY_URRS_MAX;
+pub(super) const ONWARD_WORD: usize = FIRST_URR_WORD + FAST_RULE_RELAY_URRS_MAX;
 
 /// Set if the packet's own container is considered: `keeps_container` of [`FastRuleForwarding`].
 const KEEPS_CONTAINER: u64 = 1 << 47;
@@ -85,7 +85,7 @@ impl PackedFastRule {
     #[inline]
     #[must_use]
     pub fn onward(&self) -> FastRuleTunnel {
-        let (teid, addr) = halves(self.words[ONWARD]);
+        let (teid, addr) = halves(self.words[ONWARD_WORD]);
         FastRuleTunnel {
             teid: Teid(teid),
             addr: Ipv4Addr::from_bits(addr),
@@ -119,7 +119,7 @@ impl PackedFastRule {
     #[inline]
     #[must_use]
     pub fn relayed_urr(&self) -> Option<FastRuleUrr> {
-        unpack_urr(self.words[URRS])
+        unpack_urr(self.words[FIRST_URR_WORD])
     }
 }
 

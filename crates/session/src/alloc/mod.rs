@@ -20,7 +20,7 @@ pub(crate) use seid::SeidAllocator;
 pub use seid::index_of as seid_index;
 pub(crate) use session_index::SessionIndexAllocator;
 pub use teid::teid_range_bits_max;
-pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
+pub(crate) use teid::{TeidAllocator, TeidHolder, TeidPlan};
 pub(crate) use ue_ip::{UeIpAllocator, UePlan};
 pub(crate) use usage_slot::UsageSlotAllocator;
 

@@ -45,12 +45,12 @@ impl OwnerNodes {
     }
 
     /// Returns how many nodes have owners.
-    pub(crate) const fn count(&self) -> u8 {
+    pub(crate) const fn node_count(&self) -> u8 {
         self.count
     }
 
     /// Returns the node of the owner of a session.
-    pub(crate) fn of(&self, session: SessionIndex) -> u8 {
+    pub(crate) fn node_of_session(&self, session: SessionIndex) -> u8 {
         self.groups.get(owner_group(session) as usize).copied().unwrap_or_default()
     }
 
@@ -70,8 +70,8 @@ mod tests {
             |group| Some(if group < 16 { 5 } else { 2 }),
             &[Some(2), Some(5), Some(3), None],
         );
-        assert_eq!(two.count(), 2);
-        let of = |session| two.of(SessionIndex(session));
+        assert_eq!(two.node_count(), 2);
+        let of = |session| two.node_of_session(SessionIndex(session));
         assert_eq!([0, 31, 32, 127, 128, 160].map(of), [1, 1, 0, 0, 1, 0]);
         let at = |interface| two.of_interface(InterfaceId(interface));
         assert_eq!([0, 1, 2, 3, 4].map(at), [Some(0), Some(1), None, None, None]);

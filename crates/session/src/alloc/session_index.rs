@@ -22,11 +22,11 @@ pub(crate) struct SessionIndexAllocator {
 const IN_USE: u32 = u32::MAX;
 
 /// How many consecutive indices include one of every owner group.
-const INDICES_OF_ALL_GROUPS: usize = (OWNER_GROUPS << OWNER_GROUP_SHIFT) as usize;
+const INDICES_PER_GROUP_CYCLE: usize = (OWNER_GROUPS << OWNER_GROUP_SHIFT) as usize;
 
 impl SessionIndexAllocator {
     pub(crate) fn new(max: usize, nodes: OwnerNodes) -> Self {
-        let free = (0..nodes.count()).map(|_| Vec::new()).collect();
+        let free = (0..nodes.node_count()).map(|_| Vec::new()).collect();
         Self { max, nodes, free, places: Vec::new(), used: [0; OWNER_GROUPS as usize] }
     }
 
@@ -43,9 +43,9 @@ impl SessionIndexAllocator {
     fn peek_on(&self, node: u8) -> Option<SessionIndex> {
         let free = self.free.get(usize::from(node))?.last().copied();
         free.or_else(|| {
-            let new = (self.places.len()..self.max).take(INDICES_OF_ALL_GROUPS);
+            let new = (self.places.len()..self.max).take(INDICES_PER_GROUP_CYCLE);
             let mut new = new.filter_map(|at| u32::try_from(at).ok()).map(SessionIndex);
-            new.find(|index| self.nodes.of(*index) == node)
+            new.find(|index| self.nodes.node_of_session(*index) == node)
         })
     }
 
@@ -109,7 +109,9 @@ impl SessionIndexAllocator {
     }
 
     fn put_free(&mut self, index: SessionIndex) {
-        let Some(free) = self.free.get_mut(usize::from(self.nodes.of(index))) else { return };
+        let Some(free) = self.free.get_mut(usize::from(self.nodes.node_of_session(index))) else {
+            return;
+        };
         let place = u32::try_from(free.len()).unwrap_or(IN_USE);
         free.push(index);
         self.set_place(index, place);
@@ -132,7 +134,9 @@ impl SessionIndexAllocator {
     /// Removes the free `index` from its list, where its position is `place`. The last item of the
     /// list moves to this position.
     fn remove_free(&mut self, index: SessionIndex, place: u32) {
-        let Some(free) = self.free.get_mut(usize::from(self.nodes.of(index))) else { return };
+        let Some(free) = self.free.get_mut(usize::from(self.nodes.node_of_session(index))) else {
+            return;
+        };
         let at = position(SessionIndex(place));
         if at < free.len() {
             free.swap_remove(at);
@@ -221,7 +225,7 @@ mod tests {
         for turn in 0..100 {
             let index = take(&mut indices, Some(turn % 2)).unwrap();
             assert!(index.0 < 256, "{turn}: {index:?}");
-            assert_eq!(indices.nodes().of(index), turn % 2);
+            assert_eq!(indices.nodes().node_of_session(index), turn % 2);
         }
     }
 
@@ -232,7 +236,8 @@ mod tests {
         assert_eq!(all, (0..256).collect::<Vec<_>>());
         all.iter().for_each(|index| indices.release(SessionIndex(*index)));
         all = (0..40).filter_map(|_| Some(take(&mut indices, None)?.0)).collect();
-        let second = all.iter().filter(|index| indices.nodes().of(SessionIndex(**index)) == 1);
+        let second =
+            all.iter().filter(|index| indices.nodes().node_of_session(SessionIndex(**index)) == 1);
         // Two thirds of all indices belong to the first node, so this node serves first.
         assert_eq!(second.count(), 0);
     }

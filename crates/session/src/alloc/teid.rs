@@ -69,7 +69,7 @@ const RETIRED: SessionIndex = SessionIndex(u32::MAX - 1);
 
 /// The state of a TEID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub(crate) enum TeidHolder {
     Nobody,
     Session(SessionIndex),
     /// The TEID was released, but workers may still use it.
@@ -122,17 +122,17 @@ impl TeidAllocator {
         self.given.contains_key(&teid)
     }
 
-    pub(crate) fn holder(&self, teid: Teid) -> Holder {
+    pub(crate) fn holder(&self, teid: Teid) -> TeidHolder {
         if let Some(&session) = self.given.get(&teid) {
-            return Holder::Session(session);
+            return TeidHolder::Session(session);
         }
         match self.slots.get(position(self.slot_of(teid))) {
             Some(slot) if slot.teid == teid => match slot.user {
-                FREE => Holder::Nobody,
-                RETIRED => Holder::Retired,
-                session => Holder::Session(session),
+                FREE => TeidHolder::Nobody,
+                RETIRED => TeidHolder::Retired,
+                session => TeidHolder::Session(session),
             },
-            _ => Holder::Nobody,
+            _ => TeidHolder::Nobody,
         }
     }
 
@@ -151,8 +151,8 @@ impl TeidAllocator {
         let own = self.group_of(session.0);
         let groups = self.group_count();
         let teids: Vec<Teid> = (0..groups)
-            .flat_map(|ahead| self.available(own.wrapping_add(ahead) % groups))
-            .filter_map(|slot| self.tag(slot, range, &mut rng, &avoid))
+            .flat_map(|ahead| self.free_positions(own.wrapping_add(ahead) % groups))
+            .filter_map(|slot| self.free_teid_at(slot, range, &mut rng, &avoid))
             .take(count)
             .collect();
         (teids.len() == count).then_some(TeidPlan { teids, rng: Some(rng) })
@@ -172,7 +172,7 @@ impl TeidAllocator {
 
     /// Records that `session` uses `teid`, unless we chose it: the control plane did then.
     pub(crate) fn ensure_given(&mut self, teid: Teid, session: SessionIndex) {
-        if self.holder(teid) == Holder::Nobody {
+        if self.holder(teid) == TeidHolder::Nobody {
             self.given.insert(teid, session);
         }
     }
@@ -191,7 +191,7 @@ impl TeidAllocator {
     /// of `teid` is free, it is reserved; otherwise the TEID counts as chosen by the control plane.
     pub(crate) fn restore(&mut self, teid: Teid, session: SessionIndex) {
         let slot = self.slot_of(teid);
-        if self.holder(teid) != Holder::Nobody || !self.is_restorable(teid) {
+        if self.holder(teid) != TeidHolder::Nobody || !self.is_restorable(teid) {
             return self.ensure_given(teid, session);
         }
         let free = &mut self.group_mut(slot).free;
@@ -205,7 +205,7 @@ impl TeidAllocator {
     /// Moves a TEID that we chose to another session. False for other TEIDs.
     pub(crate) fn hand_over(&mut self, teid: Teid, session: SessionIndex) -> bool {
         let is_chosen =
-            matches!(self.holder(teid), Holder::Session(_)) && !self.given.contains_key(&teid);
+            matches!(self.holder(teid), TeidHolder::Session(_)) && !self.given.contains_key(&teid);
         if is_chosen {
             self.set_user(teid, session);
         }
@@ -224,7 +224,7 @@ impl TeidAllocator {
     /// Makes the position of a retired TEID available again, after all other free positions.
     pub(crate) fn reclaim(&mut self, teid: Teid) {
         self.set_user(teid, FREE);
-        let (slot, number) = (self.slot_of(teid), self.number_of(self.slot_of(teid)));
+        let (slot, number) = (self.slot_of(teid), self.index_in_group(self.slot_of(teid)));
         let group = self.group_mut(slot);
         // A restored position may be one that the group has never handed out.
         if number < group.fresh {
@@ -254,13 +254,13 @@ impl TeidAllocator {
     }
 
     /// Returns the index of a position in its group.
-    fn number_of(&self, slot: u32) -> u32 {
+    fn index_in_group(&self, slot: u32) -> u32 {
         let low = slot & ((1 << OWNER_GROUP_SHIFT) - 1);
         ((slot >> OWNER_GROUP_SHIFT) / self.group_count()) << OWNER_GROUP_SHIFT | low
     }
 
     /// Returns the free positions of a group, in the order in which they are handed out.
-    fn available(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
+    fn free_positions(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
         let end = (1 << self.slot_bits) / self.group_count();
         let TeidGroup { fresh, free } = &self.groups[position(group)];
         let fresh = (*fresh..end).map(move |number| self.slot_at(group, number));
@@ -282,7 +282,7 @@ impl TeidAllocator {
 
     /// Returns a free TEID at position `slot`, other than the last one there. Cost: one step for
     /// each TEID here that the control plane chose, and two more for the last one and zero.
-    fn tag(
+    fn free_teid_at(
         &self,
         slot: u32,
         range: TeidRange,
@@ -315,7 +315,7 @@ impl TeidAllocator {
     /// Removes `slot` from the free positions. Unused positions before it become free.
     fn take_slot(&mut self, slot: u32) {
         self.reserved += 1;
-        let (group, number) = (self.group_of(slot), self.number_of(slot));
+        let (group, number) = (self.group_of(slot), self.index_in_group(slot));
         let fresh = self.groups[position(group)].fresh;
         if number >= fresh {
             let passed = (fresh..number).map(|at| self.slot_at(group, at));
@@ -419,10 +419,10 @@ mod tests {
         let first = teids.plan(SESSION, 1, ALL, |_| false).unwrap().teids()[0];
         assert_ne!(teids.plan(SESSION, 1, ALL, |teid| teid == first).unwrap().teids()[0], first);
         teids.ensure_given(first, SESSION);
-        assert_eq!(teids.holder(first), Holder::Session(SESSION));
+        assert_eq!(teids.holder(first), TeidHolder::Session(SESSION));
         assert_ne!(take(&mut teids), first);
         assert!(!teids.retire(first), "a given TEID needs no reclaim");
-        assert_eq!(teids.holder(first), Holder::Nobody);
+        assert_eq!(teids.holder(first), TeidHolder::Nobody);
     }
 
     #[test]
@@ -437,13 +437,13 @@ mod tests {
         for &teid in chosen.iter().rev() {
             assert_eq!(teids.is_restorable(teid), teid != chosen[0]);
             teids.restore(teid, SESSION);
-            assert_eq!(teids.holder(teid), Holder::Session(SESSION));
+            assert_eq!(teids.holder(teid), TeidHolder::Session(SESSION));
         }
         assert_eq!((teids.given_count(), teids.reserved_count()), (1, 17));
         assert!(teids.plan(SESSION, 1, ALL, |_| false).is_none(), "all positions are in use");
         for &teid in &chosen[1..] {
             assert!(teids.retire(teid));
-            assert_eq!(teids.holder(teid), Holder::Retired);
+            assert_eq!(teids.holder(teid), TeidHolder::Retired);
             teids.reclaim(teid);
         }
         assert!(!teids.retire(chosen[0]) && teids.retire(fresh[0]));

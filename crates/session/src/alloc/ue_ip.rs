@@ -26,7 +26,7 @@ struct UeAddressPool {
     config: UePool,
     /// The routing domains that the pool serves.
     domains: DomainSet,
-    range: Range,
+    range: PoolRange,
     /// The first position that was never in use; restored sessions may use later ones.
     fresh: u64,
     /// Free positions below `fresh`, longest free first.
@@ -44,7 +44,7 @@ enum AddressHold {
 
 /// The addresses of a pool, as numbers: `first + position` for each position below `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
+struct PoolRange {
     is_v4: bool,
     first: u64,
     count: u64,
@@ -65,7 +65,7 @@ impl UePlan {
     }
 }
 
-impl Range {
+impl PoolRange {
     /// Makes the range of a pool: all addresses of an IPv4 prefix except those of the network and
     /// of broadcast, or all /64s of an IPv6 prefix.
     fn of(prefix: AddrMatch) -> Self {
@@ -110,7 +110,7 @@ impl UeIpAllocator {
         let pool = |config: &UePool| UeAddressPool {
             config: config.clone(),
             domains: domains_of(config.network_instance.as_deref()),
-            range: Range::of(config.prefix),
+            range: PoolRange::of(config.prefix),
             fresh: 0,
             free: VecDeque::new(),
             held: HashMap::new(),
@@ -216,7 +216,7 @@ impl UeIpAllocator {
     ) -> Option<UePlan> {
         candidates.iter().find_map(|&at| {
             let pool = self.pools.get(at)?;
-            let position = pool.find(&taken)?;
+            let position = pool.next_free(&taken)?;
             Some(UePlan { pool: at, position, key: pool.range.key(position) })
         })
     }
@@ -312,7 +312,7 @@ impl UeAddressPool {
 
     /// Returns the next free position. Cost: one step for each address of the pool that a session
     /// has because the control plane chose it.
-    fn find(&self, taken: impl Fn(SessionKey) -> bool) -> Option<u64> {
+    fn next_free(&self, taken: impl Fn(SessionKey) -> bool) -> Option<u64> {
         let fresh =
             (self.fresh..self.range.count).filter(|position| !self.held.contains_key(position));
         let is_free = |position: &u64| !taken(self.range.key(*position));

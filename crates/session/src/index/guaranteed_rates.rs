@@ -39,7 +39,7 @@ impl GuaranteedRates {
     }
 
     /// Returns the sum of the guarantees of all sessions, and the capacity for them.
-    pub(crate) fn all(&self) -> (Rates, Rates) {
+    pub(crate) fn total_and_capacity(&self) -> (Rates, Rates) {
         self.levels.first().map(|level| (level.sum, level.capacity)).unwrap_or_default()
     }
 
@@ -54,7 +54,7 @@ impl GuaranteedRates {
         slice: SliceId,
         qers: &[Qer],
     ) -> Result<(), Refusal> {
-        let after = sum_of(qers);
+        let after = guarantee_of(qers);
         let is_over = |at: usize, rate: fn(Rates) -> BitRate| {
             let Some(GuaranteeLevel { capacity, sum }) = self.levels.get(at) else { return false };
             let before = self.of(session, at);
@@ -71,7 +71,7 @@ impl GuaranteedRates {
 
     /// Sets the QERs of a session of `slice`; an empty list when the session ends.
     pub(crate) fn set(&mut self, session: SessionIndex, slice: SliceId, qers: &[Qer]) {
-        let after = sum_of(qers);
+        let after = guarantee_of(qers);
         if let Some((slice, before)) = self.by_session.get(&session).copied() {
             self.count(slice, before, |sum, rate| sum.saturating_sub(rate));
         }
@@ -122,7 +122,7 @@ fn levels_of(slice: SliceId) -> impl Iterator<Item = usize> {
 }
 
 /// Returns the sum of the guarantees of a session's QERs.
-fn sum_of(qers: &[Qer]) -> Rates {
+fn guarantee_of(qers: &[Qer]) -> Rates {
     let add =
         |sum: BitRate, rate: BitRate| BitRate::from_bps(sum.as_bps().saturating_add(rate.as_bps()));
     qers.iter().filter_map(|qer| qer.gbr).fold(Rates::default(), |sum, gbr| Rates {

@@ -42,7 +42,7 @@ impl PacketRates {
             let rate = match kept(qer.id) {
                 Some(rate) => rate.with_limits([uplink, downlink], now),
                 None if created.contains(&qer.id) => {
-                    begun(qer, PacketRateMeter::new([uplink, downlink], now))
+                    with_status(qer, PacketRateMeter::new([uplink, downlink], now))
                 }
                 None => PacketRateMeter::new([uplink, downlink], now),
             };
@@ -62,7 +62,7 @@ impl PacketRates {
 }
 
 /// Starts a new rate from the packet rate status that the control plane gave for the QER.
-fn begun(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
+fn with_status(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
     let Some(status) = qer.packet_status else { return rate };
     let left = |PacketAllowance { packets, additional }| PacketsLeft {
         packets,

@@ -113,7 +113,7 @@ impl TunnelIndex {
     }
 
     /// Removes all tunnels of the session. Only for recovery from a fault, as it visits every user.
-    pub(crate) fn forget(&mut self, index: SessionIndex) {
+    pub(crate) fn remove_session(&mut self, index: SessionIndex) {
         let users: Vec<TunnelUser> =
             self.users.iter().filter(|user| user.2 == index).copied().collect();
         for (number, teid, _, side) in users {

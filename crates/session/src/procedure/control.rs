@@ -19,7 +19,7 @@ impl SessionStore {
     ///
     /// # Errors
     /// The first [`Refusal`] that the change would meet.
-    pub fn judge(
+    pub fn check_change(
         &self,
         owner: OwnerId,
         up_seid: Option<Seid>,

@@ -67,7 +67,7 @@ impl SessionStore {
     ) -> Option<RuleDelta> {
         let session = self.session_at(index)?;
         let known = self.catalog();
-        if !names_any(known, &session.records(), &changed.0) {
+        if !names_any_application(known, &session.records(), &changed.0) {
             return None;
         }
         self.recompile(index)
@@ -107,7 +107,11 @@ impl SessionStore {
 }
 
 /// True if a rule of the session names one of the applications.
-fn names_any(known: RuleCatalog<'_>, records: &Records, applications: &BTreeSet<Arc<str>>) -> bool {
+fn names_any_application(
+    known: RuleCatalog<'_>,
+    records: &Records,
+    applications: &BTreeSet<Arc<str>>,
+) -> bool {
     let by_rules = |pdr: &Pdr| {
         let rules = known.predefined(&pdr.predefined);
         let mut named = rules.filter_map(PredefinedRule::application);

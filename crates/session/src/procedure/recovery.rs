@@ -7,9 +7,9 @@
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
 use adit_types::{Seid, SessionIndex, SliceId, Teid};
 
-use crate::alloc::Holder;
+use crate::alloc::TeidHolder;
 use crate::store::{OpenCommit, RetiredResources, SessionStore};
-use crate::update::Compiled;
+use crate::update::CompiledChange;
 
 impl SessionStore {
     /// Returns how many commits have begun. If the number is the same before and after a call that
@@ -26,7 +26,12 @@ impl SessionStore {
     }
 
     /// Begins a commit: from here on the store is changed.
-    pub(crate) fn mark_commit(&mut self, up_seid: Seid, index: SessionIndex, compiled: &Compiled) {
+    pub(crate) fn mark_commit(
+        &mut self,
+        up_seid: Seid,
+        index: SessionIndex,
+        compiled: &CompiledChange,
+    ) {
         let keys = compiled.all_keys();
         self.commits += 1;
         self.last_commit = Some(up_seid);
@@ -44,7 +49,7 @@ impl SessionStore {
     pub fn recover(&mut self) -> Option<RuleDelta> {
         let OpenCommit { index, keys, usage_slots, correlated_rates } = self.open_commit.take()?;
         drop(self.remove_session(index));
-        self.tunnel_index.forget(index);
+        self.tunnel_index.remove_session(index);
         self.packet_rates.set(index, Vec::new());
         self.guaranteed.set(index, SliceId::default(), &[]);
         self.deadlines.set(index, None);
@@ -78,10 +83,12 @@ impl SessionStore {
         let mut owed = owed.flat_map(|retired| &retired.keys);
         let is_owed = owed.any(|&known| known == SessionKey::Teid(teid));
         match self.teids.holder(teid) {
-            Holder::Session(session) if session == index => self.teids.retire(teid).then_some(teid),
+            TeidHolder::Session(session) if session == index => {
+                self.teids.retire(teid).then_some(teid)
+            }
             // NOTE: a key of the session is retired only by a commit of the session.
-            Holder::Retired if !is_owed => Some(teid),
-            Holder::Session(_) | Holder::Retired | Holder::Nobody => None,
+            TeidHolder::Retired if !is_owed => Some(teid),
+            TeidHolder::Session(_) | TeidHolder::Retired | TeidHolder::Nobody => None,
         }
     }
 

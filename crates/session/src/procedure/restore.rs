@@ -8,7 +8,9 @@ use adit_types::{Nanos, Seid, SessionIndex, Teid};
 
 use crate::alloc::seid_index;
 use crate::cp_function::CpFSeid;
-use crate::kept::{FormerSession, KeptAddress, KeptNames, KeptPacketRate, KeptSession, KeptUsage};
+use crate::kept::{
+    FormerSession, KeptAddress, KeptIdentity, KeptPacketRate, KeptSession, KeptUsage,
+};
 use crate::keys;
 use crate::packed_record::RecordParts;
 use crate::preparation::SessionPreparer;
@@ -43,7 +45,7 @@ impl SessionStore {
         });
         let teids: Vec<Teid> = teids.filter(|&teid| !self.teids.is_given(teid)).collect();
         let chosen = claims.iter().filter(|key| self.ue_pools.is_chosen(**key, open.index));
-        let names = KeptNames {
+        let names = KeptIdentity {
             up_seid,
             owner: open.owner,
             origin: open.origin,
@@ -78,7 +80,7 @@ impl SessionStore {
     /// not reclaimed yet. Until then the session must not be restored.
     #[must_use]
     pub fn awaits_reclaim(&self, former: &FormerSession) -> bool {
-        let KeptNames { teids, addresses, .. } = &former.names;
+        let KeptIdentity { teids, addresses, .. } = &former.names;
         let mut keys = addresses.iter().filter_map(KeptAddress::key);
         teids.iter().any(|&teid| self.teids.is_retired(teid))
             || keys.any(|key| self.ue_pools.is_retired(key))
@@ -103,7 +105,7 @@ impl SessionStore {
     pub fn restore(&mut self, now: Nanos, former: &mut FormerSession) -> Result<Restored, Refusal> {
         let FormerSession { names, usage: used, parts, rules, prepared } = former;
         let prepared = prepared.take().filter(|_| self.accepts_prepared);
-        let KeptNames { up_seid, owner, origin, cp, teids, addresses } = names;
+        let KeptIdentity { up_seid, owner, origin, cp, teids, addresses } = names;
         let (up_seid, owner, origin) = (*up_seid, *owner, *origin);
         let index = seid_index(up_seid);
         if !self.indices.is_free(index) {

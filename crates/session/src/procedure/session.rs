@@ -12,7 +12,7 @@ use crate::record::Records;
 use crate::refusal::Refusal;
 use crate::session::{OpenSession, Session};
 use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
-use crate::update::{self, ChangeKind, Committed, Compiled};
+use crate::update::{self, ChangeKind, Committed, CompiledChange};
 use crate::usage::{SessionUsage, UsageReport};
 
 /// The result of an accepted establishment.
@@ -110,12 +110,12 @@ impl SessionStore {
     fn replace_sessions(
         &mut self,
         gone: &[SessionIndex],
-        compiled: &mut Compiled,
+        compiled: &mut CompiledChange,
     ) -> Vec<ReplacedSession> {
         if gone.is_empty() {
             return Vec::new();
         }
-        let claims = compiled.take_claims();
+        let claims = compiled.take_over_claims();
         let known = gone.iter().filter_map(|index| self.session_at(*index).map(Session::open));
         let known: Vec<OpenSession> = known.collect();
         let end = |mut session: OpenSession| {
@@ -130,7 +130,7 @@ impl SessionStore {
     /// is on the NUMA node of the port at which the session's packets arrive.
     pub(crate) fn index_for(&self, change: &SessionChange) -> Result<SessionIndex, Refusal> {
         let nodes = self.indices.nodes();
-        let node = match nodes.count() {
+        let node = match nodes.node_count() {
             1 => None,
             _ => arrival_interfaces(&self.provisioning, change)
                 .find_map(|interface| nodes.of_interface(interface)),
@@ -201,7 +201,7 @@ impl SessionStore {
     }
 
     /// Begins the commit of `compiled`; until it ends, its session is not in the store.
-    fn begin_commit(&mut self, session: &OpenSession, compiled: &Compiled) {
+    fn begin_commit(&mut self, session: &OpenSession, compiled: &CompiledChange) {
         self.mark_commit(session.up_seid, session.index, compiled);
         drop(self.remove_session(session.index));
     }

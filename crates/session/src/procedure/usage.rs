@@ -10,14 +10,14 @@ use crate::session::{OpenSession, Session};
 use crate::store::{RetiredResources, SessionStore};
 use crate::update::compile;
 use crate::usage::{
-    EndedMeasurement, Measurement, RunningUsage, TrafficStart, UsageHandle, UsageOutcome,
-    UsageReport, activation, advance_activity, advance_urrs,
+    EndedMeasurement, Measurement, RunningUsage, TrafficStart, UsageOutcome, UsageReport,
+    UsageSourceHandle, activation, advance_activity, advance_urrs,
 };
 
 impl SessionStore {
     /// Sets the source of the counters that workers write. Until then every URR measures zero.
     pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
-        self.usage = UsageHandle(source);
+        self.usage = UsageSourceHandle(source);
     }
 
     /// Handles the event of a worker that counters reached a limit.
@@ -96,7 +96,7 @@ impl SessionStore {
     #[must_use]
     pub fn running_usage(&self, session: &Session) -> Vec<RunningUsage> {
         let so_far = |measure: &Measurement| {
-            let (volume, stopped) = measure.running(&*self.usage.0);
+            let (volume, stopped) = measure.running_volume(&*self.usage.0);
             RunningUsage { urr: measure.id, volume, stopped }
         };
         let OpenSession { records, usage, .. } = session.open();
@@ -114,7 +114,7 @@ impl SessionStore {
         let source = Arc::clone(&self.usage.0);
         let identity = session.identity(&self.packet_rates);
         let OpenSession { up_seid, index, records, mut usage, buffer_epoch, .. } = session;
-        let activated = activation::advanced(&records, now);
+        let activated = activation::with_active_pdrs(&records, now);
         let is_activated = activated.is_some();
         let records = &activated.unwrap_or(records);
         let before = usage.entries(records);

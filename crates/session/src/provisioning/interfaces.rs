@@ -20,7 +20,7 @@ impl Provisioning {
     }
 
     /// True if an N6 interface serves the network instance.
-    pub(crate) fn knows(&self, network_instance: &str) -> bool {
+    pub(crate) fn serves_network_instance(&self, network_instance: &str) -> bool {
         let fits = |known: &LocalInterface| {
             known.role == InterfaceRole::N6 && known.serves(network_instance)
         };
@@ -156,7 +156,7 @@ impl Provisioning {
 
     /// True if one of the GTP-U interfaces `within` leads to `peer`, which is not our own.
     pub(crate) fn leads_to(&self, within: InterfaceSet, peer: IpAddr) -> bool {
-        !self.owns(peer) && !self.tunnel_routes.towards(within, peer).is_empty()
+        !self.is_own_gtpu_address(peer) && !self.tunnel_routes.towards(within, peer).is_empty()
     }
 
     /// Returns the N9 interfaces.
@@ -170,7 +170,7 @@ impl Provisioning {
     }
 
     /// True if `addr` is our own address on a GTP-U interface.
-    pub(crate) fn owns(&self, addr: IpAddr) -> bool {
+    pub(crate) fn is_own_gtpu_address(&self, addr: IpAddr) -> bool {
         self.gtpu().any(|(_, interface)| interface.addresses.contains(addr))
     }
 
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(known.interfaces_of(Some("ims")), InterfaceSet(0b101));
         assert_eq!(known.interfaces_of(None), InterfaceSet::ALL);
         assert_eq!(Provisioning::default().interfaces_of(Some("x")), InterfaceSet::ALL);
-        assert!(known.knows("ims") && !known.knows("x"));
+        assert!(known.serves_network_instance("ims") && !known.serves_network_instance("x"));
     }
 
     #[test]

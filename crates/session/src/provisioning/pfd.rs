@@ -84,12 +84,12 @@ pub struct ProvidedApplication<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Pfds {
     /// By application, the PFDs of each control plane, the latest last; no list is empty.
-    pub(crate) applications: BTreeMap<Arc<str>, Vec<Provided>>,
+    pub(crate) applications: BTreeMap<Arc<str>, Vec<ProvidedPfds>>,
 }
 
 /// The PFDs of one application by one control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Provided {
+pub(crate) struct ProvidedPfds {
     pub(crate) owner: OwnerId,
     /// At least one filter.
     pub(crate) filters: SdfSet,
@@ -127,7 +127,7 @@ impl Pfds {
                 after.applications.entry(id).or_default().push(provided);
             }
         }
-        after.bounded()
+        after.check_limits()
     }
 
     /// Returns a copy in which `descriptions` replace all PFDs of an application: flow descriptions
@@ -144,10 +144,10 @@ impl Pfds {
             let provided = provided(owner, id, texts)?;
             after.applications.entry(id.into()).or_default().push(provided);
         }
-        after.bounded()
+        after.check_limits()
     }
 
-    fn bounded(self) -> Result<Self, PfdRefusal> {
+    fn check_limits(self) -> Result<Self, PfdRefusal> {
         let all = || self.applications.values().flatten();
         if all().count() > PFD_APPLICATIONS_MAX {
             return Err(PfdRefusal::TooManyApplications);
@@ -198,7 +198,7 @@ impl Pfds {
     }
 }
 
-fn provided(owner: OwnerId, id: &str, texts: Vec<Box<str>>) -> Result<Provided, PfdRefusal> {
+fn provided(owner: OwnerId, id: &str, texts: Vec<Box<str>>) -> Result<ProvidedPfds, PfdRefusal> {
     if id.len() > PFD_APPLICATION_ID_BYTES_MAX {
         return Err(PfdRefusal::ApplicationIdTooLong);
     }
@@ -209,5 +209,5 @@ fn provided(owner: OwnerId, id: &str, texts: Vec<Box<str>>) -> Result<Provided, 
         texts.iter().map(|text| sdf_text::parse_pfd(text)).collect();
     let filters = filters.map_err(|error| PfdRefusal::FlowDescription { error })?;
     let bytes = id.len() + texts.iter().map(|text| text.len()).sum::<usize>();
-    Ok(Provided { owner, filters, flow_descriptions: texts.into(), bytes })
+    Ok(ProvidedPfds { owner, filters, flow_descriptions: texts.into(), bytes })
 }

@@ -60,7 +60,7 @@ impl UsageTriggers {
     pub const NOTICES: Self = Self::START_OF_TRAFFIC.union(Self::END_MARKER);
     /// Triggers that no URR requests: reports have them because the control plane queried usage, or
     /// because the measurement ended.
-    pub const UNASKED: Self = Self::IMMEDIATE
+    pub const UNREQUESTED: Self = Self::IMMEDIATE
         .union(Self::TERMINATION)
         .union(Self::TERMINATION_BY_UP)
         .union(Self::MONITORING_TIME);

@@ -125,7 +125,8 @@ fn ue_match(own: &Provisioning, pdr: PdrId, is_of_ue: bool, ue: &UeMatch) -> Res
     if let Some(prefix) = ue.addresses.v6.filter(|p| p.len() < adit_rules::rule::UE_IPV6_KEY_BITS) {
         return Err(Refusal::UePrefixTooShort { pdr, prefix });
     }
-    let v4_fits = ue.addresses.v4.is_none_or(|addr| is_host(addr) && !own.owns(addr.into()));
+    let v4_fits =
+        ue.addresses.v4.is_none_or(|addr| is_host(addr) && !own.is_own_gtpu_address(addr.into()));
     let v6_fits = ue.addresses.v6.is_none_or(|prefix| is_ue_prefix(own, prefix));
     if !v4_fits || !v6_fits {
         return Err(Refusal::UeAddressInvalid { pdr, ue: ue.addresses });
@@ -243,8 +244,8 @@ fn duplicating(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
 fn redirection(own: &Provisioning, far: FarId, redirect: &Redirect) -> Result<(), Refusal> {
     let is_usable = match redirect {
         Redirect::Address { v4, v6, port } => {
-            v4.is_none_or(|addr| is_host(addr) && !own.owns(addr.into()))
-                && v6.is_none_or(|addr| is_host_v6(addr) && !own.owns(addr.into()))
+            v4.is_none_or(|addr| is_host(addr) && !own.is_own_gtpu_address(addr.into()))
+                && v6.is_none_or(|addr| is_host_v6(addr) && !own.is_own_gtpu_address(addr.into()))
                 && *port != Some(0)
                 && (v4.is_some() || v6.is_some() || port.is_some())
         }

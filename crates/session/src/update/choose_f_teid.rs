@@ -15,7 +15,7 @@ use adit_types::{SessionIndex, Teid};
 use super::check;
 use super::draft::{ChoiceTarget, TeidRequest};
 use super::found::has_teid;
-use crate::alloc::{Holder, TeidPlan};
+use crate::alloc::{TeidHolder, TeidPlan};
 use crate::provisioning::{GtpuSide, LocalAddresses};
 use crate::record::{ChosenFTeid, LocalFTeid, Pdi, Pdr, Records};
 use crate::refusal::Refusal;
@@ -44,12 +44,12 @@ pub(super) fn choose(
     let mut members = Vec::with_capacity(wanted.len());
     for wanted in wanted {
         let local = own.addresses_on(own.tunnel_interfaces(side_of(records, wanted.target)));
-        let mut addrs = addresses(&local, wanted)?;
+        let mut addrs = requested_addresses(&local, wanted)?;
         let group = group_of(store, records, wanted);
         let known = groups.iter().position(|(other, _)| *other == group);
         let at = known.unwrap_or_else(|| {
-            let held = held(records, &group, wanted.target)
-                .or_else(|| claim_restored(records, &group, wanted.target));
+            let held = held_f_teid(records, &group, wanted.target)
+                .or_else(|| assign_restored_f_teid(records, &group, wanted.target));
             groups.push((group, held));
             groups.len() - 1
         });
@@ -85,7 +85,7 @@ pub(super) fn choose(
     };
     let chosen: Vec<_> = members.into_iter().map(f_teid).collect();
     for &(target, f_teid) in &chosen {
-        set(records, target, f_teid);
+        set_f_teid(records, target, f_teid);
     }
     forget_unused(records);
     Ok((plan, chosen))
@@ -109,7 +109,7 @@ fn pdi_of(records: &Records, target: ChoiceTarget) -> Option<&Pdi> {
 
 /// Returns the F-TEID that `group` already has in parts of the session that the change leaves
 /// alone, and that are on the same side as `target`.
-fn held(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<LocalFTeid> {
+fn held_f_teid(records: &Records, group: &FTeidGroup, target: ChoiceTarget) -> Option<LocalFTeid> {
     let source = pdi_of(records, target).map(|pdi| pdi.source);
     let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     match group {
@@ -140,8 +140,8 @@ pub(super) fn restored(
     let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     let given = pdis.filter_map(|pdi| pdi.f_teid).map(|f_teid| f_teid.teid);
     let is_handed_over = |teid| match store.teids.holder(teid) {
-        Holder::Session(holder) => replaced.contains(&holder) && !store.teids.is_given(teid),
-        Holder::Nobody | Holder::Retired => false,
+        TeidHolder::Session(holder) => replaced.contains(&holder) && !store.teids.is_given(teid),
+        TeidHolder::Nobody | TeidHolder::Retired => false,
     };
     let is_restored = |teid: &Teid| store.teids.is_restorable(*teid) || is_handed_over(*teid);
     let mut restored: Vec<Teid> = given.filter(is_restored).collect();
@@ -160,7 +160,7 @@ pub(super) fn note_restored(records: &mut Records, restored: &[Teid]) {
 /// the ID to it: the only F-TEID of uplink PDRs of QoS flows from the same side, network instance
 /// and reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3). If PDRs name no QoS
 /// flow, as in EPC, each bearer has its own tunnel, and the F-TEID cannot be known.
-fn claim_restored(
+fn assign_restored_f_teid(
     records: &mut Records,
     group: &FTeidGroup,
     target: ChoiceTarget,
@@ -212,7 +212,7 @@ fn forget_unused(records: &mut Records) {
     records.chosen = chosen;
 }
 
-fn set(records: &mut Records, target: ChoiceTarget, f_teid: LocalFTeid) {
+fn set_f_teid(records: &mut Records, target: ChoiceTarget, f_teid: LocalFTeid) {
     match target {
         ChoiceTarget::Pdr(id) => {
             for record in records.pdrs.iter_mut().filter(|record| record.id == id) {
@@ -245,7 +245,10 @@ type FTeidAddresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
 /// Returns our addresses of the requested families; if both are requested, one is enough. INTEROP:
 /// if no family is requested, the one that we have, IPv4 first.
-fn addresses(local: &LocalAddresses, wanted: &TeidRequest) -> Result<FTeidAddresses, Refusal> {
+fn requested_addresses(
+    local: &LocalAddresses,
+    wanted: &TeidRequest,
+) -> Result<FTeidAddresses, Refusal> {
     let chosen = match (wanted.v4, wanted.v6) {
         (false, false) => (local.v4, local.v6.filter(|_| local.v4.is_none())),
         (v4, v6) => (local.v4.filter(|_| v4), local.v6.filter(|_| v6)),

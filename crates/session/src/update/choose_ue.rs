@@ -5,7 +5,7 @@ use adit_types::{PdrId, SessionIndex};
 
 use super::draft::{ChoiceTarget, UeAddressRequest};
 use crate::alloc::{UePlan, ue_ip};
-use crate::keys::{self, Scope};
+use crate::keys::{self, SessionDomains};
 use crate::provisioning::DomainSet;
 use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
@@ -42,7 +42,7 @@ pub(super) fn choose(
     let before = keys::claims(own, before);
     let stated = keys::claims(own, records);
     // The chosen addresses do not affect the domains to which a rule belongs.
-    let scope = Scope::new(own, records);
+    let scope = SessionDomains::new(own, records);
     let domains = scope.of_all_claims();
     let mut choice = UeAddressChoice { store, session, before, stated, domains, plans: Vec::new() };
     for wanted in wanted {
@@ -53,7 +53,7 @@ pub(super) fn choose(
             let is_wanted = if is_v4 { wanted.choose.v4 } else { wanted.choose.v6 };
             if is_wanted {
                 let network_instance = network_instance.as_deref();
-                chosen.push(choice.one(is_v4, network_instance, of_target, wanted)?);
+                chosen.push(choice.choose_one(is_v4, network_instance, of_target, wanted)?);
             }
         }
         write(records, wanted, chosen)?;
@@ -62,7 +62,7 @@ pub(super) fn choose(
 }
 
 impl UeAddressChoice<'_> {
-    fn one(
+    fn choose_one(
         &mut self,
         is_v4: bool,
         network_instance: Option<&str>,
@@ -105,7 +105,7 @@ const fn pdr_of(target: ChoiceTarget) -> Option<PdrId> {
 }
 
 /// Returns the routing domains from whose pools `target` may get its address.
-fn domains_of(scope: &Scope<'_>, records: &Records, target: ChoiceTarget) -> DomainSet {
+fn domains_of(scope: &SessionDomains<'_>, records: &Records, target: ChoiceTarget) -> DomainSet {
     let pdr = match target {
         ChoiceTarget::Pdr(id) => records.pdrs.iter().find(|pdr| pdr.id == id),
         ChoiceTarget::TrafficEndpoint(_) => None,

@@ -39,7 +39,7 @@ pub(super) fn create(draft: &mut Draft, specs: Vec<TrafficEndpointSpec>) -> Resu
         if position(&draft.records, id).is_some() {
             return Err(Refusal::DuplicateTrafficEndpoint { id });
         }
-        let endpoint = merge(draft, TrafficEndpoint { id, ..Default::default() }, spec);
+        let endpoint = apply_spec(draft, TrafficEndpoint { id, ..Default::default() }, spec);
         draft.records.traffic_endpoints.push(endpoint);
     }
     Ok(())
@@ -56,14 +56,14 @@ pub(super) fn update(draft: &mut Draft, specs: Vec<TrafficEndpointSpec>) -> Resu
         let id = spec.id;
         let at = position(&draft.records, id).ok_or(Refusal::UnknownTrafficEndpoint { id })?;
         let before = draft.records.traffic_endpoints.remove(at);
-        let endpoint = merge(draft, before, spec);
+        let endpoint = apply_spec(draft, before, spec);
         draft.records.traffic_endpoints.insert(at, endpoint);
     }
     Ok(())
 }
 
 /// Applies `spec` to a traffic endpoint; records what is to be chosen.
-fn merge(
+fn apply_spec(
     draft: &mut Draft,
     mut endpoint: TrafficEndpoint,
     spec: TrafficEndpointSpec,
@@ -87,7 +87,7 @@ fn merge(
 }
 
 /// Copies into every PDR the present fields of the traffic endpoints that it names.
-pub(super) fn link(records: &mut Records) -> Result<(), Refusal> {
+pub(super) fn apply_to_pdrs(records: &mut Records) -> Result<(), Refusal> {
     let Records { pdrs, traffic_endpoints, .. } = records;
     for Pdr { id: pdr, pdi, .. } in pdrs {
         let find = |id: &TrafficEndpointId| {
@@ -103,17 +103,17 @@ pub(super) fn link(records: &mut Records) -> Result<(), Refusal> {
         pdi.further.clear();
         let further = further.into_iter().map(|endpoint| {
             let mut other = pdi.clone();
-            take_over(&mut other, endpoint);
+            take_over_fields(&mut other, endpoint);
             other.traffic_endpoints = vec![endpoint.id];
             other
         });
         pdi.further = further.collect();
-        take_over(pdi, first);
+        take_over_fields(pdi, first);
     }
     Ok(())
 }
 
-fn take_over(pdi: &mut Pdi, endpoint: &TrafficEndpoint) {
+fn take_over_fields(pdi: &mut Pdi, endpoint: &TrafficEndpoint) {
     pdi.f_teid = endpoint.f_teid;
     // The PDR's direction decides which address of a packet is compared, so the flag is reset.
     pdi.ue = endpoint.ue.map(|ue| UeMatch { side: UeSide::Source, ..ue });

@@ -22,7 +22,7 @@ mod usage_plan;
 pub(crate) use s2_resolve::{Resolved, check_former_alone};
 pub(crate) use s3_compile::{compile, compile_alone};
 pub(crate) use s4_commit::{
-    ChangeKind, Committed, Compiled, FormerUsage, commit, compile_change, compile_restoration,
+    ChangeKind, Committed, CompiledChange, FormerUsage, commit, compile_change, compile_restoration,
 };
 
 use adit_rules::SessionRules;
@@ -58,7 +58,7 @@ pub(crate) fn prepare_restoration(
     FormerRules { mut records, teids, mut prepared }: FormerRules,
     former: &mut FormerUsage<'_>,
 ) -> Result<(Resolved, Option<Box<SessionRules>>), Refusal> {
-    if let Some(settled) = activation::advanced(&records, now) {
+    if let Some(settled) = activation::with_active_pdrs(&records, now) {
         records = settled;
         (former.packed, prepared) = (None, None);
     }

@@ -106,7 +106,7 @@ fn network_instance(
     let is_known = match (name, tunnel) {
         (None, _) => true,
         (Some(_), Some(side)) => !known.tunnel_interfaces(side).is_empty(),
-        (Some(name), None) => known.knows(name),
+        (Some(name), None) => known.serves_network_instance(name),
     };
     if is_known { Ok(()) } else { Err(Refusal::UnknownNetworkInstance { rule }) }
 }

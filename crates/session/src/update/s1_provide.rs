@@ -77,7 +77,7 @@ pub(super) fn provide(records: Records, change: SessionChange) -> Result<Draft, 
     for update in change.update_qers {
         update_qer(find(&mut draft.records.qers, update.id)?, update);
     }
-    activation::settle(&mut draft.records, change.at);
+    activation::update_active_pdrs(&mut draft.records, change.at);
     Ok(draft)
 }
 
@@ -173,7 +173,7 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
             }
             let keeps_ue = names_no_ue(&spec);
             let new = draft.provide_pdi(update.id, spec)?;
-            Some(if is_patch { patched(before, keeps_ue, new) } else { new })
+            Some(if is_patch { completed_pdi(before, keeps_ue, new) } else { new })
         }
         None => None,
     };
@@ -217,7 +217,7 @@ fn names_no_ue(spec: &PdiSpec) -> bool {
 }
 
 /// Completes the new PDI by parts of the present one that it leaves out, except filters.
-fn patched(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
+fn completed_pdi(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
     let qfis = if new.qfis.is_empty() { before.qfis } else { new.qfis };
     let network_instance = new.network_instance.or(before.network_instance);
     let interface_type = new.interface_type;

@@ -13,11 +13,11 @@ use adit_types::{QerId, SessionIndex, Teid, UrrId};
 
 use super::draft::{ChoiceTarget, Draft, TeidRequest, UeAddressRequest};
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
-use crate::alloc::{Holder, TeidPlan, UePlan};
+use crate::alloc::{TeidHolder, TeidPlan, UePlan};
 use crate::cp_function::OwnerId;
 use crate::direction::{self, Directions};
 use crate::index::correlated_rates;
-use crate::keys::{self, Scope, SessionKeys};
+use crate::keys::{self, SessionDomains, SessionKeys};
 use crate::provisioning::{DomainSet, Provisioning, RuleCatalog};
 use crate::record::{Far, LocalFTeid, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
@@ -88,8 +88,8 @@ pub(super) fn resolve(
         replaced = check_or_replace(store, index, &records, &replaces)?;
     }
     let keys = if chooses { SessionKeys::of(&store.provisioning, &records) } else { keys };
-    check_number_of_keys(store, &keys)?;
-    let created = created(&records, &f_teids, &wanted_ues);
+    check_key_count(store, &keys)?;
+    let created = created_for_response(&records, &f_teids, &wanted_ues);
     Ok(Resolved {
         records,
         keys,
@@ -116,7 +116,7 @@ pub(super) fn resolve_former(
     check_all_claims(store, session.index, records, &[])?;
     restored_teids.retain(|&teid| store.teids.is_restorable(teid));
     check_given_teids(store, &keys.claims, restored_teids)?;
-    check_number_of_keys(store, keys)
+    check_key_count(store, keys)
 }
 
 /// Checks the records of a session of a previous run, apart from other sessions, and completes
@@ -141,7 +141,7 @@ fn check_alone(
     wanted: &[TeidRequest],
 ) -> Result<(), Refusal> {
     check_counts(records)?;
-    endpoints::link(records)?;
+    endpoints::apply_to_pdrs(records)?;
     let before = before.unwrap_or(records);
     check_fars(known.configured, before, records)?;
     check_urrs(known, before, records)?;
@@ -174,8 +174,8 @@ fn check_or_replace(
     let claims = keys::claims(&store.provisioning, records);
     let holders = claims.into_iter().filter_map(|key| match key {
         SessionKey::Teid(teid) => match store.teids.holder(teid) {
-            Holder::Session(holder) => Some(holder),
-            Holder::Nobody | Holder::Retired => None,
+            TeidHolder::Session(holder) => Some(holder),
+            TeidHolder::Nobody | TeidHolder::Retired => None,
         },
         SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) => store.ues.holder(key),
         SessionKey::Framed(..) => None,
@@ -209,10 +209,10 @@ fn choose(
     wanted_ues: &[UeAddressRequest],
 ) -> Result<Chosen, Refusal> {
     let (teids, f_teids) = choose_f_teid::choose(store, session.index, records, wanted)?;
-    endpoints::link(records)?;
+    endpoints::apply_to_pdrs(records)?;
     // Only now: the domains of a UE address depend on which PDRs have a tunnel.
     let ues = choose_ue::choose(store, session.index, &session.records, records, wanted_ues)?;
-    endpoints::link(records)?;
+    endpoints::apply_to_pdrs(records)?;
     Ok(Chosen { teids, f_teids, ues })
 }
 
@@ -226,7 +226,7 @@ fn check_fars(known: &Provisioning, before: &Records, records: &Records) -> Resu
     Ok(())
 }
 
-fn check_number_of_keys(store: &SessionStore, keys: &SessionKeys) -> Result<(), Refusal> {
+fn check_key_count(store: &SessionStore, keys: &SessionKeys) -> Result<(), Refusal> {
     let claims = &keys.claims;
     if claims.len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
@@ -278,7 +278,7 @@ fn check_given_teids(
 ) -> Result<(), Refusal> {
     let is_new = |key: &SessionKey| match *key {
         SessionKey::Teid(teid) => {
-            store.teids.holder(teid) == Holder::Nobody && !restored.contains(&teid)
+            store.teids.holder(teid) == TeidHolder::Nobody && !restored.contains(&teid)
         }
         _ => false,
     };
@@ -300,7 +300,9 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
     if records.traffic_endpoints.len() > TRAFFIC_ENDPOINTS_PER_SESSION_MAX {
         return Err(Refusal::TooManyTrafficEndpoints);
     }
-    if let Some((kind, _)) = counts.into_iter().find(|&(kind, count)| count > kind.most()) {
+    if let Some((kind, _)) =
+        counts.into_iter().find(|&(kind, count)| count > kind.max_per_session())
+    {
         return Err(Refusal::TooManyRules { kind });
     }
     let rates = records.qers.iter().filter(|qer| qer.mbr.is_some() || qer.gbr.is_some()).count();
@@ -400,7 +402,7 @@ impl OtherClaims<'_> {
     /// Checks that no other session has the TEID, UE addresses or framed routes of a PDI.
     fn check(self, pdr: &Pdr, pdi: &Pdi, domains: DomainSet) -> Result<(), Refusal> {
         if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
-            && self.has(SessionKey::Teid(teid))
+            && self.has_key(SessionKey::Teid(teid))
         {
             return Err(Refusal::FTeidTaken { pdr: pdr.id, teid });
         }
@@ -410,8 +412,8 @@ impl OtherClaims<'_> {
             }
         }
         let further = pdi.further_ues.iter().map(|&prefix| keys::of_prefix(prefix));
-        for key in keys::ue(pdi.ue_addresses()).chain(further) {
-            if let Some(addr) = keys::addr(key).filter(|_| self.has_in(key, domains)) {
+        for key in keys::ue_keys(pdi.ue_addresses()).chain(further) {
+            if let Some(addr) = keys::address_of(key).filter(|_| self.has_in(key, domains)) {
                 return Err(Refusal::UeAddressTaken { pdr: pdr.id, addr });
             }
         }
@@ -425,28 +427,28 @@ impl OtherClaims<'_> {
         let own = &self.store.provisioning;
         let name = endpoint.network_instance.as_deref();
         let is_usable = endpoint.f_teid.is_none_or(|given| check::is_local(own, &given, name));
-        if !is_usable || keys::of_endpoint(endpoint, domains).any(|key| self.has(key)) {
+        if !is_usable || keys::of_endpoint(endpoint, domains).any(|key| self.has_key(key)) {
             return Err(Refusal::TrafficEndpointUnusable { id });
         }
         Ok(())
     }
 
     /// True if another session has the key, or if workers may still use a TEID that was released.
-    fn has(self, key: SessionKey) -> bool {
+    fn has_key(self, key: SessionKey) -> bool {
         let is_other = |holder| holder != self.index && !self.replaced.contains(&holder);
         match key {
             SessionKey::Teid(teid) => match self.store.teids.holder(teid) {
-                Holder::Nobody => false,
-                Holder::Session(holder) => is_other(holder),
-                Holder::Retired => true,
+                TeidHolder::Nobody => false,
+                TeidHolder::Session(holder) => is_other(holder),
+                TeidHolder::Retired => true,
             },
             _ => self.store.ues.holder(key).is_some_and(is_other),
         }
     }
 
-    /// Same as [`Self::has`], for the key of a UE in any of `domains`.
+    /// Same as [`Self::has_key`], for the key of a UE in any of `domains`.
     fn has_in(self, key: SessionKey, domains: DomainSet) -> bool {
-        keys::within(key, domains).any(|key| self.has(key))
+        keys::within(key, domains).any(|key| self.has_key(key))
     }
 }
 
@@ -460,7 +462,7 @@ fn check_all_claims(
     replaced: &[SessionIndex],
 ) -> Result<(), Refusal> {
     let others = OtherClaims { store, index, replaced };
-    let scope = Scope::new(&store.provisioning, records);
+    let scope = SessionDomains::new(&store.provisioning, records);
     let mut all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
     all.try_for_each(|(pdr, pdi)| others.check(pdr, pdi, scope.of_claims(pdi)))?;
     let mut endpoints = records.traffic_endpoints.iter();
@@ -468,7 +470,7 @@ fn check_all_claims(
 }
 
 /// Collects the chosen F-TEIDs and UE addresses, by PDR and traffic endpoint, for the response.
-fn created(
+fn created_for_response(
     records: &Records,
     f_teids: &[(ChoiceTarget, LocalFTeid)],
     wanted_ues: &[UeAddressRequest],

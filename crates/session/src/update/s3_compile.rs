@@ -14,7 +14,7 @@ use super::found::resolved;
 use super::predefined::{self, PredefinedAdditions};
 use crate::direction::Directions;
 use crate::index::correlated_rate;
-use crate::keys::Scope;
+use crate::keys::SessionDomains;
 use crate::provisioning::RuleCatalog;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
 use crate::session::SessionIdentity;
@@ -47,7 +47,7 @@ pub(crate) fn compile_alone(
 ) -> SessionRules {
     let compiler = RecordsCompiler {
         known,
-        scope: Scope::new(known.configured, records),
+        scope: SessionDomains::new(known.configured, records),
         records,
         has_activity,
         brought: PredefinedAdditions::new(known, records),
@@ -89,7 +89,7 @@ pub(super) fn set_usage(
 /// The records of a session, with all that is needed to compile them.
 struct RecordsCompiler<'a> {
     known: RuleCatalog<'a>,
-    scope: Scope<'a>,
+    scope: SessionDomains<'a>,
     records: &'a Records,
     /// True if the session has an inactivity timer, which measures every PDR.
     has_activity: bool,

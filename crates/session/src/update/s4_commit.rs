@@ -35,7 +35,7 @@ pub(crate) enum ChangeKind {
 
 /// A change that is ready to be written into the store.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledChange {
     kind: ChangeKind,
     claims_before: Vec<SessionKey>,
     claims_after: Vec<SessionKey>,
@@ -72,7 +72,7 @@ pub(crate) struct Committed {
     pub reports: Vec<UsageReport>,
 }
 
-impl Compiled {
+impl CompiledChange {
     /// Refuses a change after which the record is too large.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Compiled {
     }
 
     /// Marks the session's claims as taken over from replaced sessions, and returns them.
-    pub(crate) fn take_claims(&mut self) -> Vec<SessionKey> {
+    pub(crate) fn take_over_claims(&mut self) -> Vec<SessionKey> {
         self.handed_over.clone_from(&self.claims_after);
         self.handed_over.clone()
     }
@@ -124,7 +124,7 @@ pub(crate) fn compile_change(
     session: &OpenSession,
     resolved: &mut Resolved,
     fate: ChangeKind,
-) -> Compiled {
+) -> CompiledChange {
     // A URR may get the session's own slot only at establishment: later, packets that no URR counts
     // may already have been counted there.
     let is_new = fate == ChangeKind::Establish;
@@ -145,7 +145,7 @@ pub(crate) fn compile_change(
     let compile = |identity, records, usage| compile(store.catalog(), identity, records, usage);
     let own = &store.provisioning;
     let SessionKeys { claims: claims_before, keys: keys_before } = SessionKeys::of(own, before);
-    let key_changes = changes(&keys_before, &keys_after);
+    let key_changes = key_changes_between(&keys_before, &keys_after);
     let rules = (fate != ChangeKind::Delete)
         .then(|| Box::new(compile(identity_after, after, &usage.after)));
     // A removed claim may have to wait for a reclaim, which requires a delta.
@@ -157,7 +157,7 @@ pub(crate) fn compile_change(
     let (rates_before, rates_after) = (rates(before), rates(after));
     let pack = || PackedRecord::pack(after, &usage.after, buffer_epoch);
     let record = (fate != ChangeKind::Delete).then(pack);
-    Compiled {
+    CompiledChange {
         kind: fate,
         claims_before,
         claims_after,
@@ -181,7 +181,7 @@ pub(crate) fn compile_restoration(
     resolved: &mut Resolved,
     former: FormerUsage<'_>,
     rules: Option<Box<SessionRules>>,
-) -> Compiled {
+) -> CompiledChange {
     let FormerUsage { usage, used, packed } = former;
     let own_slot = own_usage_slot(store.sessions_max(), session.index);
     let usage = store.plan_former_usage(usage, used, resolved, Some(own_slot));
@@ -203,7 +203,7 @@ pub(crate) fn compile_restoration(
         Some(packed) => PackedRecord::repack(packed, &usage.after, session.buffer_epoch),
         None => PackedRecord::pack(records, &usage.after, session.buffer_epoch),
     };
-    Compiled {
+    CompiledChange {
         kind: ChangeKind::Restore,
         claims_before: Vec::new(),
         claims_after: claims,
@@ -230,10 +230,10 @@ pub(crate) fn commit(
     store: &mut SessionStore,
     session: &mut OpenSession,
     resolved: Resolved,
-    compiled: Compiled,
+    compiled: CompiledChange,
 ) -> Committed {
     let index = session.index;
-    let Compiled {
+    let CompiledChange {
         kind: fate,
         claims_before,
         claims_after,
@@ -293,7 +293,7 @@ pub(crate) fn commit(
 }
 
 /// Returns the changes of lookup keys: removals first, each kind in ascending order.
-fn changes(before: &[SessionKey], after: &[SessionKey]) -> Vec<KeyChange> {
+fn key_changes_between(before: &[SessionKey], after: &[SessionKey]) -> Vec<KeyChange> {
     let removed = keys::difference(before, after).map(KeyChange::Remove);
     removed.chain(keys::difference(after, before).map(KeyChange::Add)).collect()
 }

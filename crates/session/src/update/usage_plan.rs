@@ -26,7 +26,7 @@ impl SessionStore {
         let (before, records) = (&session.records, &resolved.records);
         let mut usage = session.usage.clone();
         let mut all_slots = usage.slots();
-        let ended = usage.end(before, records, removed);
+        let ended = usage.remove_ended(before, records, removed);
         let mut due: Vec<UsageTriggers> = records
             .urrs
             .iter()

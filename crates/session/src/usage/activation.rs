@@ -8,23 +8,23 @@ use adit_types::Nanos;
 use crate::record::Records;
 
 /// Records in each PDR whether it matches at `now`.
-pub(crate) fn settle(records: &mut Records, now: Nanos) {
+pub(crate) fn update_active_pdrs(records: &mut Records, now: Nanos) {
     for pdr in &mut records.pdrs {
         pdr.is_active = pdr.times.is_active(now);
     }
 }
 
 /// Returns records that show which PDRs match at `now`; `None` if nothing changed.
-pub(crate) fn advanced(records: &Records, now: Nanos) -> Option<Records> {
+pub(crate) fn with_active_pdrs(records: &Records, now: Nanos) -> Option<Records> {
     let mut pdrs = records.pdrs.iter();
     pdrs.any(|pdr| pdr.is_active != pdr.times.is_active(now)).then(|| {
-        let mut advanced = records.clone();
-        settle(&mut advanced, now);
-        advanced
+        let mut with_active_pdrs = records.clone();
+        update_active_pdrs(&mut with_active_pdrs, now);
+        with_active_pdrs
     })
 }
 
 /// Returns the next time after `now` at which a PDR may begin or cease to match.
-pub(crate) fn next(records: &Records, now: Nanos) -> Option<Nanos> {
+pub(crate) fn next_change(records: &Records, now: Nanos) -> Option<Nanos> {
     records.pdrs.iter().filter_map(|pdr| pdr.times.next(now)).min()
 }

@@ -55,12 +55,12 @@ impl Reading {
 
 /// A threshold or quota: an amount that counts from a reading on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limit<T> {
+struct MeasuredLimit<T> {
     value: T,
     base: Reading,
 }
 
-impl Limit<Volumes> {
+impl MeasuredLimit<Volumes> {
     fn is_reached(&self, reading: &Reading) -> bool {
         let UsageVolume { ul_bytes, dl_bytes, .. } = reading.volume_since(&self.base);
         self.limits_from(0, 0).reached(ul_bytes, dl_bytes)
@@ -82,13 +82,13 @@ impl Limit<Volumes> {
     }
 }
 
-impl Limit<Nanos> {
+impl MeasuredLimit<Nanos> {
     fn left(&self, reading: &Reading) -> Nanos {
         self.value - reading.passed.since(self.base.active)
     }
 }
 
-impl Limit<u64> {
+impl MeasuredLimit<u64> {
     fn is_reached(&self, reading: &Reading) -> bool {
         reading.events.saturating_sub(self.base.events) >= self.value
     }
@@ -110,12 +110,12 @@ packed! {
         active: Nanos,
         /// When the present period of activity began; `None` while time does not run.
         running: Option<Nanos>,
-        volume_threshold: Option<Limit<Volumes>>,
-        time_threshold: Option<Limit<Nanos>>,
-        volume_quota: Option<Limit<Volumes>>,
-        time_quota: Option<Limit<Nanos>>,
-        event_threshold: Option<Limit<u64>>,
-        event_quota: Option<Limit<u64>>,
+        volume_threshold: Option<MeasuredLimit<Volumes>>,
+        time_threshold: Option<MeasuredLimit<Nanos>>,
+        volume_quota: Option<MeasuredLimit<Volumes>>,
+        time_quota: Option<MeasuredLimit<Nanos>>,
+        event_threshold: Option<MeasuredLimit<u64>>,
+        event_quota: Option<MeasuredLimit<u64>>,
         /// True if the event quota is used up: packets are stopped when the last event is over.
         is_last_event: bool,
         /// When the events of this measurement happened.
@@ -196,12 +196,12 @@ impl Measurement {
     /// rule after the change. Packets pass again if the last quota is withdrawn.
     pub(crate) fn provision(&mut self, new: &UrrSettingsUpdate, urr: &Urr, now: Nanos) {
         let base = self.base;
-        replace(&mut self.volume_threshold, new.volume_threshold, base);
-        replace(&mut self.time_threshold, new.time_threshold, base);
-        replace(&mut self.event_threshold, new.event_threshold, base);
-        replace(&mut self.volume_quota, new.volume_quota, base);
-        replace(&mut self.time_quota, new.time_quota, base);
-        replace(&mut self.event_quota, new.event_quota, base);
+        update_limit(&mut self.volume_threshold, new.volume_threshold, base);
+        update_limit(&mut self.time_threshold, new.time_threshold, base);
+        update_limit(&mut self.event_threshold, new.event_threshold, base);
+        update_limit(&mut self.volume_quota, new.volume_quota, base);
+        update_limit(&mut self.time_quota, new.time_quota, base);
+        update_limit(&mut self.event_quota, new.event_quota, base);
         let UrrSettings { volume_quota, time_quota, event_quota, .. } = &urr.settings;
         let has_quota = volume_quota.is_some() || time_quota.is_some() || event_quota.is_some();
         let has_new_quota =
@@ -265,7 +265,7 @@ impl Measurement {
     }
 
     /// Sets the members of a credit pool, so that what was counted so far stays.
-    pub(crate) fn pool(&mut self, of: Vec<(UsageSlot, u64)>, source: &dyn UsageSource) {
+    pub(crate) fn set_pool_members(&mut self, of: Vec<(UsageSlot, u64)>, source: &dyn UsageSource) {
         if self.members.of == of {
             return;
         }
@@ -303,7 +303,7 @@ impl Measurement {
     }
 
     /// Splits the measurement if a monitoring time has passed. Spec: TS 29.244 §5.2.2.2.
-    fn split(&mut self, reading: &Reading) {
+    fn split_if_due(&mut self, reading: &Reading) {
         while self.monitoring.first().is_some_and(|monitoring| monitoring.at <= reading.at) {
             let monitoring = self.monitoring.remove(0);
             // An update can set monitoring times that have passed while no report is due. If there
@@ -312,12 +312,12 @@ impl Measurement {
                 self.splits.push(*reading);
             }
             self.begin_part();
-            replace(&mut self.volume_threshold, monitoring.volume_threshold, *reading);
-            replace(&mut self.time_threshold, monitoring.time_threshold, *reading);
-            replace(&mut self.event_threshold, monitoring.event_threshold, *reading);
-            replace(&mut self.volume_quota, monitoring.volume_quota, *reading);
-            replace(&mut self.time_quota, monitoring.time_quota, *reading);
-            replace(&mut self.event_quota, monitoring.event_quota, *reading);
+            update_limit(&mut self.volume_threshold, monitoring.volume_threshold, *reading);
+            update_limit(&mut self.time_threshold, monitoring.time_threshold, *reading);
+            update_limit(&mut self.event_threshold, monitoring.event_threshold, *reading);
+            update_limit(&mut self.volume_quota, monitoring.volume_quota, *reading);
+            update_limit(&mut self.time_quota, monitoring.time_quota, *reading);
+            update_limit(&mut self.event_quota, monitoring.event_quota, *reading);
             if monitoring.volume_quota.is_some()
                 || monitoring.time_quota.is_some()
                 || monitoring.event_quota.is_some()
@@ -346,7 +346,7 @@ impl Measurement {
 
     /// Stops time if no packet arrived for long enough. Returns triggers if traffic stopped or an
     /// envelope closed. The time until the stop counts as active. Spec: TS 29.244 §8.2.18, §8.2.81.
-    fn idle(&mut self, urr: &Urr, reading: &Reading) -> UsageTriggers {
+    fn stop_if_idle(&mut self, urr: &Urr, reading: &Reading) -> UsageTriggers {
         let mut due = UsageTriggers::empty();
         let end = self.running_until(urr, reading).filter(|end| *end <= reading.at);
         if let (Some(since), Some(end)) = (self.running, end) {
@@ -403,9 +403,9 @@ impl Measurement {
         source: &dyn UsageSource,
         now: Nanos,
     ) -> UsageTriggers {
-        let mut due = self.idle(urr, &self.read(source, now));
+        let mut due = self.stop_if_idle(urr, &self.read(source, now));
         let reading = self.read(source, now);
-        self.split(&reading);
+        self.split_if_due(&reading);
         due.set(
             UsageTriggers::VOLUME_THRESHOLD,
             self.volume_threshold.is_some_and(|limit| limit.is_reached(&reading)),
@@ -470,7 +470,7 @@ impl Measurement {
             self.holding_deadline(urr, reading).is_some_and(|deadline| deadline <= reading.at),
         );
         if !due.is_empty() {
-            self.end_quotas();
+            self.stop_at_quota();
         }
         if self.event_quota.take_if(|limit| limit.is_reached(reading)).is_some() {
             due |= UsageTriggers::EVENT_QUOTA;
@@ -481,14 +481,14 @@ impl Measurement {
             due |= UsageTriggers::QUOTA_VALIDITY_TIME;
             // INTEROP: SMFs send meaningless validity times with quotas that lack this trigger.
             if urr.triggers.contains(UsageTriggers::QUOTA_VALIDITY_TIME) {
-                self.end_quotas();
+                self.stop_at_quota();
             }
         }
         due
     }
 
     /// Stops packets until a new quota is set. If there is no quota, packets still pass.
-    fn end_quotas(&mut self) {
+    fn stop_at_quota(&mut self) {
         self.stopped |= self.has_quota() || self.is_last_event;
         self.volume_quota = None;
         self.time_quota = None;
@@ -514,7 +514,7 @@ impl Measurement {
         triggers: UsageTriggers,
         reports: &mut Vec<UsageReport>,
     ) {
-        if (triggers & UsageTriggers::UNASKED).is_empty()
+        if (triggers & UsageTriggers::UNREQUESTED).is_empty()
             && let Some(left) = &mut self.reports_left
         {
             if *left == 0 {
@@ -526,7 +526,7 @@ impl Measurement {
             reports.push(UsageReport {
                 volume: None,
                 duration_s: None,
-                ..self.part(urr, &reading, &reading, triggers)
+                ..self.part_report(urr, &reading, &reading, triggers)
             });
             return;
         }
@@ -541,20 +541,20 @@ impl Measurement {
         let mut part = UsagePart::Before;
         for split in &splits {
             let events = events_until(&from, split);
-            let report = self.part(urr, &from, split, UsageTriggers::MONITORING_TIME);
+            let report = self.part_report(urr, &from, split, UsageTriggers::MONITORING_TIME);
             reports.push(UsageReport { part: Some(part), events, ..report });
             (from, part) = (*split, UsagePart::Between);
         }
         let events = events_until(&from, &reading);
         let last = (!splits.is_empty()).then_some(UsagePart::After);
-        let report = self.part(urr, &from, &reading, triggers);
+        let report = self.part_report(urr, &from, &reading, triggers);
         reports.push(UsageReport { part: last, events, ..report });
-        rebase(&mut self.volume_threshold, reading);
-        rebase(&mut self.time_threshold, reading);
-        rebase(&mut self.event_threshold, reading);
+        rebase_limit(&mut self.volume_threshold, reading);
+        rebase_limit(&mut self.time_threshold, reading);
+        rebase_limit(&mut self.event_threshold, reading);
     }
 
-    fn part(
+    fn part_report(
         &mut self,
         urr: &Urr,
         from: &Reading,
@@ -604,10 +604,10 @@ impl Measurement {
         let reading = self.read(source, now);
         let reports = self.reports_left != Some(0);
         let asks = |trigger| reports && urr.triggers.contains(trigger);
-        let time_left = |limit: Option<Limit<Nanos>>| {
+        let time_left = |limit: Option<MeasuredLimit<Nanos>>| {
             limit.filter(|_| self.running.is_some()).map(|limit| now + limit.left(&reading))
         };
-        let events = |limit: Option<Limit<u64>>| {
+        let events = |limit: Option<MeasuredLimit<u64>>| {
             limit.filter(|limit| limit.is_reached(&reading)).map(|_| now)
         };
         let idle = Self::idle_time(urr).filter(|_| self.started);
@@ -631,7 +631,7 @@ impl Measurement {
     /// Returns the entry that workers run; `quota_far`: the index of the quota action's FAR.
     pub(crate) fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
         let asks = |trigger| urr.triggers.contains(trigger);
-        let limits = |limit: Option<Limit<Volumes>>| {
+        let limits = |limit: Option<MeasuredLimit<Volumes>>| {
             limit.map_or(UsageLimits::NONE, |limit| self.limits_of_present(limit.limits()))
         };
         let waits_for_time = self.measures_time(urr) && self.running.is_none();
@@ -662,25 +662,29 @@ impl Measurement {
     }
 
     /// Returns the measurement's volume so far, and whether a quota stops packets.
-    pub(crate) fn running(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
+    pub(crate) fn running_volume(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
         (self.read(source, self.base.at).volume_since(&self.base), self.stopped)
     }
 }
 
-packed!(Limit<Volumes> { value, base });
-packed!(Limit<Nanos> { value, base });
-packed!(Limit<u64> { value, base });
+packed!(MeasuredLimit<Volumes> { value, base });
+packed!(MeasuredLimit<Nanos> { value, base });
+packed!(MeasuredLimit<u64> { value, base });
 
 /// Applies an update of a threshold or quota, which counts from `base` on.
-fn replace<T>(limit: &mut Option<Limit<T>>, update: impl Into<Change<T>>, base: Reading) {
+fn update_limit<T>(
+    limit: &mut Option<MeasuredLimit<T>>,
+    update: impl Into<Change<T>>,
+    base: Reading,
+) {
     match update.into() {
         Change::Keep => {}
-        Change::Set(value) => *limit = Some(Limit { value, base }),
+        Change::Set(value) => *limit = Some(MeasuredLimit { value, base }),
         Change::Withdraw => *limit = None,
     }
 }
 
-fn rebase<T>(limit: &mut Option<Limit<T>>, base: Reading) {
+fn rebase_limit<T>(limit: &mut Option<MeasuredLimit<T>>, base: Reading) {
     if let Some(limit) = limit {
         limit.base = base;
     }

@@ -16,15 +16,15 @@ use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
 
 /// The source of counters. It is ignored when stores are compared.
 #[derive(Debug, Clone)]
-pub(crate) struct UsageHandle(pub Arc<dyn UsageSource>);
+pub(crate) struct UsageSourceHandle(pub Arc<dyn UsageSource>);
 
-impl Default for UsageHandle {
+impl Default for UsageSourceHandle {
     fn default() -> Self {
         Self(Arc::new(NoUsage))
     }
 }
 
-impl PartialEq for UsageHandle {
+impl PartialEq for UsageSourceHandle {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -228,13 +228,13 @@ impl SessionUsage {
             let others = aggregated.iter().filter_map(|of| Some((slot(of.urr)?, of.weight)));
             let of = own.into_iter().chain(others).collect();
             if let Some(measure) = self.measures.iter_mut().find(|m| m.id == urr.id) {
-                measure.pool(of, source);
+                measure.set_pool_members(of, source);
             }
         }
     }
 
     /// Removes and returns measurements of removed URRs, also if these are created again.
-    pub(crate) fn end(
+    pub(crate) fn remove_ended(
         &mut self,
         before: &Records,
         after: &Records,
@@ -284,7 +284,7 @@ impl SessionUsage {
         let deadlines = urrs
             .filter_map(|urr| self.measure(urr.id)?.deadline(urr, source, now))
             .chain(activity.and_then(|(activity, timer)| activity.deadline(source, timer)))
-            .chain(activation::next(records, now));
+            .chain(activation::next_change(records, now));
         // NOTE: at least 1 ms ahead, as a deadline without effect must not return at once.
         deadlines.min().map(|at| at.max(now + Nanos::from_millis(1)))
     }

@@ -90,7 +90,8 @@ fn one_rule_more_of_any_kind_is_refused_by_kind_and_limit() {
             RuleKind::Urr => change.create_urrs = whole.create_urrs,
             RuleKind::Bar => {
                 let bar = |id| Bar { id: BarId(id), notification_delay: 0, suggested_pkts: None };
-                change.create_bars = (0..=u8::MAX).take(kind.most() + 1).map(bar).collect();
+                change.create_bars =
+                    (0..=u8::MAX).take(kind.max_per_session() + 1).map(bar).collect();
             }
         }
         change

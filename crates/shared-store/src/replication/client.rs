@@ -4,14 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_store::{GroupQueue, Incarnation, RecordNumber};
+use adit_store::{GroupNumber, GroupQueue, Incarnation};
 use adit_transport::Transport;
 use adit_transport::resp::RespValue;
 use adit_types::Nanos;
 
 use crate::replication::command::ReplicationCommand;
 use crate::replication::connection::{
-    Connection, SentCommand, array, next_number, receive_replies,
+    Connection, SentCommand, next_number, receive_replies, reply_words,
 };
 use crate::replication::error::ReplicationError;
 
@@ -38,7 +38,7 @@ pub struct StandbyProgress {
     /// Identifies the run of the standby's process.
     pub incarnation: Incarnation,
     /// The last group up to which the standby, or the shared store, has every group.
-    pub last: RecordNumber,
+    pub last: GroupNumber,
 }
 
 /// A connection to the standby, and how far it has come.
@@ -52,7 +52,7 @@ struct StandbyConnection {
     /// first; the number in the last reply, if the standby has groups that this adit did not make.
     greeting: Option<u64>,
     /// The last group that was sent or need not be sent.
-    sent: RecordNumber,
+    sent: GroupNumber,
     /// When the last `PING` was sent; and whether its reply is missing.
     pinged_at: Nanos,
     is_pinging: bool,
@@ -157,7 +157,7 @@ impl<T: Transport> ReplicationClient<T> {
     }
 
     /// Connects to the standby, which needs the groups after `after`.
-    fn connect(&mut self, now: Nanos, after: RecordNumber) -> Result<(), ReplicationError> {
+    fn connect(&mut self, now: Nanos, after: GroupNumber) -> Result<(), ReplicationError> {
         let connection = Connection::begin(&mut self.transport, self.config.peer, now)?;
         self.standby = Some(StandbyConnection {
             connection,
@@ -170,7 +170,7 @@ impl<T: Transport> ReplicationClient<T> {
         Ok(())
     }
 
-    fn receive(&mut self, now: Nanos, newest: RecordNumber) -> Result<(), ReplicationError> {
+    fn receive(&mut self, now: Nanos, newest: GroupNumber) -> Result<(), ReplicationError> {
         let Some(standby) = &mut self.standby else { return Ok(()) };
         let StandbyConnection {
             connection, progress, greeting, sent, pinged_at, is_pinging, ..
@@ -180,7 +180,7 @@ impl<T: Transport> ReplicationClient<T> {
         let mut on_reply = |tag, value: RespValue<'_>| {
             match (tag, value, &mut *progress) {
                 (SentCommand::Hello, value, None) => {
-                    let mut words = array(value)?;
+                    let mut words = reply_words(value)?;
                     let incarnation = Incarnation(next_number(&mut words)?.0);
                     let last = next_number(&mut words)?;
                     let number = next_number(&mut words)?.0;

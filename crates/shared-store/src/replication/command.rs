@@ -1,6 +1,6 @@
 //! The commands of the replication protocol, and the refusals.
 
-use adit_store::RecordNumber;
+use adit_store::GroupNumber;
 use adit_transport::resp::{CommandRefusal, RespClient, RespCommand};
 
 /// The version of the replication protocol.
@@ -24,9 +24,9 @@ pub enum ReplicationCommand<'a> {
         /// The sender's epoch.
         epoch: u64,
         /// The group that precedes the first one which the sender can send.
-        after: RecordNumber,
+        after: GroupNumber,
         /// The last group that the sender has made.
-        newest: RecordNumber,
+        newest: GroupNumber,
         /// The number of the greeting that this one repeats, or zero.
         greeting: u64,
     },
@@ -36,9 +36,9 @@ pub enum ReplicationCommand<'a> {
         /// The sender's epoch.
         epoch: u64,
         /// Number of the preceding group.
-        previous: RecordNumber,
+        previous: GroupNumber,
         /// Number of the group.
-        number: RecordNumber,
+        number: GroupNumber,
         /// Changes of the group, as [`adit_store::encode_change`] writes them.
         changes: &'a [u8],
     },
@@ -149,7 +149,7 @@ pub enum ReplicationRefusal {
     NoHello,
     /// The group does not follow the last group of the standby, whose number this is.
     #[error("GAP {} is the last group here", .0.0)]
-    Gap(RecordNumber),
+    Gap(GroupNumber),
     /// The number of a group is not greater than that of the preceding group.
     #[error("ERR numbers of groups ascend")]
     Order,
@@ -184,6 +184,6 @@ fn epoch_number(word: &[u8]) -> Result<u64, ReplicationRefusal> {
     }
 }
 
-pub(crate) fn record_number(word: &[u8]) -> Result<RecordNumber, ReplicationRefusal> {
-    number(word).map(RecordNumber)
+pub(crate) fn record_number(word: &[u8]) -> Result<GroupNumber, ReplicationRefusal> {
+    number(word).map(GroupNumber)
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use adit_store::RecordNumber;
+use adit_store::GroupNumber;
 use adit_transport::resp::{RespClient, RespLimits, RespValue};
 use adit_transport::{StreamId, StreamState, Transport};
 use adit_types::Nanos;
@@ -21,14 +21,14 @@ const OUTPUT_BYTES_MAX: usize = 2 * STORE_GROUP_BYTES_MAX;
 const RECEIVED_PER_POLL: usize = 64;
 
 /// Maximum size of commands and replies: enough for several groups, or one of maximum size.
-pub(crate) const LIMITS: RespLimits =
+pub(crate) const REPLICATION_RESP_LIMITS: RespLimits =
     RespLimits { value_bytes_max: 3 * STORE_GROUP_BYTES_MAX, elements_max: 1 << 16 };
 
 /// A command that was sent, to which a reply belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SentCommand {
     Hello,
-    Group(RecordNumber),
+    Group(GroupNumber),
     Ping,
 }
 
@@ -55,7 +55,7 @@ impl Connection {
         now: Nanos,
     ) -> Result<Self, ReplicationError> {
         let stream = transport.connect(peer)?;
-        let resp = RespClient::new(LIMITS, IN_FLIGHT_MAX, OUTPUT_BYTES_MAX);
+        let resp = RespClient::new(REPLICATION_RESP_LIMITS, IN_FLIGHT_MAX, OUTPUT_BYTES_MAX);
         Ok(Self { stream, resp, is_open: false, silent_since: now, last_sent: now })
     }
 
@@ -183,7 +183,7 @@ pub(crate) fn receive_replies(
 ///
 /// # Errors
 /// The reply is not an array.
-pub(crate) fn array<'a>(
+pub(crate) fn reply_words<'a>(
     value: RespValue<'a>,
 ) -> Result<impl Iterator<Item = &'a [u8]>, ReplicationError> {
     let RespValue::Array(elements) = value else { return Err(ReplicationError::Reply) };
@@ -200,6 +200,6 @@ pub(crate) fn array<'a>(
 /// There is no further word, or it is not a number.
 pub(crate) fn next_number<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
-) -> Result<RecordNumber, ReplicationError> {
+) -> Result<GroupNumber, ReplicationError> {
     words.next().and_then(|word| record_number(word).ok()).ok_or(ReplicationError::Reply)
 }

@@ -1,6 +1,6 @@
 //! The reasons why a standby cannot be used, in the operator's words.
 
-use adit_store::RecordNumber;
+use adit_store::GroupNumber;
 use adit_transport::TransportError;
 use adit_transport::resp::RespError;
 
@@ -34,7 +34,7 @@ pub enum ReplicationError {
 )]
 pub struct TailError {
     /// The last group of the shared store.
-    pub store: RecordNumber,
+    pub store: GroupNumber,
     /// The group that precedes the tail's first one.
-    pub base: RecordNumber,
+    pub base: GroupNumber,
 }

@@ -33,4 +33,4 @@ pub use command::{PROTOCOL_VERSION, ReplicationCommand, ReplicationRefusal};
 pub use error::{ReplicationError, TailError};
 pub use replicated::{ReplicatedStore, ReplicatedStoreOptions, write_tail};
 pub use server::{ReplicationServer, ReplicationServerCounters};
-pub use tail::{Executed, ReplicationTail};
+pub use tail::{CommandOutcome, ReplicationTail};

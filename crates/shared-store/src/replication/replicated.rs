@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use adit_store::{
-    AppendError, GroupQueue, QueuedGroup, RecordKey, RecordKind, RecordNumber, RecordStore,
+    AppendError, GroupNumber, GroupQueue, QueuedGroup, RecordKey, RecordKind, RecordStore,
     StoreChange, StoreError, Upkeep,
 };
 use adit_transport::Transport;
@@ -13,10 +13,10 @@ use adit_types::Nanos;
 use crate::replication::client::ReplicationClient;
 
 /// Pause between two polls of the shared store while the standby's acknowledgment suffices.
-const STORE_INTERVAL: Nanos = Nanos::from_millis(1);
+const STORE_POLL_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Longest pause of a commit before it polls the store and the standby again.
-const PAUSE: Duration = Duration::from_millis(1);
+const COMMIT_POLL_PAUSE_MAX: Duration = Duration::from_millis(1);
 
 /// Options of a replicated store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct ReplicatedStore<S, T, C> {
     client: ReplicationClient<T>,
     options: ReplicatedStoreOptions,
     clock: C,
-    durable: RecordNumber,
+    durable: GroupNumber,
     /// The reason why the shared store makes no groups durable.
     failure: Option<String>,
     fenced_by: Option<String>,
@@ -90,7 +90,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
         // The store is polled less often, so as not to delay the standby's replies, which take
         // microseconds.
         if !self.standby_is_enough() || now >= self.store_due {
-            self.store_due = now + STORE_INTERVAL;
+            self.store_due = now + STORE_POLL_INTERVAL;
             match self.store.poll(now) {
                 Ok(()) => self.failure = None,
                 Err(StoreError::Fenced { holder }) => return Err(self.fence(holder)),
@@ -106,7 +106,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
             self.store.set_standby(standby.map(|progress| progress.incarnation));
         }
         let standby = standby.filter(|_| self.standby_is_enough());
-        let reached = standby.map_or(RecordNumber(0), |standby| standby.last);
+        let reached = standby.map_or(GroupNumber(0), |standby| standby.last);
         self.durable = self.durable.max(reached).max(self.store.durable());
         Ok(())
     }
@@ -148,7 +148,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
     }
 
     /// Returns for how long the standby has promised not to take over.
-    pub fn promised_for(&mut self) -> Nanos {
+    pub fn remaining_promise(&mut self) -> Nanos {
         let now = (self.clock)();
         self.client.promised_until().since(now)
     }
@@ -199,22 +199,22 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> ReplicatedStore<S, T, C>
 
     fn wait(&mut self) {
         if self.standby_is_enough() {
-            self.client.wait(PAUSE);
+            self.client.wait(COMMIT_POLL_PAUSE_MAX);
         } else {
-            self.store.wait(PAUSE);
+            self.store.wait(COMMIT_POLL_PAUSE_MAX);
         }
     }
 }
 
 impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for ReplicatedStore<S, T, C> {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         match self.store.groups().waiting_octets() < self.options.lacking_octets_max {
             true => self.store.append(changes),
             false => Err(AppendError::Backlog),
         }
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
         let appended = self.store.groups().last();
         self.wait_until(|this| this.durable >= appended)?;
         Ok(self.durable)
@@ -224,7 +224,7 @@ impl<S: RecordStore, T: Transport, C: FnMut() -> Nanos> RecordStore for Replicat
         self.store.groups()
     }
 
-    fn durable(&self) -> RecordNumber {
+    fn durable(&self) -> GroupNumber {
         self.durable
     }
 

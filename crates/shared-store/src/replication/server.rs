@@ -9,8 +9,8 @@ use adit_transport::{StreamId, Transport, TransportError};
 use adit_types::Nanos;
 
 use crate::replication::command::ReplicationRefusal;
-use crate::replication::connection::LIMITS;
-use crate::replication::tail::{Executed, ReplicationTail};
+use crate::replication::connection::REPLICATION_RESP_LIMITS;
+use crate::replication::tail::{CommandOutcome, ReplicationTail};
 
 /// Maximum of connections. The active adit has one, and an adit that is taking over has another. A
 /// further connection closes the oldest one on which no active adit has begun.
@@ -40,7 +40,7 @@ pub struct ReplicationServerCounters {
 }
 
 #[derive(Debug)]
-struct ActiveConnection {
+struct InboundConnection {
     stream: StreamId,
     resp: RespServer,
     last_heard: Nanos,
@@ -56,7 +56,7 @@ struct ActiveConnection {
 pub struct ReplicationServer<T> {
     transport: T,
     tail: ReplicationTail,
-    connections: Vec<ActiveConnection>,
+    connections: Vec<InboundConnection>,
     counters: ReplicationServerCounters,
     /// Until when this standby has promised the active adit not to take over.
     promised_until: Nanos,
@@ -120,9 +120,9 @@ impl<T: Transport> ReplicationServer<T> {
                 counters.violations += 1;
                 transport.close(connections.remove(oldest).stream);
             }
-            connections.push(ActiveConnection {
+            connections.push(InboundConnection {
                 stream,
-                resp: RespServer::new(LIMITS),
+                resp: RespServer::new(REPLICATION_RESP_LIMITS),
                 last_heard: now,
                 is_active: false,
                 is_ending: false,
@@ -156,7 +156,7 @@ impl<T: Transport> ReplicationServer<T> {
     /// Notes until when the promises of the last poll last. Reads the clock after that poll, which
     /// is safe: the active adit counts from the earlier time of its `PING`.
     pub fn note_promises(&mut self, now: impl FnOnce() -> Nanos) {
-        if let Some(ms) = self.tail.take_promised() {
+        if let Some(ms) = self.tail.take_given_promise() {
             self.promised_until = self.promised_until.max(now() + Nanos::from_millis(ms));
         }
     }
@@ -183,23 +183,23 @@ impl<T: Transport> ReplicationServer<T> {
 
 /// The result of serving one connection for one poll.
 #[derive(Debug, Clone, Copy, Default)]
-struct Served {
+struct ServeOutcome {
     has_input: bool,
     has_greeted: bool,
     is_over: bool,
 }
 
-impl ActiveConnection {
+impl InboundConnection {
     fn serve(
         &mut self,
         transport: &mut impl Transport,
         tail: &mut ReplicationTail,
         counters: &mut ReplicationServerCounters,
         now: Nanos,
-    ) -> Served {
-        let mut served = Served::default();
+    ) -> ServeOutcome {
+        let mut served = ServeOutcome::default();
         for _ in 0..RECEIVED_PER_POLL {
-            served.has_greeted |= self.execute(tail, counters);
+            served.has_greeted |= self.run_commands(tail, counters);
             if self.is_ending || self.resp.replies.output().len() > REPLY_BYTES_MAX {
                 break;
             }
@@ -232,7 +232,7 @@ impl ActiveConnection {
     }
 
     /// Runs the commands that have arrived. True if an active adit began on this connection.
-    fn execute(
+    fn run_commands(
         &mut self,
         tail: &mut ReplicationTail,
         counters: &mut ReplicationServerCounters,
@@ -243,13 +243,13 @@ impl ActiveConnection {
             match requests.next_command() {
                 Ok(None) => break,
                 Ok(Some(command)) => match tail.execute(command, replies) {
-                    Executed::Greeted => {
+                    CommandOutcome::Greeted => {
                         counters.greeted += 1;
                         self.is_active = true;
                     }
-                    Executed::Done => {}
-                    Executed::Refused(ReplicationRefusal::Fenced(_)) => counters.fenced += 1,
-                    Executed::Refused(_) => counters.refused += 1,
+                    CommandOutcome::Done => {}
+                    CommandOutcome::Refused(ReplicationRefusal::Fenced(_)) => counters.fenced += 1,
+                    CommandOutcome::Refused(_) => counters.refused += 1,
                 },
                 Err(error) => {
                     counters.violations += 1;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use adit_store::{
-    GroupPosition, GroupQueue, Incarnation, QueuedGroup, RecordNumber, decode_changes,
+    GroupNumber, GroupPosition, GroupQueue, Incarnation, QueuedGroup, decode_changes,
 };
 use adit_transport::resp::{RespCommand, RespReplies, RespValue, write_command};
 
@@ -12,7 +12,7 @@ use crate::replication::error::TailError;
 
 /// The result of running a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Executed {
+pub enum CommandOutcome {
     /// `ADIT.HELLO` was accepted; an earlier connection that began so is obsolete.
     Greeted,
     /// Another command was run.
@@ -47,7 +47,7 @@ struct TakeoverPromise {
     /// For how long after each `PING` the standby does not take over. Unit: ms.
     ms: u64,
     /// True if a `PING` was answered with the promise since the last
-    /// [`ReplicationTail::take_promised`].
+    /// [`ReplicationTail::take_given_promise`].
     is_given: bool,
 }
 
@@ -60,7 +60,7 @@ impl ReplicationTail {
             incarnation,
             epoch: 0,
             groups_epoch: 0,
-            groups: GroupQueue::new(RecordNumber(0)),
+            groups: GroupQueue::new(GroupNumber(0)),
             octets_max,
             greetings: 0,
             promise: TakeoverPromise::default(),
@@ -75,7 +75,7 @@ impl ReplicationTail {
 
     /// Returns for how long the standby has promised not to take over, if it has answered a `PING`
     /// since the last call. Unit: ms.
-    pub(crate) fn take_promised(&mut self) -> Option<u64> {
+    pub(crate) fn take_given_promise(&mut self) -> Option<u64> {
         let TakeoverPromise { ms, is_given } = self.promise;
         self.promise.is_given = false;
         (is_given && ms > 0).then_some(ms)
@@ -95,13 +95,13 @@ impl ReplicationTail {
 
     /// Returns the group that precedes the tail's first one.
     #[must_use]
-    pub fn base(&self) -> RecordNumber {
+    pub fn base(&self) -> GroupNumber {
         self.groups.base()
     }
 
     /// Returns the last group of the tail; the base if the tail is empty.
     #[must_use]
-    pub fn last(&self) -> RecordNumber {
+    pub fn last(&self) -> GroupNumber {
         self.groups.last()
     }
 
@@ -145,7 +145,7 @@ impl ReplicationTail {
     ) -> Result<impl Iterator<Item = &QueuedGroup>, TailError> {
         let base = self.base();
         let last = match store.epoch.cmp(&self.groups_epoch) {
-            Ordering::Less => RecordNumber(0),
+            Ordering::Less => GroupNumber(0),
             Ordering::Equal => store.number,
             Ordering::Greater => base,
         };
@@ -157,7 +157,7 @@ impl ReplicationTail {
 
     /// Returns the groups after `after` up to `through`, if the tail has all of them: a process
     /// that follows the shared store need not read these groups there. `None` otherwise.
-    pub fn between(
+    pub fn groups_between(
         &self,
         after: GroupPosition,
         through: GroupPosition,
@@ -176,7 +176,11 @@ impl ReplicationTail {
     }
 
     /// Runs a command and appends the reply.
-    pub fn execute(&mut self, command: RespCommand<'_>, replies: &mut RespReplies) -> Executed {
+    pub fn execute(
+        &mut self,
+        command: RespCommand<'_>,
+        replies: &mut RespReplies,
+    ) -> CommandOutcome {
         let executed = ReplicationCommand::parse(command).and_then(|command| match command {
             ReplicationCommand::Hello { name, epoch, after, newest, greeting } => {
                 self.check_name_and_epoch(name, epoch)?;
@@ -187,27 +191,27 @@ impl ReplicationTail {
                 let words = [self.incarnation.0, self.last().0, self.greetings];
                 let words = words.map(|number| number.to_string());
                 reply_array(replies, &words.each_ref().map(|word| word.as_bytes()));
-                Ok(Executed::Greeted)
+                Ok(CommandOutcome::Greeted)
             }
             ReplicationCommand::Group { epoch, previous, number, changes } => {
                 self.append(epoch, previous, number, changes)?;
                 reply_number(replies, number);
-                Ok(Executed::Done)
+                Ok(CommandOutcome::Done)
             }
             ReplicationCommand::Ping => {
                 self.promise.is_given = true;
-                reply_number(replies, RecordNumber(self.promise.ms));
-                Ok(Executed::Done)
+                reply_number(replies, GroupNumber(self.promise.ms));
+                Ok(CommandOutcome::Done)
             }
         });
         executed.unwrap_or_else(|refusal| {
             replies.reply(&RespValue::Error(refusal.to_string().as_bytes()));
-            Executed::Refused(refusal)
+            CommandOutcome::Refused(refusal)
         })
     }
 
     /// Begins replication with the active adit of `epoch`, or continues it.
-    fn greet(&mut self, epoch: u64, after: RecordNumber) {
+    fn greet(&mut self, epoch: u64, after: GroupNumber) {
         self.greetings += 1;
         if self.groups_epoch == epoch {
             // Groups before `after` that the tail lacks are in the shared store.
@@ -222,8 +226,8 @@ impl ReplicationTail {
     fn append(
         &mut self,
         epoch: u64,
-        previous: RecordNumber,
-        number: RecordNumber,
+        previous: GroupNumber,
+        number: GroupNumber,
         changes: &[u8],
     ) -> Result<(), ReplicationRefusal> {
         self.check_sender(epoch)?;
@@ -276,7 +280,7 @@ impl ReplicationTail {
     }
 }
 
-fn reply_number(replies: &mut RespReplies, number: RecordNumber) {
+fn reply_number(replies: &mut RespReplies, number: GroupNumber) {
     replies.reply(&RespValue::Integer(i64::try_from(number.0).unwrap_or(i64::MAX)));
 }
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use adit_shared_store::replication::{
-    Executed, ReplicationClient, ReplicationConfig, ReplicationError, ReplicationRefusal,
+    CommandOutcome, ReplicationClient, ReplicationConfig, ReplicationError, ReplicationRefusal,
     ReplicationServer, ReplicationTail, TailError,
 };
 use adit_store::{
-    GroupPosition, GroupQueue, Incarnation, QueuedGroup, RecordKey, RecordKind, RecordNumber,
+    GroupNumber, GroupPosition, GroupQueue, Incarnation, QueuedGroup, RecordKey, RecordKind,
     StoreChange, encode_change,
 };
 use adit_transport::resp::{RespLimits, RespServer, RespValue, write_command};
@@ -74,7 +74,7 @@ fn group(tail: &mut ReplicationTail, numbers: [&str; 3], value: &[u8]) -> String
 }
 
 fn position(epoch: u64, number: u64) -> GroupPosition {
-    GroupPosition { epoch, number: RecordNumber(number) }
+    GroupPosition { epoch, number: GroupNumber(number) }
 }
 
 #[test]
@@ -85,15 +85,15 @@ fn groups_are_taken_in_order_and_dropped_once_the_shared_store_has_them() {
     assert_eq!(group(&mut tail, ["3", "1", "4"], b"b"), "4");
     assert_eq!(group(&mut tail, ["3", "4", "5"], b"c"), "5");
     assert_eq!(hello(&mut tail, "3", "1"), "[77 5 2]");
-    assert_eq!((tail.base(), tail.len()), (RecordNumber(1), 2));
+    assert_eq!((tail.base(), tail.len()), (GroupNumber(1), 2));
     tail.drop_found(position(2, 100));
     assert_eq!(tail.len(), 2, "those are groups of another epoch");
     tail.drop_found(position(3, 4));
     let found: Vec<_> = tail.groups_after(position(3, 4)).unwrap().cloned().collect();
     let expected =
-        QueuedGroup { previous: RecordNumber(4), number: RecordNumber(5), changes: changes(b"c") };
+        QueuedGroup { previous: GroupNumber(4), number: GroupNumber(5), changes: changes(b"c") };
     assert_eq!(found, [expected]);
-    assert_eq!((tail.base(), tail.len()), (RecordNumber(4), 1), "what was not found stays");
+    assert_eq!((tail.base(), tail.len()), (GroupNumber(4), 1), "what was not found stays");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn groups_that_were_found_before_they_arrived_are_not_needed() {
     hello(&mut tail, "3", "0");
     assert_eq!(group(&mut tail, ["3", "0", "1"], b"a"), "1");
     tail.drop_found(position(3, 9));
-    assert_eq!((tail.base(), tail.last(), tail.len()), (RecordNumber(9), RecordNumber(9), 0));
+    assert_eq!((tail.base(), tail.last(), tail.len()), (GroupNumber(9), GroupNumber(9), 0));
     assert_eq!(group(&mut tail, ["3", "1", "2"], b"b"), "2");
     assert_eq!(group(&mut tail, ["3", "2", "9"], b"c"), "9");
     assert!(tail.is_empty());
@@ -120,7 +120,7 @@ fn groups_between_two_positions_come_from_the_tail_only_if_it_has_all() {
         assert_eq!(group(&mut tail, ["3", &previous, &number], b"a"), number);
     });
     let numbers = |after, through| -> Option<Vec<u64>> {
-        Some(tail.between(after, through)?.map(|group| group.number.0).collect())
+        Some(tail.groups_between(after, through)?.map(|group| group.number.0).collect())
     };
     assert_eq!(numbers(position(3, 2), position(3, 6)), Some(vec![3, 4, 5, 6]));
     assert_eq!(numbers(position(3, 4), position(3, 5)), Some(vec![5]));
@@ -139,7 +139,7 @@ fn groups_that_the_shared_store_lost_are_noticed() {
     let after = |tail: &ReplicationTail, epoch, number| {
         tail.groups_after(position(epoch, number)).map(Iterator::count)
     };
-    let behind = |store| Err(TailError { store: RecordNumber(store), base: RecordNumber(7) });
+    let behind = |store| Err(TailError { store: GroupNumber(store), base: GroupNumber(7) });
     assert_eq!(after(&tail, 3, 7), Ok(1));
     assert_eq!(after(&tail, 3, 8), Ok(0));
     assert_eq!(after(&tail, 3, 6), behind(6));
@@ -250,7 +250,7 @@ fn groups_that_the_active_adit_has_not_made_are_dropped_by_its_newest_greeting_a
     assert_eq!(greet(&mut tail, ["3", "0", "5", "0"]), "[77 9 2]");
     assert_eq!(greet(&mut tail, ["3", "0", "5", "1"]), "[77 9 3]");
     assert_eq!(greet(&mut tail, ["3", "0", "5", "3"]), "[77 5 4]");
-    assert_eq!((tail.base(), tail.len()), (RecordNumber(0), 5));
+    assert_eq!((tail.base(), tail.len()), (GroupNumber(0), 5));
     // Somebody said that the store has more than the active adit has made.
     assert_eq!(greet(&mut tail, ["3", "100008", "100008", "0"]), "[77 100008 5]");
     assert_eq!(greet(&mut tail, ["3", "2", "7", "4"]), "[77 100008 6]");
@@ -286,7 +286,7 @@ impl Pair {
         let server =
             ReplicationServer::new(network.transport(1), SocketAddr::from(ADDRESS), tail).unwrap();
         let client = ReplicationClient::new(network.transport(0), config(1));
-        Self { network, client, groups: GroupQueue::new(RecordNumber(0)), server, now: Nanos(0) }
+        Self { network, client, groups: GroupQueue::new(GroupNumber(0)), server, now: Nanos(0) }
     }
 
     fn run(&mut self, turns: usize) {
@@ -301,14 +301,14 @@ impl Pair {
     fn push(&mut self, count: u64) {
         for _ in 0..count {
             let number = self.groups.last().0 + 1;
-            self.groups.push(RecordNumber(number), changes(&number.to_be_bytes()));
+            self.groups.push(GroupNumber(number), changes(&number.to_be_bytes()));
         }
     }
 
     /// The active process learns that the shared store has the groups up to `number`, and keeps
     /// none of them.
     fn note_durable(&mut self, number: u64) {
-        self.groups.set_durable(RecordNumber(number));
+        self.groups.set_durable(GroupNumber(number));
         self.groups.trim(0);
     }
 
@@ -354,7 +354,7 @@ fn standby_is_greeted_anew_once_the_queue_lacks_what_it_needs() {
     pair.run(20_000);
     assert_eq!((pair.has(), pair.client.connections()), (Some(30_000), 2));
     assert_eq!(*pair.client.error(), ReplicationError::Untried, "the connection is the same");
-    assert_eq!(pair.server.tail().base(), RecordNumber(29_000));
+    assert_eq!(pair.server.tail().base(), GroupNumber(29_000));
     assert_eq!(pair.server.tail().len(), 1000);
     assert_eq!(pair.server.counters().refused, 0);
 }
@@ -364,7 +364,7 @@ fn queue_keeps_what_the_shared_store_has_for_a_standby_that_is_slow() {
     let mut pair = Pair::new(16 << 20);
     pair.run(10);
     pair.push(10_000);
-    pair.groups.set_durable(RecordNumber(10_000));
+    pair.groups.set_durable(GroupNumber(10_000));
     pair.run(20_000);
     assert_eq!((pair.has(), pair.client.connections()), (Some(10_000), 1));
     // Nothing is sent unless somebody waits for it.
@@ -387,14 +387,14 @@ fn standby_that_finds_groups_before_they_arrive_stays_connected() {
     pair.network.set_down(false);
     pair.run(100);
     assert_eq!((pair.has(), pair.client.connections()), (Some(20), 1));
-    assert_eq!((pair.server.tail().base(), pair.server.tail().len()), (RecordNumber(15), 5));
+    assert_eq!((pair.server.tail().base(), pair.server.tail().len()), (GroupNumber(15), 5));
     // The active process has not learned that the shared store has any of them.
     pair.network.cut();
     pair.find(20);
     pair.push(5);
     pair.run(200);
     assert_eq!((pair.has(), pair.client.connections()), (Some(25), 2));
-    assert_eq!((pair.server.tail().base(), pair.server.tail().len()), (RecordNumber(20), 5));
+    assert_eq!((pair.server.tail().base(), pair.server.tail().len()), (GroupNumber(20), 5));
     assert_eq!(pair.server.counters().refused, 0);
 }
 
@@ -443,7 +443,7 @@ fn full_tail_makes_the_standby_useless_until_it_has_found_groups_in_the_shared_s
     assert_eq!(pair.has(), None);
     assert!(pair.client.error().to_string().contains("FULL"), "{}", pair.client.error());
     let had = pair.server.tail().last();
-    assert!(had > RecordNumber(10) && had < RecordNumber(90), "{had:?}");
+    assert!(had > GroupNumber(10) && had < GroupNumber(90), "{had:?}");
     pair.find(90);
     pair.run(200);
     assert_eq!(pair.has(), Some(100));
@@ -463,7 +463,7 @@ fn newer_active_adit_replaces_the_older_one_for_good() {
     pair.run(50);
     assert!(pair.server.has_active());
     let mut newer = ReplicationClient::new(pair.network.transport(0), config(2));
-    let none = GroupQueue::new(RecordNumber(0));
+    let none = GroupQueue::new(GroupNumber(0));
     let run = |pair: &mut Pair, newer: &mut ReplicationClient<_>| {
         for _ in 0..100 {
             pair.run(1);
@@ -476,7 +476,7 @@ fn newer_active_adit_replaces_the_older_one_for_good() {
     assert_eq!((pair.has(), pair.client.connections()), (Some(5), 1), "it replaces nobody");
     pair.server.tail_mut().note_epoch(2);
     run(&mut pair, &mut newer);
-    assert_eq!(newer.progress().map(|progress| progress.last), Some(RecordNumber(0)));
+    assert_eq!(newer.progress().map(|progress| progress.last), Some(GroupNumber(0)));
     pair.push(1);
     pair.run(200);
     assert_eq!(pair.has(), None);
@@ -597,7 +597,7 @@ fn number_that_the_active_adit_has_not_made_heals() {
         pair.push(5);
         pair.run(400);
         assert_eq!((pair.has(), pair.client.connections()), (Some(20), 2), "{answer}");
-        assert_eq!(pair.server.tail().last(), RecordNumber(20));
+        assert_eq!(pair.server.tail().last(), GroupNumber(20));
         pair.push(5);
         pair.run(50);
         assert_eq!((pair.has(), pair.client.connections()), (Some(25), 2), "{answer}");
@@ -620,6 +620,6 @@ fn executed_commands_are_distinguished() {
         let command = server.requests.next_command().unwrap().unwrap();
         executed.push(tail.execute(command, &mut server.replies));
     }
-    let refused = Executed::Refused(ReplicationRefusal::Arguments);
-    assert_eq!(executed, [Executed::Greeted, Executed::Done, refused]);
+    let refused = CommandOutcome::Refused(ReplicationRefusal::Arguments);
+    assert_eq!(executed, [CommandOutcome::Greeted, CommandOutcome::Done, refused]);
 }

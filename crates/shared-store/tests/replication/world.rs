@@ -17,7 +17,7 @@ use adit_shared_store::replication::{
     ReplicationError, write_tail,
 };
 use adit_store::{
-    Incarnation, QueuedGroup, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
+    GroupNumber, Incarnation, QueuedGroup, RecordKey, RecordKind, RecordStore, StoreChange,
     encode_change,
 };
 use adit_types::Nanos;
@@ -41,7 +41,7 @@ struct Active {
     store: Store,
     is_cut_off: Rc<Cell<bool>>,
     /// Own groups: their numbers, and the identifiers in them.
-    groups: Vec<(RecordNumber, u64)>,
+    groups: Vec<(GroupNumber, u64)>,
     /// The acknowledged ones among those.
     acknowledged: usize,
     /// The number of identifiers before the first own group.
@@ -508,7 +508,7 @@ pub(crate) fn names_after_interruptions() -> Vec<Option<Incarnation>> {
         let key = RecordKey::number(RecordKind::Session, previous);
         let mut changes = Vec::new();
         encode_change(&mut changes, &StoreChange::put(key, &[1; 8]));
-        let (previous, number) = (RecordNumber(previous), RecordNumber(previous + 1));
+        let (previous, number) = (GroupNumber(previous), GroupNumber(previous + 1));
         QueuedGroup { previous, number, changes }
     });
     let groups: Vec<_> = groups.collect();

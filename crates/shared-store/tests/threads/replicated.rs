@@ -12,8 +12,8 @@ use adit_shared_store::replication::{
 use adit_shared_store::store_thread::{StoreLink, ThreadStore};
 use adit_shared_store::tail_thread::TailThread;
 use adit_store::{
-    AppendError, GroupPosition, GroupQueue, Incarnation, RecordChange, RecordGroup, RecordKey,
-    RecordKind, RecordName, RecordNumber, RecordStore, StoreChange, StoreError, StoreState, Upkeep,
+    AppendError, GroupNumber, GroupPosition, GroupQueue, Incarnation, OwnedRecordId, RecordChange,
+    RecordGroup, RecordKey, RecordKind, RecordStore, StoreChange, StoreError, StoreState, Upkeep,
 };
 use adit_transport::{KernelTcp, KernelWait};
 use adit_types::Nanos;
@@ -26,7 +26,7 @@ struct MemoryStoreState {
     is_away: AtomicBool,
     is_fenced: AtomicBool,
     /// The last group of it, and which standby it names.
-    has: Mutex<(RecordNumber, Option<Incarnation>)>,
+    has: Mutex<(GroupNumber, Option<Incarnation>)>,
 }
 
 #[derive(Debug, Default)]
@@ -38,11 +38,11 @@ struct MemoryStore {
 }
 
 impl RecordStore for MemoryStore {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         self.groups.append(changes, 10_000)
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
         if self.state.is_fenced.load(Ordering::Relaxed) {
             return Err(StoreError::Fenced { holder: "another".to_owned() });
         }
@@ -98,7 +98,7 @@ fn until(mut done: impl FnMut() -> bool) {
     }
 }
 
-fn put(store: &mut impl RecordStore, value: &[u8]) -> Result<RecordNumber, AppendError> {
+fn put(store: &mut impl RecordStore, value: &[u8]) -> Result<GroupNumber, AppendError> {
     store.append(&[StoreChange::put(RecordKey::number(RecordKind::Session, 1), value)])
 }
 
@@ -156,33 +156,33 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
         let send = |number: u64| {
             let change = RecordChange {
                 kind: RecordKind::Session,
-                name: RecordName::Number(number),
+                name: OwnedRecordId::Number(number),
                 value: Some(vec![1; 100]),
             };
-            link.send(RecordGroup { number: RecordNumber(number), changes: vec![change] });
+            link.send(RecordGroup { number: GroupNumber(number), changes: vec![change] });
         };
         state.is_away.store(true, Ordering::Relaxed);
         (1..=20).for_each(send);
-        until(|| link.durable() == RecordNumber(20));
+        until(|| link.durable() == GroupNumber(20));
         assert_eq!(link.state(), StoreState::Working);
-        let store = |number| GroupPosition { epoch: 1, number: RecordNumber(number) };
+        let store = |number| GroupPosition { epoch: 1, number: GroupNumber(number) };
         assert_eq!(tail.groups_after(store(0)).unwrap().len(), 20);
-        assert_eq!(*state.has.lock().unwrap(), (RecordNumber(0), Some(Incarnation(5))));
+        assert_eq!(*state.has.lock().unwrap(), (GroupNumber(0), Some(Incarnation(5))));
         state.is_away.store(false, Ordering::Relaxed);
-        until(|| state.has.lock().unwrap().0 == RecordNumber(20));
-        assert_eq!(tail.between(store(18), store(20)).unwrap().len(), 2);
-        assert_eq!(tail.between(store(18), store(21)), None);
+        until(|| state.has.lock().unwrap().0 == GroupNumber(20));
+        assert_eq!(tail.groups_between(store(18), store(20)).unwrap().len(), 2);
+        assert_eq!(tail.groups_between(store(18), store(21)), None);
         tail.drop_found(store(19));
         assert_eq!(tail.report().groups, 1);
         drop(tail);
         until(|| link.report().figures.standby.is_none());
         send(21);
-        until(|| link.durable() == RecordNumber(21));
+        until(|| link.durable() == GroupNumber(21));
         // A new standby has to be named before its word counts.
         let tail = standby(wait, address, 6);
         until(|| link.report().figures.standby_is_enough);
         send(22);
-        until(|| link.durable() == RecordNumber(22));
+        until(|| link.durable() == GroupNumber(22));
         // The standby refuses the next group, and only the store knows why.
         state.is_away.store(true, Ordering::Relaxed);
         tail.note_epoch(2);
@@ -191,7 +191,7 @@ fn standby_suffices_while_the_store_is_away_and_the_store_while_the_standby_is()
         assert!(!link.is_lost());
         state.is_fenced.store(true, Ordering::Relaxed);
         until(|| link.is_lost());
-        assert_eq!(link.durable(), RecordNumber(22));
+        assert_eq!(link.durable(), GroupNumber(22));
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use adit_shared_store::journal_folder::JournalFolder;
 use adit_shared_store::store_thread::{StoreLink, ThreadStore};
 use adit_store::{
-    AppendError, Files, GroupQueue, Journal, JournalFigures, JournalOptions, RecordChange,
-    RecordGroup, RecordKey, RecordKind, RecordName, RecordNumber, RecordStore, StoreChange,
+    AppendError, Files, GroupNumber, GroupQueue, Journal, JournalFigures, JournalOptions,
+    OwnedRecordId, RecordChange, RecordGroup, RecordKey, RecordKind, RecordStore, StoreChange,
     StoreError, StoreState, Upkeep,
 };
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
@@ -183,7 +183,7 @@ fn journal(path: &Path, fails: &Arc<AtomicBool>) -> Journal<FailingFolder> {
 
 fn put(seid: u64, octets: usize) -> RecordChange {
     let value = Some(vec![7; octets]);
-    RecordChange { kind: RecordKind::Session, name: RecordName::Number(seid), value }
+    RecordChange { kind: RecordKind::Session, name: OwnedRecordId::Number(seid), value }
 }
 
 fn wait_for(mut holds: impl FnMut() -> bool) {
@@ -198,8 +198,8 @@ fn wait_for(mut holds: impl FnMut() -> bool) {
 fn read(path: &Path) -> Vec<u64> {
     let journal = journal(path, &Arc::new(AtomicBool::new(false)));
     let seid = |_, name, _| match name {
-        RecordName::Number(seid) => seid,
-        RecordName::Octets(_) => unreachable!("sessions have numbers"),
+        OwnedRecordId::Number(seid) => seid,
+        OwnedRecordId::Octets(_) => unreachable!("sessions have numbers"),
     };
     let cpus = rustix::thread::sched_getaffinity(None).unwrap();
     let (_link, former) =
@@ -219,18 +219,18 @@ fn groups_of_a_failing_disk_become_durable_when_it_works_again_and_not_before() 
     let dir = tempfile::tempdir().unwrap();
     let (path, fails) = (dir.path().join("journal"), Arc::new(AtomicBool::new(false)));
     let link = StoreLink::start(journal(&path, &fails)).unwrap();
-    let group = |number, changes| RecordGroup { number: RecordNumber(number), changes };
+    let group = |number, changes| RecordGroup { number: GroupNumber(number), changes };
     link.send(group(1, vec![put(1, 10)]));
-    wait_for(|| link.durable() == RecordNumber(1));
+    wait_for(|| link.durable() == GroupNumber(1));
     fails.store(true, Ordering::Relaxed);
     link.send(group(2, vec![put(2, 10)]));
     link.send(group(3, Vec::new()));
     wait_for(|| link.state() == StoreState::Failing);
     let report = link.report();
     assert!(report.failure.is_some_and(|text| text.contains("the disk fails")));
-    assert_eq!((link.durable(), report.failures > 0), (RecordNumber(1), true));
+    assert_eq!((link.durable(), report.failures > 0), (GroupNumber(1), true));
     fails.store(false, Ordering::Relaxed);
-    wait_for(|| link.durable() == RecordNumber(3) && link.state() == StoreState::Working);
+    wait_for(|| link.durable() == GroupNumber(3) && link.state() == StoreState::Working);
     assert_eq!(link.report().failure, None);
     drop(link);
     assert_eq!(read(&path), [1, 2]);
@@ -246,15 +246,15 @@ fn large_group_is_one_group_and_a_record_beyond_the_limit_is_counted_and_left_ou
     let many: Vec<RecordChange> = (0..16).map(|index| put(seid(index), 60_000)).collect();
     let too_large = put(seid(41), STORE_VALUE_BYTES_MAX + 1);
     let changes = many.into_iter().chain([too_large]).collect();
-    link.send(RecordGroup { number: RecordNumber(1), changes });
-    wait_for(|| link.durable() == RecordNumber(1));
-    wait_for(|| link.report().figures.durable == RecordNumber(1));
+    link.send(RecordGroup { number: GroupNumber(1), changes });
+    wait_for(|| link.durable() == GroupNumber(1));
+    wait_for(|| link.report().figures.durable == GroupNumber(1));
     assert_eq!(link.report().too_large, 1);
     // A change that no store could take as a whole is not taken in parts.
     let changes = (0..40).map(|index| put(seid(index), 60_000)).collect();
-    link.send(RecordGroup { number: RecordNumber(2), changes });
+    link.send(RecordGroup { number: GroupNumber(2), changes });
     wait_for(|| link.state() == StoreState::Failing);
-    assert_eq!((link.durable(), link.report().figures.durable), (RecordNumber(1), RecordNumber(1)));
+    assert_eq!((link.durable(), link.report().figures.durable), (GroupNumber(1), GroupNumber(1)));
     drop(link);
     assert_eq!(read(&path), (0..16).map(seid).collect::<Vec<_>>());
 }
@@ -278,11 +278,11 @@ impl SharedRecords {
 }
 
 impl RecordStore for SharedRecords {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         self.groups.append(changes, 1000)
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
         self.check()?;
         if self.commits_fail && self.groups.is_waiting() {
             return Err(StoreError::SegmentSize);
@@ -337,9 +337,9 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
         };
         let link = StoreLink::start(store).unwrap();
         let group =
-            |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10)] };
+            |number| RecordGroup { number: GroupNumber(number), changes: vec![put(number, 10)] };
         link.send(group(1));
-        wait_for(|| link.durable() == RecordNumber(1));
+        wait_for(|| link.durable() == GroupNumber(1));
         assert!(!link.is_lost());
         is_taken.store(true, Ordering::Relaxed);
         if sends {
@@ -348,7 +348,7 @@ fn store_that_another_process_takes_over_is_lost_and_does_not_count_as_failing()
         wait_for(|| link.is_lost() && link.has_ended());
         // A node that serves on while its store fails must not do so now.
         assert_eq!(link.state(), StoreState::Working);
-        assert_eq!(link.durable(), RecordNumber(1));
+        assert_eq!(link.durable(), GroupNumber(1));
         let failure = link.report().failure.unwrap_or_default();
         assert!(failure.contains("belongs to another"), "{failure}");
         assert!(is_closed.load(Ordering::Relaxed));
@@ -364,8 +364,8 @@ fn group_that_upkeep_made_durable_is_reported() {
         is_closed: Arc::default(),
     };
     let link = StoreLink::start(store).unwrap();
-    link.send(RecordGroup { number: RecordNumber(1), changes: vec![put(1, 10)] });
-    wait_for(|| link.durable() == RecordNumber(1));
+    link.send(RecordGroup { number: GroupNumber(1), changes: vec![put(1, 10)] });
+    wait_for(|| link.durable() == GroupNumber(1));
 }
 
 fn open(path: &Path) -> Result<Journal<JournalFolder>, StoreError> {
@@ -396,17 +396,17 @@ fn removed_folder_fails_within_a_second_and_heals_when_it_is_back() {
     let (path, away) = (dir.path().join("journal"), dir.path().join("away"));
     let link = journal_at(&path);
     let group =
-        |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10)] };
+        |number| RecordGroup { number: GroupNumber(number), changes: vec![put(number, 10)] };
     link.send(group(1));
-    wait_for(|| link.durable() == RecordNumber(1));
+    wait_for(|| link.durable() == GroupNumber(1));
     std::fs::rename(&path, &away).unwrap();
     wait_for(|| link.state() == StoreState::Failing);
     assert!(link.report().failure.is_some_and(|text| text.contains("was removed or replaced")));
     link.send(group(2));
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(link.durable(), RecordNumber(1));
+    assert_eq!(link.durable(), GroupNumber(1));
     std::fs::rename(&away, &path).unwrap();
-    wait_for(|| link.durable() == RecordNumber(2) && link.state() == StoreState::Working);
+    wait_for(|| link.durable() == GroupNumber(2) && link.state() == StoreState::Working);
     drop(link);
     assert_eq!(read(&path), [1, 2]);
 }
@@ -418,11 +418,11 @@ fn folder_that_stays_away_is_made_again_with_all_records() {
     let (path, away) = (dir.path().join("journal"), dir.path().join("away"));
     let link = journal_at(&path);
     let group =
-        |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 10_000)] };
+        |number| RecordGroup { number: GroupNumber(number), changes: vec![put(number, 10_000)] };
     let send = |numbers: std::ops::RangeInclusive<u64>| {
         let last = *numbers.end();
         numbers.for_each(|number| link.send(group(number)));
-        wait_for(|| link.durable() == RecordNumber(last) && link.state() == StoreState::Working);
+        wait_for(|| link.durable() == GroupNumber(last) && link.state() == StoreState::Working);
     };
     send(1..=300);
     // The whole folder, all files of it, and only the one that takes commits.
@@ -448,7 +448,7 @@ fn folder_that_stays_away_is_made_again_with_all_records() {
     wait_for(|| link.state() == StoreState::Failing);
     link.send(group(611));
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(link.durable(), RecordNumber(610));
+    assert_eq!(link.durable(), GroupNumber(610));
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
     std::fs::remove_file(path.join("other")).unwrap();
     send(612..=620);
@@ -469,12 +469,12 @@ fn damaged_segment_goes_when_all_records_are_handed_over_again() {
         for seid in seids {
             number += 1;
             link.send(RecordGroup {
-                number: RecordNumber(number),
+                number: GroupNumber(number),
                 changes: vec![put(seid, 10_000)],
             });
         }
-        wait_for(|| link.durable() == RecordNumber(number));
-        RecordNumber(number)
+        wait_for(|| link.durable() == GroupNumber(number));
+        GroupNumber(number)
     };
     send(1..=20);
     let segment = File::options().write(true).open(path.join("0000000000000001.segment")).unwrap();
@@ -504,12 +504,12 @@ fn full_file_system_heals_without_a_further_group() {
     let options = JournalOptions { segment_bytes: 1 << 20, ..JournalOptions::new(7) };
     let link = StoreLink::start(Journal::open(folder, &options).unwrap().0).unwrap();
     let group =
-        |number| RecordGroup { number: RecordNumber(number), changes: vec![put(number, 100_000)] };
+        |number| RecordGroup { number: GroupNumber(number), changes: vec![put(number, 100_000)] };
     let mut number = 0;
     while link.state() == StoreState::Working {
         number += 1;
         link.send(group(number));
-        wait_for(|| link.durable() == RecordNumber(number) || link.state() == StoreState::Failing);
+        wait_for(|| link.durable() == GroupNumber(number) || link.state() == StoreState::Failing);
         assert!(number < 100, "space has no end");
     }
     assert_eq!(link.state(), StoreState::Full);
@@ -519,10 +519,10 @@ fn full_file_system_heals_without_a_further_group() {
         link.send(group(number));
     }
     wait_for(|| link.state() == StoreState::Failing);
-    assert!(link.durable() < RecordNumber(number));
+    assert!(link.durable() < GroupNumber(number));
     space.store(1 << 30, Ordering::Relaxed);
     let freed = Instant::now();
-    wait_for(|| link.durable() == RecordNumber(number) && link.state() == StoreState::Working);
+    wait_for(|| link.durable() == GroupNumber(number) && link.state() == StoreState::Working);
     println!("healed {:?} after there was room", freed.elapsed());
     drop(link);
     assert_eq!(read(&path), (1..=number).collect::<Vec<_>>());

@@ -11,8 +11,8 @@ use super::commit::{GROUP_HEADER_BYTES, GroupTag};
 use super::{u32_at, u64_at};
 use crate::record::{RecordId, RecordKey, RecordKind, StoreChange};
 
-const OCTETS: u8 = 1 << 6;
-const REMOVE: u8 = 1 << 7;
+const ID_IS_OCTETS_BIT: u8 = 1 << 6;
+const REMOVE_BIT: u8 = 1 << 7;
 
 /// Returns how many octets [`encode_change`] writes for a change.
 pub(crate) fn change_len(change: &StoreChange<'_>) -> usize {
@@ -26,7 +26,7 @@ pub(crate) fn change_len(change: &StoreChange<'_>) -> usize {
 /// Appends a change, encoded as in a commit of the journal. The caller has checked that the
 /// identifier has at most 255 octets and the value fits its 4-octet length.
 pub fn encode_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
-    let removed = if change.value.is_none() { REMOVE } else { 0 };
+    let removed = if change.value.is_none() { REMOVE_BIT } else { 0 };
     let kind = change.key.kind as u8 | removed;
     match change.key.id {
         RecordId::Number(number) => {
@@ -34,7 +34,7 @@ pub fn encode_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
             out.extend_from_slice(&number.to_le_bytes());
         }
         RecordId::Octets(octets) => {
-            out.push(kind | OCTETS);
+            out.push(kind | ID_IS_OCTETS_BIT);
             out.push(u8::try_from(octets.len()).unwrap_or(u8::MAX));
             out.extend_from_slice(octets);
         }
@@ -48,7 +48,7 @@ pub fn encode_change(out: &mut Vec<u8>, change: &StoreChange<'_>) {
 fn parse_change(octets: &[u8]) -> Option<StoreChange<'_>> {
     let (&head, rest) = octets.split_first()?;
     let kind = RecordKind::from_octet(head & 0xf)?;
-    let (id, rest) = if head & OCTETS == 0 {
+    let (id, rest) = if head & ID_IS_OCTETS_BIT == 0 {
         (RecordId::Number(u64_at(rest, 0)?), rest.get(8..)?)
     } else {
         let (&len, rest) = rest.split_first()?;
@@ -56,7 +56,7 @@ fn parse_change(octets: &[u8]) -> Option<StoreChange<'_>> {
         (RecordId::Octets(id), rest)
     };
     let key = RecordKey { kind, id };
-    if head & REMOVE != 0 {
+    if head & REMOVE_BIT != 0 {
         return Some(StoreChange::remove(key));
     }
     let len = usize::try_from(u32_at(rest, 0)?).ok()?;

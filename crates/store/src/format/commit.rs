@@ -1,6 +1,6 @@
 //! Commits: the changes that one write and one sync make durable.
 
-use super::{put_at, u32_at, u64_at};
+use super::{overwrite_at, u32_at, u64_at};
 
 /// Octets of an encoded [`CommitHeader`].
 pub(crate) const COMMIT_HEADER_BYTES: usize = 40;
@@ -71,5 +71,5 @@ pub(crate) fn push_group(out: &mut Vec<u8>, tag: GroupTag, push: impl FnOnce(&mu
     out.push(tag as u8);
     push(out);
     let len = u32::try_from(out.len() - at - GROUP_HEADER_BYTES).unwrap_or(u32::MAX);
-    put_at(out, at, &len.to_le_bytes());
+    overwrite_at(out, at, &len.to_le_bytes());
 }

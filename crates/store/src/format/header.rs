@@ -1,6 +1,6 @@
 //! The header of a segment.
 
-use super::{FORMAT_VERSION, SECTOR, put_at, u32_at, u64_at};
+use super::{FORMAT_VERSION, SECTOR_BYTES, overwrite_at, u32_at, u64_at};
 
 /// The first octets of a segment. All versions of the format have these octets, and the version and
 /// the CRC at these offsets.
@@ -30,31 +30,31 @@ pub(crate) enum SegmentHeaderError {
 
 impl SegmentHeader {
     /// Returns the two copies of the header as they are written.
-    pub(crate) fn encode(&self) -> [[u8; SECTOR]; 2] {
-        let mut sector = [0; SECTOR];
-        put_at(&mut sector, 0, MAGIC);
-        put_at(&mut sector, VERSION_AT, &FORMAT_VERSION.to_le_bytes());
-        put_at(&mut sector, 12, &self.sectors.to_le_bytes());
-        put_at(&mut sector, 16, &self.identity.to_le_bytes());
-        put_at(&mut sector, 24, &self.number.to_le_bytes());
+    pub(crate) fn encode(&self) -> [[u8; SECTOR_BYTES]; 2] {
+        let mut sector = [0; SECTOR_BYTES];
+        overwrite_at(&mut sector, 0, MAGIC);
+        overwrite_at(&mut sector, VERSION_AT, &FORMAT_VERSION.to_le_bytes());
+        overwrite_at(&mut sector, 12, &self.sectors.to_le_bytes());
+        overwrite_at(&mut sector, 16, &self.identity.to_le_bytes());
+        overwrite_at(&mut sector, 24, &self.number.to_le_bytes());
         let crc = crc(&sector);
-        put_at(&mut sector, CRC_AT, &crc.to_le_bytes());
+        overwrite_at(&mut sector, CRC_AT, &crc.to_le_bytes());
         [sector; 2]
     }
 
     /// Reads the header from the first copy that has a valid CRC.
-    pub(crate) fn decode(copies: &[[u8; SECTOR]; 2]) -> Result<Self, SegmentHeaderError> {
-        let is_whole = |copy: &&[u8; SECTOR]| {
+    pub(crate) fn decode(copies: &[[u8; SECTOR_BYTES]; 2]) -> Result<Self, SegmentHeaderError> {
+        let is_whole = |copy: &&[u8; SECTOR_BYTES]| {
             copy.starts_with(MAGIC) && u32_at(&copy[..], CRC_AT) == Some(crc(copy))
         };
         let copy = copies.iter().find(is_whole).ok_or(SegmentHeaderError::Damaged)?;
         match u32_at(copy, VERSION_AT).ok_or(SegmentHeaderError::Damaged)? {
-            1 => Self::of_version_1(copy).ok_or(SegmentHeaderError::Damaged),
+            1 => Self::decode_version_1(copy).ok_or(SegmentHeaderError::Damaged),
             version => Err(SegmentHeaderError::Newer(version)),
         }
     }
 
-    fn of_version_1(copy: &[u8; SECTOR]) -> Option<Self> {
+    fn decode_version_1(copy: &[u8; SECTOR_BYTES]) -> Option<Self> {
         Some(Self {
             sectors: u32_at(copy, 12)?,
             identity: u64_at(copy, 16)?,
@@ -63,7 +63,7 @@ impl SegmentHeader {
     }
 }
 
-fn crc(sector: &[u8; SECTOR]) -> u32 {
+fn crc(sector: &[u8; SECTOR_BYTES]) -> u32 {
     let (covered, _) = sector.split_at(CRC_AT);
     crc32c::crc32c(covered)
 }

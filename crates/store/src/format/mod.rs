@@ -18,17 +18,17 @@ pub(crate) use sector::{SectorCodec, SectorState};
 pub const FORMAT_VERSION: u32 = 1;
 
 /// Octets of a sector, the unit that a device writes as a whole or not at all.
-pub(crate) const SECTOR: usize = 512;
+pub(crate) const SECTOR_BYTES: usize = 512;
 
 /// Octets of a sector that belong to a commit; the rest is the sector's own check.
-pub(crate) const PAYLOAD: usize = 500;
+pub(crate) const SECTOR_PAYLOAD_BYTES: usize = 500;
 
 /// Sectors of a segment's header: two copies of one sector.
 pub(crate) const HEADER_SECTORS: u32 = 2;
 
 /// Returns the offset of a sector in its file. Unit: octets.
-pub(crate) const fn offset_of(sector: u32) -> u64 {
-    sector as u64 * SECTOR as u64
+pub(crate) const fn sector_offset(sector: u32) -> u64 {
+    sector as u64 * SECTOR_BYTES as u64
 }
 
 /// Reads the integer at offset `at`; `None` if the octets end before it does.
@@ -42,7 +42,7 @@ pub(crate) fn u64_at(octets: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Overwrites the octets of `into` from offset `at` on; nothing if they do not fit.
-pub(crate) fn put_at(into: &mut [u8], at: usize, octets: &[u8]) {
+pub(crate) fn overwrite_at(into: &mut [u8], at: usize, octets: &[u8]) {
     if let Some(field) = into.get_mut(at..at + octets.len()) {
         field.copy_from_slice(octets);
     }

@@ -5,9 +5,9 @@
 //! previous use; one may be new in its first octets only, and then its stamp, which stands last, is
 //! old. A damaged sector has the right stamp and a wrong CRC.
 
-use super::{PAYLOAD, SECTOR, put_at, u32_at};
+use super::{SECTOR_BYTES, SECTOR_PAYLOAD_BYTES, overwrite_at, u32_at};
 
-const START_AT: usize = PAYLOAD;
+const START_AT: usize = SECTOR_PAYLOAD_BYTES;
 const CRC_AT: usize = 504;
 const STAMP_AT: usize = 508;
 
@@ -43,15 +43,15 @@ impl SectorCodec {
 
     /// Adds the CRC and the stamp to a sector that has its payload. `index`: of the sector;
     /// `start`: the first sector of its commit.
-    pub(crate) fn seal(&self, sector: &mut [u8; SECTOR], index: u32, start: u32) {
-        put_at(sector, START_AT, &start.to_le_bytes());
+    pub(crate) fn seal(&self, sector: &mut [u8; SECTOR_BYTES], index: u32, start: u32) {
+        overwrite_at(sector, START_AT, &start.to_le_bytes());
         let crc = self.crc(sector, index);
-        put_at(sector, CRC_AT, &crc.to_le_bytes());
-        put_at(sector, STAMP_AT, &self.stamp.to_le_bytes());
+        overwrite_at(sector, CRC_AT, &crc.to_le_bytes());
+        overwrite_at(sector, STAMP_AT, &self.stamp.to_le_bytes());
     }
 
     /// Checks a sector.
-    pub(crate) fn check(&self, sector: &[u8; SECTOR], index: u32) -> SectorState {
+    pub(crate) fn check(&self, sector: &[u8; SECTOR_BYTES], index: u32) -> SectorState {
         let field = |at| u32_at(sector, at).unwrap_or(0);
         let has_stamp = field(STAMP_AT) == self.stamp;
         // A sector without the stamp is usually zeros. It may also be one whose stamp is damaged or
@@ -68,7 +68,7 @@ impl SectorCodec {
         }
     }
 
-    fn crc(&self, sector: &[u8; SECTOR], index: u32) -> u32 {
+    fn crc(&self, sector: &[u8; SECTOR_BYTES], index: u32) -> u32 {
         let (covered, _) = sector.split_at(CRC_AT);
         crc32c::crc32c_append(self.seed ^ index, covered)
     }

@@ -5,17 +5,17 @@ use adit_types::limits::STORE_GROUP_BYTES_MAX;
 use crate::error::{AppendError, StoreError};
 use crate::files::Files;
 use crate::format::{
-    COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, Groups, PAYLOAD, SECTOR,
-    offset_of, push_group,
+    COMMIT_HEADER_BYTES, CommitHeader, GROUP_HEADER_BYTES, GroupTag, Groups, SECTOR_BYTES,
+    SECTOR_PAYLOAD_BYTES, push_group, sector_offset,
 };
-use crate::index::{LiveIndex, Place};
+use crate::index::{LiveIndex, RecordPlace};
 use crate::journal::Journal;
 use crate::journal::segments::BEGUN_NAME;
-use crate::record::RecordNumber;
+use crate::record::GroupNumber;
 
 /// How many waiting copies and groups, and octets of them, fit into one commit.
 #[derive(Debug, Clone, Copy, Default)]
-struct Share {
+struct CommitShare {
     copies: usize,
     copies_octets: usize,
     groups: usize,
@@ -24,14 +24,14 @@ struct Share {
 
 impl<F: Files> Journal<F> {
     /// Admits groups to the next commits, as many as there is room for in the files.
-    pub(super) fn admit(&mut self) -> Result<(), StoreError> {
+    pub(super) fn admit_groups(&mut self) -> Result<(), StoreError> {
         loop {
             let next = self.groups.after(self.admitted).next();
             let Some((number, len)) = next.map(|group| (group.number, group.changes.len())) else {
                 return Ok(());
             };
             let octets = GROUP_HEADER_BYTES + len;
-            if !self.has_room(octets) {
+            if !self.has_room_for_group(octets) {
                 return Err(StoreError::Full(AppendError::NoSpace));
             }
             self.admitted = number;
@@ -68,19 +68,19 @@ impl<F: Files> Journal<F> {
         if !fits || (takes_nothing && !self.must_announce) {
             return if is_fresh { Err(StoreError::SegmentSize) } else { self.roll() };
         }
-        let header = self.build(share);
+        let header = self.build_commit(share);
         self.write()?;
-        self.take_over(&header, share);
+        self.note_committed(&header, share);
         Ok(())
     }
 
     /// Returns how much fits into `room` octets. Compaction's copies come first, so that a newer
     /// change of the same record, which stands behind the copy, overrides it.
-    fn share(&self, room: usize) -> Share {
+    fn share(&self, room: usize) -> CommitShare {
         let room = room.saturating_sub(COMMIT_HEADER_BYTES);
-        let mut share = Share::default();
+        let mut share = CommitShare::default();
         (share.copies, share.copies_octets) =
-            self.copies.fitting(room.saturating_sub(GROUP_HEADER_BYTES));
+            self.copies.count_fitting(room.saturating_sub(GROUP_HEADER_BYTES));
         if share.copies == self.copies.lens.len() {
             let copies =
                 if share.copies == 0 { 0 } else { share.copies_octets + GROUP_HEADER_BYTES };
@@ -98,7 +98,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Builds the octets of a commit in `content`, and returns the header.
-    fn build(&mut self, share: Share) -> CommitHeader {
+    fn build_commit(&mut self, share: CommitShare) -> CommitHeader {
         self.tried_commit += 1;
         let content = &mut self.content;
         content.clear();
@@ -130,8 +130,8 @@ impl<F: Files> Journal<F> {
     fn write(&mut self) -> Result<(), StoreError> {
         let Some(active) = self.chain.back_mut() else { return Err(StoreError::SegmentSize) };
         self.raw.clear();
-        for (index, part) in (active.at..).zip(self.content.chunks(PAYLOAD)) {
-            let mut sector = [0; SECTOR];
+        for (index, part) in (active.at..).zip(self.content.chunks(SECTOR_PAYLOAD_BYTES)) {
+            let mut sector = [0; SECTOR_BYTES];
             if let Some(payload) = sector.get_mut(..part.len()) {
                 payload.copy_from_slice(part);
             }
@@ -139,7 +139,7 @@ impl<F: Files> Journal<F> {
             self.raw.push(sector);
         }
         let octets = self.raw.as_flattened();
-        let written = self.files.write_at(&active.file, offset_of(active.at), octets);
+        let written = self.files.write_at(&active.file, sector_offset(active.at), octets);
         let synced = written.and_then(|()| self.files.sync_data(&active.file));
         let begun = synced.and_then(|()| {
             if !self.has_begun {
@@ -156,7 +156,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Updates the index, the queue and the figures after a commit has become durable.
-    fn take_over(&mut self, header: &CommitHeader, share: Share) {
+    fn note_committed(&mut self, header: &CommitHeader, share: CommitShare) {
         let Some(active) = self.chain.back_mut() else { return };
         let at = active.at;
         active.at += u32::try_from(self.raw.len()).unwrap_or(0);
@@ -167,7 +167,7 @@ impl<F: Files> Journal<F> {
         let segment = active.short_number();
         apply(&mut self.index, &self.content, segment, at);
         self.durable_commit = header.commit;
-        self.groups.drop_through(RecordNumber(header.last()));
+        self.groups.drop_through(GroupNumber(header.last()));
         self.admitted_octets -= share.groups_octets;
         self.commits += 1;
         // Copies do not count: upkeep, whose pace follows this figure, would speed itself up.
@@ -175,7 +175,7 @@ impl<F: Files> Journal<F> {
         self.copied_octets += share.copies_octets as u64;
         self.copies.drop_first(share.copies, share.copies_octets);
         self.must_announce = false;
-        self.free_leaving();
+        self.free_emptied_segments();
     }
 }
 
@@ -192,10 +192,10 @@ pub(super) fn apply(index: &mut LiveIndex, content: &[u8], segment: u32, at: u32
 
 /// Returns the place of a change of `len` octets that stands `offset` octets after the start of the
 /// commit at sector `at`.
-pub(super) fn place_of(segment: u32, at: u32, offset: usize, len: usize) -> Place {
-    let payload = u32::try_from(PAYLOAD).unwrap_or(0);
+pub(super) fn place_of(segment: u32, at: u32, offset: usize, len: usize) -> RecordPlace {
+    let payload = u32::try_from(SECTOR_PAYLOAD_BYTES).unwrap_or(0);
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-    Place {
+    RecordPlace {
         segment,
         offset: at.saturating_mul(payload).saturating_add(offset),
         len: u32::try_from(len).unwrap_or(u32::MAX),

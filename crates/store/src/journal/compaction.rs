@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::files::Files;
-use crate::format::{COMMIT_HEADER_BYTES, Groups, SECTOR, encode_change, offset_of};
+use crate::format::{COMMIT_HEADER_BYTES, Groups, SECTOR_BYTES, encode_change, sector_offset};
 use crate::journal::Journal;
 use crate::journal::commit::place_of;
 use crate::record::Upkeep;
@@ -14,23 +14,23 @@ const PART_OCTETS_MIN: usize = 128 << 10;
 const PART_OCTETS_MAX: usize = 1 << 20;
 
 /// Octets of upkeep for each octet that commits have written.
-const PACE: usize = 4;
+const UPKEEP_OCTETS_PER_COMMIT_OCTET: usize = 4;
 
 /// How many parts of compaction a commit does itself, at most, while the journal exceeds its bound.
-const PARTS_PER_COMMIT: usize = 2;
+const COMPACTION_PARTS_PER_COMMIT_MAX: usize = 2;
 
 impl<F: Files> Journal<F> {
     /// Returns the octets of all segments up to the last commit.
     fn used_octets(&self) -> u64 {
-        let all: u64 = self.chain.iter().map(|segment| offset_of(segment.sectors)).sum();
+        let all: u64 = self.chain.iter().map(|segment| sector_offset(segment.sectors)).sum();
         let last = self.chain.back();
-        all - last.map_or(0, |last| offset_of(last.sectors - last.at))
+        all - last.map_or(0, |last| sector_offset(last.sectors - last.at))
     }
 
     /// Returns the maximum octets of written segments plus the next one; beyond it a commit does
     /// parts of compaction itself.
     fn bound_octets(&self) -> u64 {
-        2 * self.live_sector_octets() + 2 * offset_of(self.sectors)
+        2 * self.live_sector_octets() + 2 * sector_offset(self.sectors)
     }
 
     /// True if the oldest segment should be compacted now.
@@ -42,12 +42,12 @@ impl<F: Files> Journal<F> {
         if self.damaged == Some(oldest.number) {
             // The segment stays while it has records that cannot be read, until the owner has
             // written them again.
-            return self.chain.len() > 1 && self.index.live_in(oldest.short_number()) == 0;
+            return self.chain.len() > 1 && self.index.live_octets_in(oldest.short_number()) == 0;
         }
         if self.is_rewriting() {
             return true;
         }
-        let (live, segment) = (self.live_sector_octets(), offset_of(self.sectors));
+        let (live, segment) = (self.live_sector_octets(), sector_offset(self.sectors));
         let slack = if self.is_out_of_space { segment / 8 } else { live / 2 + segment / 2 };
         let has_room = self.compaction_octets() <= self.ready_octets();
         let gets_denser = self.chain.len() > 1 && oldest.number <= self.last_changed;
@@ -59,10 +59,11 @@ impl<F: Files> Journal<F> {
         let part = match self.is_out_of_space {
             // The largest part: requests are refused until space is free again.
             true => PART_OCTETS_MAX,
-            false => (PACE * self.written_since).clamp(PART_OCTETS_MIN, PART_OCTETS_MAX),
+            false => (UPKEEP_OCTETS_PER_COMMIT_OCTET * self.written_since)
+                .clamp(PART_OCTETS_MIN, PART_OCTETS_MAX),
         };
         self.written_since = 0;
-        self.count_damage();
+        self.count_damage_as_loss();
         let mut done = self.upkeep_files(part)?;
         if done != Upkeep::Worked && self.is_compaction_due() {
             self.compact(part)?;
@@ -86,8 +87,8 @@ impl<F: Files> Journal<F> {
         if self.is_out_of_space && !self.is_preparing() && !self.may_have_space() {
             return Ok(Upkeep::Idle);
         }
-        let sectors = part / SECTOR;
-        match self.prepare_next(u32::try_from(sectors).unwrap_or(u32::MAX), false) {
+        let sectors = part / SECTOR_BYTES;
+        match self.prepare_next_segment(u32::try_from(sectors).unwrap_or(u32::MAX), false) {
             Err(error) if error.is_no_space() => Ok(Upkeep::Idle),
             prepared => prepared,
         }
@@ -95,8 +96,8 @@ impl<F: Files> Journal<F> {
 
     /// Counts unreadable records as a loss, upon which their owner writes all records again, once
     /// the file system has room for that.
-    fn count_damage(&mut self) {
-        let wanted = self.live_sector_octets() + 2 * offset_of(self.sectors);
+    fn count_damage_as_loss(&mut self) {
+        let wanted = self.live_sector_octets() + 2 * sector_offset(self.sectors);
         if let Some(damaged) = self.damaged
             && damaged > self.lost_until
             && self.files.available().is_ok_and(|available| available >= wanted)
@@ -108,9 +109,9 @@ impl<F: Files> Journal<F> {
 
     /// Compacts while the journal exceeds its bound, in a limited number of parts. Ignores errors:
     /// a later call meets and reports them.
-    pub(super) fn keep_bound(&mut self) {
-        for _ in 0..PARTS_PER_COMMIT {
-            let is_over = self.used_octets() > self.bound_octets() - offset_of(self.sectors);
+    pub(super) fn compact_to_bound(&mut self) {
+        for _ in 0..COMPACTION_PARTS_PER_COMMIT_MAX {
+            let is_over = self.used_octets() > self.bound_octets() - sector_offset(self.sectors);
             if !is_over || !self.is_compaction_due() || self.compact(PART_OCTETS_MAX).is_err() {
                 break;
             }
@@ -129,7 +130,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Compacts all segments after the folder was removed; this process still has their files open.
-    pub(super) fn copy_removed(&mut self) -> Result<(), StoreError> {
+    pub(super) fn copy_from_removed_files(&mut self) -> Result<(), StoreError> {
         self.copies.clear();
         self.cursor = None;
         self.begin_rewriting()?;
@@ -158,7 +159,7 @@ impl<F: Files> Journal<F> {
     fn compact(&mut self, part: usize) -> Result<(), StoreError> {
         let Some(oldest) = self.chain.front() else { return Ok(()) };
         let (number, segment) = (oldest.number, oldest.short_number());
-        let is_empty = self.index.live_in(segment) == 0;
+        let is_empty = self.index.live_octets_in(segment) == 0;
         let is_done = is_empty || self.collect_copies(part)?;
         self.commit_all()?;
         if !is_done {
@@ -191,9 +192,9 @@ impl<F: Files> Journal<F> {
             if cursor.at >= oldest.at {
                 return Ok(true);
             }
-            let (first, next) = match oldest.read_on(&mut self.files, cursor) {
+            let (first, next) = match oldest.next_scan_step(&mut self.files, cursor) {
                 Ok(ScanStep::Commit(FoundCommit { at, end, .. })) => {
-                    read += usize::try_from(offset_of(end - at)).unwrap_or(part);
+                    read += usize::try_from(sector_offset(end - at)).unwrap_or(part);
                     let groups = Groups::new(&cursor.content, COMMIT_HEADER_BYTES);
                     for placed in groups.flat_map(|group| group.changes()) {
                         let place = place_of(oldest.short_number(), at, placed.at, placed.len);

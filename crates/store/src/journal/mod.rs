@@ -13,10 +13,10 @@ use adit_types::limits::STORE_GROUP_BYTES_MAX;
 
 use crate::error::{AppendError, Damage, StoreError};
 use crate::files::Files;
-use crate::format::{COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, PAYLOAD, SECTOR};
+use crate::format::{COMMIT_HEADER_BYTES, GROUP_HEADER_BYTES, SECTOR_BYTES, SECTOR_PAYLOAD_BYTES};
 use crate::groups::GroupQueue;
 use crate::index::LiveIndex;
-use crate::record::{RecordKey, RecordKind, RecordNumber, StoreChange, Upkeep};
+use crate::record::{GroupNumber, RecordKey, RecordKind, StoreChange, Upkeep};
 use crate::record_store::RecordStore;
 use crate::scan::SegmentScan;
 use segments::{FreeFile, JournalSegment, NewFile, SyncTarget};
@@ -69,7 +69,7 @@ pub struct JournalFigures {
     /// Octets that are appended and not durable yet.
     pub pending_octets: usize,
     /// Number of the last durable group.
-    pub durable: RecordNumber,
+    pub durable: GroupNumber,
     /// Commits since the journal was opened.
     pub commits: u64,
     /// Octets of records that compaction has copied since the journal was opened.
@@ -93,7 +93,7 @@ impl WaitingCopies {
 
     /// Returns how many copies, from the front, fit into `room` octets, and how many octets they
     /// take.
-    fn fitting(&self, room: usize) -> (usize, usize) {
+    fn count_fitting(&self, room: usize) -> (usize, usize) {
         let mut taken = (0, 0);
         for len in &self.lens {
             if taken.1 + len > room {
@@ -145,7 +145,7 @@ pub struct Journal<F: Files> {
     groups: GroupQueue,
     /// The last group that is admitted to a commit; and the octets in a commit of all admitted
     /// groups.
-    admitted: RecordNumber,
+    admitted: GroupNumber,
     admitted_octets: usize,
     /// Copies of live records of the oldest segment, which wait for a commit.
     copies: WaitingCopies,
@@ -177,12 +177,13 @@ pub struct Journal<F: Files> {
     commits: u64,
     copied_octets: u64,
     content: Vec<u8>,
-    raw: Vec<[u8; SECTOR]>,
+    raw: Vec<[u8; SECTOR_BYTES]>,
 }
 
 impl<F: Files> Journal<F> {
     fn empty(files: F, options: &JournalOptions) -> Result<Self, StoreError> {
-        let sectors = segments::sectors_of(options.segment_bytes).ok_or(StoreError::SegmentSize)?;
+        let sectors =
+            segments::segment_sector_count(options.segment_bytes).ok_or(StoreError::SegmentSize)?;
         Ok(Self {
             files,
             identity: options.identity,
@@ -200,7 +201,7 @@ impl<F: Files> Journal<F> {
             durable_commit: 0,
             tried_commit: 0,
             groups: GroupQueue::default(),
-            admitted: RecordNumber(0),
+            admitted: GroupNumber(0),
             admitted_octets: 0,
             copies: WaitingCopies::default(),
             must_announce: false,
@@ -271,18 +272,18 @@ impl<F: Files> Journal<F> {
         self.forget_files();
         self.has_begun = false;
         self.removed_until = self.last_segment;
-        self.copy_removed()
+        self.copy_from_removed_files()
     }
 
     /// Returns the octets of sectors that the live records would take if packed densely.
     fn live_sector_octets(&self) -> u64 {
         let live = self.index.live_octets();
-        live + live * (SECTOR - PAYLOAD) as u64 / PAYLOAD as u64
+        live + live * (SECTOR_BYTES - SECTOR_PAYLOAD_BYTES) as u64 / SECTOR_PAYLOAD_BYTES as u64
     }
 
     /// True if the files have room for a group of this length beyond the reserve of compaction.
     /// Prepares another file before they run out.
-    fn has_room(&mut self, octets: usize) -> bool {
+    fn has_room_for_group(&mut self, octets: usize) -> bool {
         let wanted = self.admitted_octets + octets + COMMIT_HEADER_BYTES;
         self.keep_reserve(wanted);
         !self.is_out_of_space || wanted + self.compaction_reserve() <= self.ready_octets()
@@ -290,15 +291,15 @@ impl<F: Files> Journal<F> {
 }
 
 impl<F: Files> RecordStore for Journal<F> {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         let capacity = segments::capacity(self.sectors).min(STORE_GROUP_BYTES_MAX);
         self.groups.append(changes, capacity - COMMIT_HEADER_BYTES - GROUP_HEADER_BYTES)
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
-        let admitted = self.admit();
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
+        let admitted = self.admit_groups();
         self.commit_all()?;
-        self.keep_bound();
+        self.compact_to_bound();
         admitted.map(|()| self.durable())
     }
 

@@ -6,8 +6,8 @@ use std::io;
 use crate::error::{Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
-    FORMAT_VERSION, HEADER_SECTORS, SECTOR, SectorState, SegmentHeader, SegmentHeaderError,
-    offset_of, u64_at,
+    FORMAT_VERSION, HEADER_SECTORS, SECTOR_BYTES, SectorState, SegmentHeader, SegmentHeaderError,
+    sector_offset, u64_at,
 };
 use crate::groups::GroupQueue;
 use crate::journal::commit::apply;
@@ -15,7 +15,7 @@ use crate::journal::segments::{
     BEGUN_NAME, FreeFile, JournalSegment, NEW_NAME, is_segment_size, segment_name, spare_name,
 };
 use crate::journal::{Journal, JournalOptions, OpenReport};
-use crate::record::RecordNumber;
+use crate::record::GroupNumber;
 use crate::scan::{FoundCommit, ScanStep};
 
 /// The file that the process locks.
@@ -75,13 +75,13 @@ impl FolderNames {
 
 /// The results of reading the segments.
 #[derive(Debug, Default)]
-struct Replay {
+struct ReplayState {
     last: Option<FoundCommit>,
     last_segment: u64,
     report: OpenReport,
 }
 
-impl Replay {
+impl ReplayState {
     fn last_commit(&self) -> u64 {
         self.last.map_or(0, |last| last.header.commit)
     }
@@ -116,7 +116,7 @@ impl<F: Files> Journal<F> {
         })?;
         let names = FolderNames::sort(files.list().map_err(StoreError::io("read", ""))?);
         let mut journal = Self::empty(files, options)?;
-        let mut replay = Replay::default();
+        let mut replay = ReplayState::default();
         replay.report.foreign = names.foreign.clone();
         replay.report.is_new = names.segments.is_empty() && !names.has_begun;
         let last_segment = names.segments.last().max(names.spares.last());
@@ -132,7 +132,7 @@ impl<F: Files> Journal<F> {
         }
         journal.durable_commit = replay.last_commit();
         journal.tried_commit = replay.last_commit();
-        journal.groups = GroupQueue::new(RecordNumber(replay.last_group()));
+        journal.groups = GroupQueue::new(GroupNumber(replay.last_group()));
         journal.admitted = journal.groups.durable();
         if replay.last.is_some() && !names.has_begun {
             // The file is missing: the process crashed before it made the file, or an older program
@@ -141,8 +141,8 @@ impl<F: Files> Journal<F> {
             journal.files.create(BEGUN_NAME).map_err(StoreError::io("create", BEGUN_NAME))?;
         }
         journal.has_begun = replay.last.is_some() || names.has_begun;
-        journal.sync_last(&replay)?;
-        journal.collect_free(&names)?;
+        journal.sync_last_commit(&replay)?;
+        journal.keep_reusable_files(&names)?;
         if is_damaged {
             journal.rewrite_all()?;
         } else if journal.chain.is_empty() {
@@ -152,7 +152,11 @@ impl<F: Files> Journal<F> {
     }
 
     /// Reads all segments into the chain and the index.
-    fn replay_all(&mut self, names: &FolderNames, replay: &mut Replay) -> Result<(), StoreError> {
+    fn replay_all(
+        &mut self,
+        names: &FolderNames,
+        replay: &mut ReplayState,
+    ) -> Result<(), StoreError> {
         let mut found = self.find_chain(names, replay)?;
         let last_commits = self.last_commits(&found)?;
         for (segment, until) in found.iter_mut().zip(last_commits) {
@@ -171,7 +175,7 @@ impl<F: Files> Journal<F> {
     fn find_chain(
         &mut self,
         names: &FolderNames,
-        replay: &mut Replay,
+        replay: &mut ReplayState,
     ) -> Result<Vec<JournalSegment<F::File>>, StoreError> {
         let mut found = Vec::new();
         let mut oldest = None;
@@ -188,11 +192,11 @@ impl<F: Files> Journal<F> {
                 Err(SegmentError::Store(error)) => return Err(error),
             };
             if segment.readable < segment.sectors {
-                let octets = offset_of(segment.readable);
+                let octets = sector_offset(segment.readable);
                 replay.add(segment.name(), format!("is cut off after {octets} octets"));
             }
             if oldest.is_none() {
-                oldest = self.oldest_of(&segment)?;
+                oldest = self.oldest_needed_segment(&segment)?;
             }
             found.push(segment);
         }
@@ -212,11 +216,11 @@ impl<F: Files> Journal<F> {
     ) -> Result<JournalSegment<F::File>, SegmentError> {
         let name = segment_name(number);
         let (file, octets) = self.open_file(&name)?;
-        let readable = u32::try_from(octets / SECTOR as u64).unwrap_or(u32::MAX);
+        let readable = u32::try_from(octets / SECTOR_BYTES as u64).unwrap_or(u32::MAX);
         if readable < HEADER_SECTORS {
             return Err(SegmentError::Unusable(DAMAGED_HEADER));
         }
-        let mut copies = [[0; SECTOR]; 2];
+        let mut copies = [[0; SECTOR_BYTES]; 2];
         let read = self.files.read_at(&file, 0, copies.as_flattened_mut());
         read.map_err(StoreError::io("read", &name))?;
         let header = match SegmentHeader::decode(&copies) {
@@ -255,11 +259,14 @@ impl<F: Files> Journal<F> {
 
     /// Returns the number of the oldest needed segment according to the last commit of `segment`;
     /// `None` if it has no commit.
-    fn oldest_of(&mut self, segment: &JournalSegment<F::File>) -> Result<Option<u64>, StoreError> {
+    fn oldest_needed_segment(
+        &mut self,
+        segment: &JournalSegment<F::File>,
+    ) -> Result<Option<u64>, StoreError> {
         let mut scan = segment.scan();
         let mut oldest = None;
         loop {
-            match segment.read_on(&mut self.files, &mut scan)? {
+            match segment.next_scan_step(&mut self.files, &mut scan)? {
                 ScanStep::Commit(commit) => oldest = Some(commit.header.oldest),
                 ScanStep::Gap(gap) if gap.next.is_none() => return Ok(oldest),
                 ScanStep::Gap(_) => {}
@@ -276,7 +283,7 @@ impl<F: Files> Journal<F> {
         let (mut last, mut all) = (None, Vec::new());
         for segment in found.iter().rev() {
             all.push(last);
-            last = match segment.read_on(&mut self.files, &mut segment.scan())? {
+            last = match segment.next_scan_step(&mut self.files, &mut segment.scan())? {
                 ScanStep::Commit(commit) => Some(commit.header.previous),
                 ScanStep::Gap(gap) if gap.next.is_some() || gap.is_damaged => None,
                 ScanStep::Gap(_) => last,
@@ -292,14 +299,14 @@ impl<F: Files> Journal<F> {
         &mut self,
         segment: &mut JournalSegment<F::File>,
         until: Option<u64>,
-        replay: &mut Replay,
+        replay: &mut ReplayState,
     ) -> Result<(), StoreError> {
         let name = segment.name();
         let losses_before = replay.report.losses.len();
         let mut scan = segment.scan();
         replay.report.is_torn = false;
         loop {
-            match segment.read_on(&mut self.files, &mut scan)? {
+            match segment.next_scan_step(&mut self.files, &mut scan)? {
                 ScanStep::Commit(commit)
                     if until.is_some_and(|until| commit.header.commit > until) =>
                 {
@@ -322,7 +329,7 @@ impl<F: Files> Journal<F> {
                         break;
                     }
                     let end = gap.next.unwrap_or(segment.sectors - 1);
-                    replay.add(name.clone(), Damage::of_sectors(gap.at, end));
+                    replay.add(name.clone(), Damage::describe_sectors(gap.at, end));
                     if gap.next.is_none() {
                         break;
                     }
@@ -342,15 +349,15 @@ impl<F: Files> Journal<F> {
     fn check_successors(
         &mut self,
         found: &[JournalSegment<F::File>],
-        replay: &mut Replay,
+        replay: &mut ReplayState,
     ) -> Result<(), StoreError> {
         for (position, segment) in found.iter().enumerate() {
             let index = segment.sectors - 1;
             if segment.readable <= index {
                 continue;
             }
-            let mut sector = [0; SECTOR];
-            let read = self.files.read_at(&segment.file, offset_of(index), &mut sector);
+            let mut sector = [0; SECTOR_BYTES];
+            let read = self.files.read_at(&segment.file, sector_offset(index), &mut sector);
             read.map_err(StoreError::io("read", &segment.name()))?;
             match segment.codec.check(&sector, index) {
                 SectorState::Whole(start) if start == index => {
@@ -362,7 +369,7 @@ impl<F: Files> Journal<F> {
                     }
                 }
                 SectorState::Damaged if position + 1 == found.len() => {
-                    let what = Damage::of_sectors(index, segment.sectors);
+                    let what = Damage::describe_sectors(index, segment.sectors);
                     replay.add(segment.name(), what);
                 }
                 SectorState::Whole(_) | SectorState::Damaged | SectorState::Unwritten => {}
@@ -373,15 +380,15 @@ impl<F: Files> Journal<F> {
 
     /// Writes the last commit again, and syncs it and all names. A process that ended before its
     /// sync leaves both in the kernel's memory only, where they look durable.
-    fn sync_last(&mut self, replay: &Replay) -> Result<(), StoreError> {
+    fn sync_last_commit(&mut self, replay: &ReplayState) -> Result<(), StoreError> {
         let last = self.chain.iter().find(|segment| segment.number == replay.last_segment);
         if let Some((segment, commit)) = last.zip(replay.last) {
             let name = segment.name();
             let sectors = usize::try_from(commit.end - commit.at).unwrap_or(0);
             self.raw.clear();
-            self.raw.resize(sectors, [0; SECTOR]);
+            self.raw.resize(sectors, [0; SECTOR_BYTES]);
             let octets = self.raw.as_flattened_mut();
-            let at = offset_of(commit.at);
+            let at = sector_offset(commit.at);
             let failed = |action| StoreError::io(action, &name);
             self.files.read_at(&segment.file, at, octets).map_err(failed("read"))?;
             self.files.write_at(&segment.file, at, octets).map_err(failed("write"))?;
@@ -391,7 +398,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Keeps files of former segments for new ones, and removes files that cannot be used again.
-    fn collect_free(&mut self, names: &FolderNames) -> Result<(), StoreError> {
+    fn keep_reusable_files(&mut self, names: &FolderNames) -> Result<(), StoreError> {
         if names.has_new {
             self.files.remove(NEW_NAME).map_err(StoreError::io("remove", NEW_NAME))?;
         }
@@ -401,7 +408,7 @@ impl<F: Files> Journal<F> {
         let former: Vec<_> = former.map(|number| segment_name(*number)).collect();
         for name in former.into_iter().chain(names.spares.iter().map(|spare| spare_name(*spare))) {
             let (file, octets) = self.open_file(&name)?;
-            if octets == offset_of(self.sectors) {
+            if octets == sector_offset(self.sectors) {
                 self.free.push(FreeFile { name, file, sectors: self.sectors });
             } else {
                 self.files.remove(&name).map_err(StoreError::io("remove", &name))?;

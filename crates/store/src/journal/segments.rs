@@ -5,7 +5,8 @@ use std::io;
 use crate::error::{Damage, StoreError};
 use crate::files::Files;
 use crate::format::{
-    HEADER_SECTORS, PAYLOAD, SECTOR, SectorCodec, SegmentHeader, offset_of, put_at,
+    HEADER_SECTORS, SECTOR_BYTES, SECTOR_PAYLOAD_BYTES, SectorCodec, SegmentHeader, overwrite_at,
+    sector_offset,
 };
 use crate::journal::Journal;
 use crate::record::Upkeep;
@@ -23,7 +24,7 @@ const SECTORS_MIN: u32 = 8;
 const SECTORS_MAX: u32 = 1 << 22;
 
 /// How many sectors of zeros are written between two syncs while a commit waits for the segment.
-const PART_WAITING: u32 = 8192;
+const ZERO_SECTORS_PER_SYNC: u32 = 8192;
 
 /// The target of a sync that runs while commits go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl<File> JournalSegment<File> {
     }
 
     /// Reads the next commit or gap of a scan that [`JournalSegment::scan`] began.
-    pub(super) fn read_on<F: Files<File = File>>(
+    pub(super) fn next_scan_step<F: Files<File = File>>(
         &self,
         files: &mut F,
         scan: &mut SegmentScan,
@@ -99,14 +100,14 @@ impl<File> JournalSegment<File> {
     /// Returns the error for durable records that cannot be read: `first` is the first unreadable
     /// sector, `durable` the number of the last durable group.
     pub(super) fn damaged_from(&self, first: u32, durable: u64) -> StoreError {
-        let (file, what) = (self.name(), Damage::of_sectors(first, self.at));
+        let (file, what) = (self.name(), Damage::describe_sectors(first, self.at));
         StoreError::Damaged(vec![Damage { file, what, after: 0, before: Some(durable + 1) }])
     }
 
     /// Returns how many octets of commits still fit into the segment.
     pub(super) fn room_octets(&self) -> usize {
         let sectors = (self.sectors - 1).saturating_sub(self.at);
-        usize::try_from(sectors).unwrap_or(0) * PAYLOAD
+        usize::try_from(sectors).unwrap_or(0) * SECTOR_PAYLOAD_BYTES
     }
 
     /// Returns the low bits of the segment's number, which differ between all segments that exist
@@ -119,13 +120,13 @@ impl<File> JournalSegment<File> {
 
 /// Returns how many octets of commits a segment of this size holds.
 pub(super) fn capacity(sectors: u32) -> usize {
-    usize::try_from(sectors - HEADER_SECTORS - 1).unwrap_or(0) * PAYLOAD
+    usize::try_from(sectors - HEADER_SECTORS - 1).unwrap_or(0) * SECTOR_PAYLOAD_BYTES
 }
 
 /// Converts the size of a segment from octets to sectors; `None` if a segment cannot have this
 /// size.
-pub(super) fn sectors_of(bytes: u32) -> Option<u32> {
-    let sector = u32::try_from(SECTOR).ok()?;
+pub(super) fn segment_sector_count(bytes: u32) -> Option<u32> {
+    let sector = u32::try_from(SECTOR_BYTES).ok()?;
     let sectors = bytes / sector;
     (bytes.is_multiple_of(sector) && is_segment_size(sectors)).then_some(sectors)
 }
@@ -146,10 +147,10 @@ impl<F: Files> Journal<F> {
     /// Returns the octets of all files of the journal.
     pub(super) fn file_octets(&self) -> u64 {
         let chain = self.chain.iter().chain(&self.next).chain(&self.leaving);
-        let used: u64 = chain.map(|segment| offset_of(segment.sectors)).sum();
+        let used: u64 = chain.map(|segment| sector_offset(segment.sectors)).sum();
         let free = self.free.iter().chain(&self.headed);
-        let free: u64 = free.map(|file| offset_of(file.sectors)).sum();
-        used + free + self.making.as_ref().map_or(0, |making| offset_of(making.zeroed))
+        let free: u64 = free.map(|file| sector_offset(file.sectors)).sum();
+        used + free + self.making.as_ref().map_or(0, |making| sector_offset(making.zeroed))
     }
 
     /// Returns how many octets of commits fit into the last segment and the files that are ready to
@@ -170,7 +171,9 @@ impl<F: Files> Journal<F> {
     /// Returns the octets, at most, that compacting the rest of the oldest segment still takes.
     pub(super) fn compaction_octets(&self) -> usize {
         let oldest = self.chain.front();
-        self.copies_octets(oldest.map_or(0, |oldest| self.index.live_in(oldest.short_number())))
+        self.copies_octets(
+            oldest.map_or(0, |oldest| self.index.live_octets_in(oldest.short_number())),
+        )
     }
 
     /// Returns the octets that must stay free in ready files, so that compaction can copy a segment
@@ -196,7 +199,7 @@ impl<F: Files> Journal<F> {
     pub(super) fn keep_reserve(&mut self, octets: usize) {
         while !self.is_out_of_space
             && self.ready_octets() < octets + self.reserve()
-            && self.prepare_next(PART_WAITING, true).is_ok()
+            && self.prepare_next_segment(ZERO_SECTORS_PER_SYNC, true).is_ok()
         {}
     }
 
@@ -211,7 +214,7 @@ impl<F: Files> Journal<F> {
     /// True unless the file system is known to have no room for another file.
     pub(super) fn may_have_space(&mut self) -> bool {
         let creates = self.making.is_none() && self.next_free().is_none();
-        let sought = offset_of(self.sectors);
+        let sought = sector_offset(self.sectors);
         !creates || self.files.available().is_ok_and(|octets| octets >= sought)
     }
 
@@ -221,21 +224,25 @@ impl<F: Files> Journal<F> {
     }
 
     /// Prepares the next segment, and waits until it is ready.
-    pub(super) fn make_next(&mut self) -> Result<(), StoreError> {
+    pub(super) fn make_next_segment(&mut self) -> Result<(), StoreError> {
         loop {
             // The running sync may belong to a later file while the next segment is ready already.
             self.end_sync(true)?;
             if self.next.is_some() && !self.has_new_names && self.syncing.is_none() {
                 return Ok(());
             }
-            self.prepare_next(PART_WAITING, true)?;
+            self.prepare_next_segment(ZERO_SECTORS_PER_SYNC, true)?;
         }
     }
 
     /// Does one step of preparing the next segment, or a file for the one after it: writes up to
     /// `sectors` sectors of zeros, or writes a header and begins to sync it, or renames a file.
     /// `waits`: blocks until the running sync ends.
-    pub(super) fn prepare_next(&mut self, sectors: u32, waits: bool) -> Result<Upkeep, StoreError> {
+    pub(super) fn prepare_next_segment(
+        &mut self,
+        sectors: u32,
+        waits: bool,
+    ) -> Result<Upkeep, StoreError> {
         if !self.end_sync(waits)? {
             return Ok(Upkeep::Waiting);
         }
@@ -244,15 +251,15 @@ impl<F: Files> Journal<F> {
         if self.has_new_names {
             self.begin_sync(SyncTarget::Folder)?;
         } else if let Some(headed) = self.headed.take() {
-            self.name_next(headed)?;
+            self.rename_to_next_segment(headed)?;
         } else if let Some(position) = self.next_free() {
             let free = self.free.swap_remove(position);
             self.write_header(free)?;
         } else {
-            let filled = self.fill_new(sectors);
+            let filled = self.zero_new_file(sectors);
             if let Err(error) = &filled {
                 self.is_out_of_space |= error.is_no_space();
-                self.drop_new();
+                self.drop_new_file();
             }
             filled?;
         }
@@ -303,11 +310,11 @@ impl<F: Files> Journal<F> {
                 StoreError::io("sync", "")(error)
             }
             SyncTarget::Headed => match self.headed.take() {
-                Some(headed) => self.give_back(headed, "sync", error),
+                Some(headed) => self.return_free_file(headed, "sync", error),
                 None => StoreError::io("sync", "")(error),
             },
             SyncTarget::New => {
-                self.drop_new();
+                self.drop_new_file();
                 StoreError::io("sync", NEW_NAME)(error)
             }
         };
@@ -316,7 +323,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Puts a file back among the free ones after `action` failed for it, and returns the error.
-    fn give_back(
+    fn return_free_file(
         &mut self,
         free: FreeFile<F::File>,
         action: &'static str,
@@ -327,13 +334,13 @@ impl<F: Files> Journal<F> {
         failed
     }
 
-    fn drop_new(&mut self) {
+    fn drop_new_file(&mut self) {
         self.making = None;
         let _ = self.files.remove(NEW_NAME);
     }
 
     /// Writes zeros to the new file, which becomes free once it is complete and synced.
-    fn fill_new(&mut self, sectors: u32) -> Result<(), StoreError> {
+    fn zero_new_file(&mut self, sectors: u32) -> Result<(), StoreError> {
         if self.making.is_none() {
             let file = self.files.create(NEW_NAME).map_err(StoreError::io("create", NEW_NAME))?;
             self.making = Some(NewFile { file, zeroed: 0 });
@@ -352,7 +359,7 @@ impl<F: Files> Journal<F> {
         }
         let Some(making) = &mut self.making else { return Ok(()) };
         let end = self.sectors.min(making.zeroed.saturating_add(sectors));
-        let (at, len) = (offset_of(making.zeroed), offset_of(end - making.zeroed));
+        let (at, len) = (sector_offset(making.zeroed), sector_offset(end - making.zeroed));
         let zeros = vec![0; usize::try_from(len).unwrap_or(0)];
         let written = self.files.write_at(&making.file, at, &zeros);
         written.map_err(StoreError::io("write", NEW_NAME))?;
@@ -365,17 +372,17 @@ impl<F: Files> Journal<F> {
         let (identity, number) = (self.identity, self.last_segment + 1);
         let header = SegmentHeader { identity, number, sectors: free.sectors }.encode();
         if let Err(error) = self.files.write_at(&free.file, 0, header.as_flattened()) {
-            return Err(self.give_back(free, "write", error));
+            return Err(self.return_free_file(free, "write", error));
         }
         self.headed = Some(free);
         self.begin_sync(SyncTarget::Headed)
     }
 
     /// Renames a file with a durable header to the name of its segment.
-    fn name_next(&mut self, headed: FreeFile<F::File>) -> Result<(), StoreError> {
+    fn rename_to_next_segment(&mut self, headed: FreeFile<F::File>) -> Result<(), StoreError> {
         let number = self.last_segment + 1;
         if let Err(error) = self.files.rename(&headed.name, &segment_name(number)) {
-            return Err(self.give_back(headed, "rename", error));
+            return Err(self.return_free_file(headed, "rename", error));
         }
         self.last_segment = number;
         let FreeFile { file, sectors, .. } = headed;
@@ -386,7 +393,7 @@ impl<F: Files> Journal<F> {
 
     /// Appends the next segment to the chain; commits go to it from now on.
     pub(super) fn roll(&mut self) -> Result<(), StoreError> {
-        self.make_next()?;
+        self.make_next_segment()?;
         let sealed = self.seal();
         if let Some(former) = self.chain.back_mut()
             && former.has_commits
@@ -400,7 +407,7 @@ impl<F: Files> Journal<F> {
                 return Err(StoreError::io("write", &former.name())(error));
             }
         } else if sealed.is_ok() {
-            self.retire_last();
+            self.retire_last_segment();
         }
         self.chain.extend(self.next.take());
         Ok(())
@@ -411,16 +418,16 @@ impl<F: Files> Journal<F> {
         let last = self.chain.iter().rev().find(|segment| segment.has_commits);
         let Some((next, last)) = self.next.as_ref().zip(last) else { return Ok(()) };
         let index = last.sectors - 1;
-        let mut sector = [0; SECTOR];
-        put_at(&mut sector, 0, &next.number.to_le_bytes());
+        let mut sector = [0; SECTOR_BYTES];
+        overwrite_at(&mut sector, 0, &next.number.to_le_bytes());
         last.codec.seal(&mut sector, index, index);
-        self.files.write_at(&last.file, offset_of(index), &sector)?;
+        self.files.write_at(&last.file, sector_offset(index), &sector)?;
         self.files.sync_data(&last.file)
     }
 
     /// Takes the last segment, which has no commits, out of the chain. If the rename fails, the
     /// segment stays in the chain.
-    fn retire_last(&mut self) {
+    fn retire_last_segment(&mut self) {
         let Some(last) = self.chain.back() else { return };
         let name = spare_name(last.number);
         if self.files.rename(&last.name(), &name).is_ok()
@@ -432,7 +439,7 @@ impl<F: Files> Journal<F> {
     }
 
     /// Frees the files of the segments that no durable commit needs, for new segments.
-    pub(super) fn free_leaving(&mut self) {
+    pub(super) fn free_emptied_segments(&mut self) {
         for segment in self.leaving.drain(..) {
             let name = segment.name();
             if segment.number <= self.removed_until {
@@ -467,7 +474,7 @@ impl<F: Files> Journal<F> {
         let file = self.free.swap_remove(position);
         match self.files.remove(&file.name) {
             Ok(()) => Ok(true),
-            Err(error) => Err(self.give_back(file, "remove", error)),
+            Err(error) => Err(self.return_free_file(file, "remove", error)),
         }
     }
 }

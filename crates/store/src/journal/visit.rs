@@ -23,7 +23,7 @@ impl<F: Files> Journal<F> {
             }
             let mut scan = segment.scan();
             while scan.at < segment.at {
-                let commit = match segment.read_on(&mut self.files, &mut scan)? {
+                let commit = match segment.next_scan_step(&mut self.files, &mut scan)? {
                     ScanStep::Commit(commit) => commit,
                     ScanStep::Gap(gap) => {
                         return Err(segment.damaged_from(gap.at, self.groups.durable().0));

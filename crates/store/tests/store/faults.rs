@@ -2,7 +2,7 @@
 
 use crate::model::{Run, SMALL, options, random_group, records_of, reopen};
 use adit_store::{
-    AppendError, Journal, JournalOptions, RecordKey, RecordKind, RecordNumber, RecordStore,
+    AppendError, GroupNumber, Journal, JournalOptions, RecordKey, RecordKind, RecordStore,
     StoreChange, StoreError, Upkeep,
 };
 use adit_testkit::memory_folder::{FileFault, MemoryFiles, MemoryFolder};
@@ -202,7 +202,7 @@ fn filled(segments: usize) -> (MemoryFolder, Journal<MemoryFiles>, u64) {
     (folder, journal, kept)
 }
 
-fn is_refused(commit: &Result<RecordNumber, StoreError>) -> bool {
+fn is_refused(commit: &Result<GroupNumber, StoreError>) -> bool {
     matches!(commit, Err(StoreError::Full(AppendError::NoSpace)))
 }
 
@@ -261,11 +261,11 @@ fn reserve_ends_before_what_compaction_needs() {
         if is_refused(&committed) {
             break;
         }
-        assert_eq!(committed.unwrap(), RecordNumber(number));
+        assert_eq!(committed.unwrap(), GroupNumber(number));
         journal.maintain().unwrap();
         assert!(number < 1000, "the reserve has no end");
     }
-    assert_eq!(journal.durable(), RecordNumber(number - 1), "what is refused is not committed");
+    assert_eq!(journal.durable(), GroupNumber(number - 1), "what is refused is not committed");
     assert!(number > kept + 10, "half a segment is kept for what is under way");
     // Every second record changes: nothing grows, and compaction makes room for all of it.
     for round in 0..3 {

@@ -4,8 +4,8 @@ use crate::model::{
     ChangeShape, ModelRecords, Run, SMALL, options, random_group, records_of, reopen,
 };
 use adit_store::{
-    AppendError, Journal, RecordKey, RecordKind, RecordNumber, RecordStore, StoreChange,
-    StoreError, Upkeep,
+    AppendError, GroupNumber, Journal, RecordKey, RecordKind, RecordStore, StoreChange, StoreError,
+    Upkeep,
 };
 use adit_testkit::memory_folder::MemoryFolder;
 use adit_types::limits::STORE_VALUE_BYTES_MAX;
@@ -20,14 +20,14 @@ fn empty_folder_becomes_a_journal_and_keeps_its_records() {
     let folder = MemoryFolder::new();
     let (mut journal, report) = Journal::open(folder.files(), &options(8192)).unwrap();
     assert!(report.is_new);
-    assert_eq!(journal.append(&[StoreChange::put(KEY, b"first")]), Ok(RecordNumber(1)));
+    assert_eq!(journal.append(&[StoreChange::put(KEY, b"first")]), Ok(GroupNumber(1)));
     let removed = RecordKey::octets(RecordKind::Association, b"smf1");
     let group = [StoreChange::put(removed, b"a"), StoreChange::put(KEY, b"second")];
-    assert_eq!(journal.append(&group), Ok(RecordNumber(2)));
-    assert_eq!(journal.durable(), RecordNumber(0));
-    assert_eq!(journal.commit().unwrap(), RecordNumber(2));
+    assert_eq!(journal.append(&group), Ok(GroupNumber(2)));
+    assert_eq!(journal.durable(), GroupNumber(0));
+    assert_eq!(journal.commit().unwrap(), GroupNumber(2));
     journal.append(&[StoreChange::remove(removed)]).unwrap();
-    assert_eq!(journal.commit().unwrap(), RecordNumber(3));
+    assert_eq!(journal.commit().unwrap(), GroupNumber(3));
     drop(journal);
     let reopened = reopen(folder.image(), &options(8192)).unwrap();
     assert!(!reopened.report.is_new);
@@ -55,9 +55,9 @@ fn changes_that_no_store_can_hold_are_refused_and_change_nothing() {
         journal.append(&[most; 3]).unwrap();
     }
     assert_eq!(journal.append(&[most; 3]), Err(AppendError::Backlog));
-    assert_eq!(journal.commit().unwrap(), RecordNumber(85));
-    assert_eq!(journal.append(&[most; 3]), Ok(RecordNumber(86)));
-    assert_eq!(journal.commit().unwrap(), RecordNumber(86));
+    assert_eq!(journal.commit().unwrap(), GroupNumber(85));
+    assert_eq!(journal.append(&[most; 3]), Ok(GroupNumber(86)));
+    assert_eq!(journal.commit().unwrap(), GroupNumber(86));
     assert_eq!(journal.figures().records, 1);
 }
 

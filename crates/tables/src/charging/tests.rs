@@ -21,12 +21,12 @@ fn stages(
     table: &MeterTable,
     session: SessionIndex,
     which: u64,
-    limits: [RateLimit; PER_LINE],
+    limits: [RateLimit; BUCKETS_PER_LINE],
     now: Nanos,
     bytes: u16,
 ) -> bool {
     let meter = |at: usize| table.meter(session, DIRECTION, u8::try_from(at).unwrap()).unwrap();
-    let used: Vec<_> = (0..PER_LINE).filter(|at| which >> at & 1 != 0).collect();
+    let used: Vec<_> = (0..BUCKETS_PER_LINE).filter(|at| which >> at & 1 != 0).collect();
     let is_open = used.iter().map(|at| meter(*at).is_open(limits[*at], now)).min().unwrap();
     if is_open {
         used.iter().for_each(|at| meter(*at).charge(limits[*at], now, bytes));
@@ -35,7 +35,7 @@ fn stages(
 }
 
 /// Returns the buckets as they are once the charge is written.
-fn settled(charge: &DeferredCharge, MeterLine(cells): &MeterLine) -> [Bucket; PER_LINE] {
+fn settled(charge: &DeferredCharge, MeterLine(cells): &MeterLine) -> [Bucket; BUCKETS_PER_LINE] {
     let bucket = |cell: &MeterCell| match cell.deferred_limit() {
         Some(limit) => charge.bucket(limit),
         None => cell.bucket(),
@@ -88,7 +88,7 @@ fn deferred_charges_and_those_of_the_stages_are_alike() {
     let choice = limits_of_all_kinds();
     let (table, charge) = (MeterTable::new(2), DeferredCharge::default());
     let (mut now, mut head, mut which) = (Nanos::from_secs(1), 0, 0);
-    let mut limits = [RateLimit::UNLIMITED; PER_LINE];
+    let mut limits = [RateLimit::UNLIMITED; BUCKETS_PER_LINE];
     // Packets of `try_charge_idle`, `try_charge_at_once`, `try_charge`, the stages; dropped.
     let mut ways = [0_u32; 5];
     let mut random = Random(88_172_645_463_325_252);

@@ -7,10 +7,10 @@ use adit_rules::{NextHops, WorkerCommand};
 use adit_types::{InterfaceId, Nanos};
 
 /// How often an address is announced. Spec: RFC 4861 §10 (MAX_NEIGHBOR_ADVERTISEMENT).
-const ANNOUNCEMENTS: u8 = 3;
+const ANNOUNCEMENTS_PER_ADDRESS: u8 = 3;
 
 /// Time between two announcements. Spec: RFC 4861 §10 (RETRANS_TIMER).
-const INTERVAL: Nanos = Nanos::from_secs(1);
+const ANNOUNCEMENT_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// The announcements that are still to be sent.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Announcements {
     pub(crate) fn new(now: Nanos, next_hops: &dyn NextHops) -> Self {
         let interfaces = next_hops.interface_ids().into_iter();
         let interfaces = interfaces.filter(|id| next_hops.only_station(*id).is_none());
-        Self { interfaces: interfaces.collect(), left: ANNOUNCEMENTS, due: now }
+        Self { interfaces: interfaces.collect(), left: ANNOUNCEMENTS_PER_ADDRESS, due: now }
     }
 
     /// Returns when the next announcements are due; `None` after the last ones.
@@ -38,7 +38,7 @@ impl Announcements {
         let is_due = self.poll_timeout().is_some_and(|due| due <= now);
         if is_due {
             self.left -= 1;
-            self.due = now + INTERVAL;
+            self.due = now + ANNOUNCEMENT_INTERVAL;
         }
         let interfaces = self.interfaces.iter().filter(move |_| is_due);
         interfaces.map(|&interface| WorkerCommand::Announce { interface })

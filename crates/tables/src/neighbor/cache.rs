@@ -48,7 +48,7 @@ const STALE_CHECK: Nanos = Nanos::from_secs(5);
 const STALE_LIFETIME: Nanos = Nanos::from_secs(60);
 
 /// Most neighbors of a silent link that are probed at a time.
-const SILENT_MAX: usize = 64;
+const SILENT_LINK_PROBES_MAX: usize = 64;
 
 /// An absent neighbor is not solicited again for this time, unless it is pinned.
 const HOLD_DOWN: Nanos = Nanos::from_secs(3);
@@ -180,7 +180,8 @@ impl NeighborCache {
         };
         let entries = (0..).map(NextHopIndex).zip(&self.entries);
         let asked = entries.filter(|(_, entry)| entry.as_ref().is_some_and(is_asked));
-        let asked: Vec<NextHopIndex> = asked.map(|(index, _)| index).take(SILENT_MAX).collect();
+        let asked: Vec<NextHopIndex> =
+            asked.map(|(index, _)| index).take(SILENT_LINK_PROBES_MAX).collect();
         for index in asked {
             if let Some(entry) = self.entry_mut(index) {
                 entry.disputed_at = Some(now);

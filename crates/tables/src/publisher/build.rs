@@ -10,7 +10,7 @@ use super::routes::local_switching_interfaces;
 use super::{Publisher, PublisherCounters, RoutesWriter};
 use crate::aggregates::Aggregates;
 use crate::config::{Interface, TablesConfig, TablesError, check};
-use crate::correlated_rates::CorrelatedRateNumbers;
+use crate::correlated_rates::CorrelatedRateIndexes;
 use crate::counters::WorkerCounters;
 use crate::fast_rule::FastRuleTable;
 use crate::gtpu_peers::GtpuPeerWriter;
@@ -98,7 +98,7 @@ pub fn build_with_offload(
         gtpu_peers,
         offload,
         is_offload_paused: false,
-        correlated_rates: CorrelatedRateNumbers::default(),
+        correlated_rates: CorrelatedRateIndexes::default(),
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
         probe,

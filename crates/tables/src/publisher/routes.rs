@@ -14,7 +14,7 @@ use adit_types::limits::{INTERFACES_MAX, ROUTES_MAX};
 use adit_types::{DomainId, InterfaceRole, InterfaceSet, NextHopIndex};
 
 use super::Publisher;
-use crate::config::{Interface, Route, TablesError, check_interfaces, check_routes, networks};
+use crate::config::{Interface, Route, TablesError, check_interfaces, check_routes, n6_interfaces};
 use crate::publish::{SlotReader, SlotWriter, slots};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
@@ -54,7 +54,7 @@ impl RoutesWriter {
     }
 
     fn replace(&mut self, mut routes: Box<Routes>, list: Vec<Route>) {
-        routes.take_place_of(self.current());
+        routes.set_version_after(self.current());
         self.slot.swap(0, Some(routes));
         self.slot.advance();
         self.list = list;
@@ -223,7 +223,7 @@ impl Publisher {
     pub(super) fn advance_offload(&mut self) -> Option<OffloadBatch> {
         let offload = self.offload.as_mut()?;
         let batch = offload.advance();
-        if offload.take_networks(batch, self.routes.current()) {
+        if offload.restore_networks(batch, self.routes.current()) {
             self.unpin_former();
         }
         Some(batch)
@@ -259,7 +259,7 @@ impl Publisher {
     /// True if [`Publisher::set_aggregates`] can set `limits`: the limited aggregates are the same.
     #[must_use]
     pub fn can_set_aggregates(&self, limits: &[[RateLimit; 2]]) -> bool {
-        self.tables.aggregates.can_become(limits)
+        self.tables.aggregates.can_set_limits(limits)
     }
 
     /// Replaces the limits of aggregates, uplink and downlink: first for all sessions, then by
@@ -287,7 +287,7 @@ pub(super) fn local_switching_interfaces(
     domain: DomainId,
 ) -> InterfaceSet {
     match switched.contains(&domain) {
-        true => networks(interfaces, Some(domain)),
+        true => n6_interfaces(interfaces, Some(domain)),
         false => InterfaceSet::NONE,
     }
 }

@@ -10,7 +10,7 @@ use crate::support::{N3, config, id, install, interface, ip, rules};
 use adit_rules::{
     DestinationInterface, HeaderRemoval, NetworkPart, NextHops, Offload, OffloadBatch,
     OffloadChoice, OffloadCounts, OffloadInterface, OffloadRefusal, OffloadRule, OffloadTotals,
-    OffloadUsage, PdrEntry, SdfSet, SessionKey, SourceInterface, UeAddresses, share_of,
+    OffloadUsage, PdrEntry, SdfSet, SessionKey, SourceInterface, UeAddresses, share_per_part,
 };
 use adit_tables::{TablesConfig, build_with_offload};
 use adit_types::{
@@ -56,7 +56,7 @@ impl OffloadUsage for Asked {
     fn take_back(&self, _: SessionIndex) {}
 
     fn divide(&self, _: SessionIndex, more: u64, others: u64) -> u64 {
-        share_of(more, others)
+        share_per_part(more, others)
     }
 }
 

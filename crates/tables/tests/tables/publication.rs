@@ -176,16 +176,16 @@ fn next_hop_of_a_far_is_pinned_until_its_last_rules_are_reclaimed() {
 fn next_hop_index_is_not_reused_before_workers_passed_a_boundary() {
     let (mut publisher, mut reader) = one_worker();
     reader.observe();
-    let before = publisher.next_hops();
+    let before = publisher.next_hop_count();
     let index = publisher.ensure_next_hop(N6, ip("198.51.100.9")).unwrap();
     assert!(publisher.remove_next_hop(index));
     let other = publisher.ensure_next_hop(N6, ip("198.51.100.10")).unwrap();
     assert_ne!(other, index);
     publisher.poll_observed();
-    assert_eq!(publisher.next_hops(), before + 2);
+    assert_eq!(publisher.next_hop_count(), before + 2);
     reader.observe();
     publisher.poll_observed();
-    assert_eq!(publisher.next_hops(), before + 1);
+    assert_eq!(publisher.next_hop_count(), before + 1);
     assert_eq!(reader.observe().next_hop(index), None);
 }
 
@@ -194,9 +194,9 @@ fn changes_of_link_layer_addresses_are_counted() {
     let (mut publisher, mut reader) = one_worker();
     let index = publisher.ensure_next_hop(N6, ip("198.51.100.9")).unwrap();
     let mac = MacAddr([2, 0, 0, 0, 0, 9]);
-    let mut seen = reader.observe().next_hop_changes();
+    let mut seen = reader.observe().next_hop_version();
     let mut change = |reader: &mut TablesReader, has_changed: bool| {
-        let changes = reader.observe().next_hop_changes();
+        let changes = reader.observe().next_hop_version();
         assert_eq!(changes != seen, has_changed);
         seen = changes;
     };

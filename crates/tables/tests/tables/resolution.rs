@@ -199,7 +199,7 @@ fn announcement_of_a_stranger_creates_no_entry() {
     fixture.learn("198.51.100.10", MAC_A, false);
     fixture.learn("198.51.100.11", MAC_A, true);
     assert_eq!(fixture.cache.entries().count(), 1);
-    assert_eq!(fixture.publisher.next_hops(), 1);
+    assert_eq!(fixture.publisher.next_hop_count(), 1);
 }
 
 /// A forged announcement, and a forged answer without a request.
@@ -375,7 +375,7 @@ fn flood_of_wanted_hosts_is_bounded() {
     assert_eq!(fixture.cache.entries().count(), 0);
     fixture.reader.observe();
     fixture.publisher.poll_observed();
-    assert_eq!(fixture.publisher.next_hops(), 0, "indices are free again");
+    assert_eq!(fixture.publisher.next_hop_count(), 0, "indices are free again");
 }
 
 #[test]

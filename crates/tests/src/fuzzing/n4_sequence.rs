@@ -500,7 +500,7 @@ impl SequenceRun<'_> {
         assert_eq!(store.len(), store.sessions().count());
         assert!(self.node.pending_len() <= PEERS.len() * PENDING_PER_PEER_MAX + SESSIONS_MAX);
         assert!(self.node.response_cache_len() <= PEERS.len() * RESPONSE_CACHE_PER_PEER_MAX);
-        let jobs = self.node.pending_jobs_len();
+        let jobs = self.node.open_jobs_len();
         assert_eq!(self.node.pending_len(), self.unpublished.len() + jobs);
         assert_eq!(self.node.counters().scalars.faults, 0, "a panic was contained");
     }

@@ -18,7 +18,7 @@ use adit_pfcp::message::{
 use adit_pfcp::{MessageType, Repeated};
 use adit_rules::{UsageCounts, UsageSource, WorkerEvent};
 use adit_session::SessionPreparer;
-use adit_store::{RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordKind};
 use adit_types::{Nanos, Seid, UrrId, UsageSlot};
 
 use super::input::FuzzInput;
@@ -27,7 +27,7 @@ use super::n4_sequence::{self, PEERS, establishment, node_id, node_messages, oct
 /// Records of one input, so that none takes long.
 const RECORDS_MAX: usize = 64;
 
-type TemplateRecord = (RecordKind, RecordName, Vec<u8>);
+type TemplateRecord = (RecordKind, OwnedRecordId, Vec<u8>);
 
 #[derive(Debug)]
 struct ConstantUsage;

@@ -1,7 +1,7 @@
 //! Octets from the active adit, to the side that keeps the tail.
 
-use adit_shared_store::replication::{Executed, ReplicationRefusal, ReplicationTail};
-use adit_store::{GroupPosition, Incarnation, QueuedGroup, RecordNumber};
+use adit_shared_store::replication::{CommandOutcome, ReplicationRefusal, ReplicationTail};
+use adit_store::{GroupNumber, GroupPosition, Incarnation, QueuedGroup};
 use adit_transport::resp::{RespLimits, RespServer};
 
 /// Small, so that inputs reach it.
@@ -24,13 +24,15 @@ pub(super) fn run(data: &[u8]) {
             let reply_len = server.replies.output().len();
             assert!(reply_len > 0);
             server.replies.output_sent(reply_len);
-            if let Executed::Refused(_) = executed {
+            if let CommandOutcome::Refused(_) = executed {
                 assert_eq!((tail.base(), tail.last(), tail.len(), tail.epoch()), before);
             }
             assert_eq!(tail.epoch(), before.3, "no command changes it");
             match executed {
-                Executed::Refused(ReplicationRefusal::Later(epoch)) => tail.note_epoch(epoch + 1),
-                Executed::Refused(ReplicationRefusal::UnknownCommand) => find(&mut tail),
+                CommandOutcome::Refused(ReplicationRefusal::Later(epoch)) => {
+                    tail.note_epoch(epoch + 1)
+                }
+                CommandOutcome::Refused(ReplicationRefusal::UnknownCommand) => find(&mut tail),
                 _ => {}
             }
             check(&tail);
@@ -50,11 +52,11 @@ fn groups(tail: &ReplicationTail) -> Vec<QueuedGroup> {
 fn find(tail: &mut ReplicationTail) {
     let groups = groups(tail);
     let (first, rest) = groups.split_at(groups.len().div_ceil(2));
-    let found = first.last().map_or(RecordNumber(tail.base().0.saturating_add(2)), |of| of.number);
+    let found = first.last().map_or(GroupNumber(tail.base().0.saturating_add(2)), |of| of.number);
     let (epoch, number) = (tail.epoch(), tail.base());
     let (base, through) = (GroupPosition { epoch, number }, GroupPosition { epoch, number: found });
-    let is_of_epoch = tail.between(base, base).is_some();
-    let known: Option<Vec<_>> = tail.between(base, through).map(|of| of.cloned().collect());
+    let is_of_epoch = tail.groups_between(base, base).is_some();
+    let known: Option<Vec<_>> = tail.groups_between(base, through).map(|of| of.cloned().collect());
     let has_all = is_of_epoch && found <= tail.last();
     assert_eq!(known.as_deref(), has_all.then_some(first));
     tail.drop_found(through);

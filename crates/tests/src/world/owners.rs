@@ -1,6 +1,6 @@
 //! Sessions that get other owners while packets wait.
 
-use adit_datapath::{GroupOwners, WaitingRoom, first_owners};
+use adit_datapath::{GroupOwners, WaitingCapacity, first_owners};
 use adit_types::{SessionIndex, WorkerId, owner_group};
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -34,7 +34,7 @@ impl World {
         }
         let changed = former.iter().zip(&next).filter(|(former, next)| former != next).count();
         let Some(owners) = &mut self.owners else { return 0 };
-        let room = WaitingRoom { buffered_pkts: WAITING_PKTS, shaped_pkts: WAITING_PKTS };
+        let room = WaitingCapacity { buffered_pkts: WAITING_PKTS, shaped_pkts: WAITING_PKTS };
         if !owners.begin(&next, room, &mut self.publisher) {
             return 0;
         }

@@ -1,7 +1,7 @@
 //! Taps at the workers, which must change nothing.
 
 use adit_rules::{
-    FastPathAnswer, LeaveReason, TapFilter, TapId, TapItem, TapRequest, WorkerCommand,
+    FastPathTrialResult, LeaveReason, TapFilter, TapId, TapItem, TapRequest, WorkerCommand,
 };
 use adit_types::Nanos;
 
@@ -36,18 +36,19 @@ impl World {
                 TapItem::FastPath(answer) => {
                     let reports = &mut self.reported;
                     match answer {
-                        FastPathAnswer::Sends(_) => reports.would_send += 1,
-                        FastPathAnswer::Queues(_) => reports.would_queue += 1,
-                        FastPathAnswer::Leaves(LeaveReason::Unnamed) => {
+                        FastPathTrialResult::Sends(_) => reports.would_send += 1,
+                        FastPathTrialResult::Queues(_) => reports.would_queue += 1,
+                        FastPathTrialResult::Leaves(LeaveReason::Unnamed) => {
                             return Err(
                                 "the fast path leaves a packet, and nobody knows why".to_owned()
                             );
                         }
-                        FastPathAnswer::Leaves(_) | FastPathAnswer::LeavesUnruled(_) => {
+                        FastPathTrialResult::Leaves(_) | FastPathTrialResult::LeavesUnruled(_) => {
                             reports.would_leave += 1;
                         }
                     }
-                    if let FastPathAnswer::Sends(frame) | FastPathAnswer::Queues(frame) = answer
+                    if let FastPathTrialResult::Sends(frame) | FastPathTrialResult::Queues(frame) =
+                        answer
                         && frame.difference.is_some()
                     {
                         return Err(format!("stages and fast path differ: {answer:?}"));

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use adit_rules::{DestinationInterface, DroppedFor, SourceInterface, TapFilter, TapKey};
+use adit_rules::{DestinationInterface, SourceInterface, TapDropFilter, TapFilter, TapKey};
 use adit_session::PdrSpec;
 use adit_tests::oracle::{Oracle, OracleLane, OracleOutcome, OracleVerdict};
 use adit_tests::world::{CardSettings, InjectedFrame, World, WorldLayout};
@@ -214,7 +214,7 @@ fn tap_filter(seed: u64) -> TapFilter {
     match seed % 4 {
         0 => all,
         1 => TapFilter { one_of: 3, ..all },
-        2 => TapFilter { drop: Some(DroppedFor::Any), ..all },
+        2 => TapFilter { drop: Some(TapDropFilter::Any), ..all },
         _ => TapFilter { key: TapKey::Interface(InterfaceId(0)), ..all },
     }
 }

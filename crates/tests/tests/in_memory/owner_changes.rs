@@ -7,7 +7,7 @@ use core::net::Ipv4Addr;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use adit_datapath::{EventQueues, GroupOwners, OwnerChanges, PathThread, Spread, WaitingRoom};
+use adit_datapath::{EventQueues, GroupOwners, OwnerChanges, PathThread, Spread, WaitingCapacity};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{
@@ -285,7 +285,7 @@ impl Upf {
             && self.commands.iter().all(|ring| ring.slots() == ring.buffer().capacity());
         if is_settled {
             let next = random_owners(rng, self.owners.owners(), self.roles.workers());
-            let room = WaitingRoom { buffered_pkts: WAITING_PKTS, shaped_pkts: WAITING_PKTS };
+            let room = WaitingCapacity { buffered_pkts: WAITING_PKTS, shaped_pkts: WAITING_PKTS };
             self.changes += usize::from(self.owners.begin(&next, room, &mut self.publisher));
         }
     }
@@ -418,7 +418,7 @@ fn what_the_rings_of_the_former_owner_hold_leaves_before_what_came_later() {
     (0..IN_RING).for_each(|_| inject(&mut upf));
     (0..IN_RING / 32 + 1).for_each(|_| upf.step(receiver));
     let next = upf.owners.owners().map(|owner| if owner == former { latter } else { owner });
-    let room = WaitingRoom { buffered_pkts: WAITING_PKTS, shaped_pkts: WAITING_PKTS };
+    let room = WaitingCapacity { buffered_pkts: WAITING_PKTS, shaped_pkts: WAITING_PKTS };
     assert!(upf.owners.begin(&next, room, &mut upf.publisher));
     while upf.owners.is_changing() {
         inject(&mut upf);
@@ -435,7 +435,7 @@ fn what_the_rings_of_the_former_owner_hold_leaves_before_what_came_later() {
 #[test]
 fn owner_that_is_no_worker_is_not_accepted() {
     let mut upf = Upf::new(Roles::pipeline(1, 2), Spread::Owner);
-    let room = WaitingRoom { buffered_pkts: 1, shaped_pkts: 1 };
+    let room = WaitingCapacity { buffered_pkts: 1, shaped_pkts: 1 };
     let former = *upf.owners.owners();
     let mut next = former;
     assert!(!upf.owners.begin(&next, room, &mut upf.publisher), "nothing changes");
@@ -542,7 +542,7 @@ fn running_threads_lose_nothing_while_owners_change() {
             .collect();
         let mut rng = StdRng::seed_from_u64(7);
         let mut changes = 0;
-        let room = WaitingRoom { buffered_pkts: 64, shaped_pkts: 64 };
+        let room = WaitingCapacity { buffered_pkts: 64, shaped_pkts: 64 };
         while done.load(Ordering::Relaxed) < WORKERS as u64 || changes < 20 || owners.is_changing()
         {
             if !owners.is_changing() {

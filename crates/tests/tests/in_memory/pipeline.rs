@@ -259,7 +259,7 @@ fn end_marker_leaves_behind_all_packets_of_its_tunnel_that_other_workers_have() 
         while pipeline.step(RECEIVER) > 0 {}
         let mut sent = Vec::new();
         for _ in 0..400 {
-            let thread = rng.random_range(0..ROLES.transmitters());
+            let thread = rng.random_range(0..ROLES.processing_thread_count());
             if thread == owner && rng.random_ratio(7, 8) {
                 continue;
             }

@@ -1,13 +1,13 @@
 //! The Toeplitz hash in software is that of DPDK.
 
-use adit_wire::rss::{INPUT_MAX, Toeplitz, ToeplitzKey, hash_by_bits, hash_by_set_bits};
+use adit_wire::rss::{INPUT_LEN_MAX, Toeplitz, ToeplitzKey, hash_by_bits, hash_by_set_bits};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// The hash of words in network byte order by DPDK.
 fn rte_softrss(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let (words, rest) = input.as_chunks::<4>();
-    assert!(rest.is_empty() && input.len() <= INPUT_MAX, "DPDK hashes whole words");
+    assert!(rest.is_empty() && input.len() <= INPUT_LEN_MAX, "DPDK hashes whole words");
     let mut words: Vec<u32> = words.iter().map(|word| u32::from_be_bytes(*word)).collect();
     // DPDK reads the key in words.
     let (key, _) = key.octets().as_chunks::<4>();
@@ -20,7 +20,7 @@ fn rte_softrss(key: &ToeplitzKey, input: &[u8]) -> u32 {
 
 fn check<const LEN: usize>(
     key: &ToeplitzKey,
-    input: &[u8; INPUT_MAX],
+    input: &[u8; INPUT_LEN_MAX],
 ) -> Result<(), TestCaseError> {
     let input: &[u8; LEN] = input.first_chunk().unwrap();
     let hash = rte_softrss(key, input);
@@ -35,7 +35,7 @@ proptest! {
     #[test]
     fn hashes_are_those_of_rte_softrss(
         key in vec(any::<u8>(), 40),
-        input in any::<[u8; INPUT_MAX]>(),
+        input in any::<[u8; INPUT_LEN_MAX]>(),
     ) {
         let key = ToeplitzKey::new(key.try_into().unwrap());
         check::<4>(&key, &input)?;

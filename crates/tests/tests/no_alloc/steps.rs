@@ -7,7 +7,7 @@ use adit_datapath::{EventQueues, STAGES, Spread, TapPort, Worker, WorkerConfig};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo, ScheduleType};
 use adit_rules::{
-    DeltaId, DropReason, DroppedFor, Excess, NextHops, TapFilter, TapId, TapItem, TapKey,
+    DeltaId, DropReason, Excess, NextHops, TapDropFilter, TapFilter, TapId, TapItem, TapKey,
     TapRequest, WorkerCommand, WorkerEvent,
 };
 use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, SessionStore};
@@ -211,7 +211,7 @@ fn step_with_taps_allocates_nothing_and_makes_no_system_call() {
     let all = TapFilter { key: TapKey::Any, drop: None, one_of: 1 };
     for (filter, reported) in [
         (all, 40),
-        (TapFilter { drop: Some(DroppedFor::Any), ..all }, 24),
+        (TapFilter { drop: Some(TapDropFilter::Any), ..all }, 24),
         (TapFilter { key: TapKey::Ue("10.45.0.1".parse().unwrap()), ..all }, 40),
     ] {
         let mut bench = AllocationTest::new();

@@ -67,7 +67,7 @@ fn routes_and_pools(kind: RoutingDaemon) {
     wait("the route of the router", || learned(&daemon).as_deref() == Some("active"));
     wait("the pools at the router", || pools_at(&router) == [true, true]);
     let routes = daemon.show("routes");
-    let default = row(&routes, "kernel", "0.0.0.0/0").expect("a default route of BGP");
+    let default = row(&routes, "kernel", "0.0.0.0/0").unwrap();
     assert_eq!(default["state"], "not used", "the file's has the lower metric: {routes:#}");
     assert_eq!(row(&routes, "static", "0.0.0.0/0").unwrap()["state"], "active");
     assert_eq!(row(&routes, "kernel", "198.51.100.0/24").unwrap()["next_hop"], "10.0.6.1");

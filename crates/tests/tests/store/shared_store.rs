@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use adit_shared_store::{FollowedChange, LeaseAnswer, SharedStore, SharedStoreOptions, StoreLogin};
 use adit_store::{
-    GroupPosition, Incarnation, RecordKey, RecordKind, RecordName, RecordNumber, RecordStore,
+    GroupNumber, GroupPosition, Incarnation, OwnedRecordId, RecordKey, RecordKind, RecordStore,
     StoreChange, StoreError,
 };
 use adit_tests::process::skip;
 use adit_tests::redis::{RedisCluster, RedisProcess, store_client, store_options};
 use adit_transport::{KernelTcp, KernelWait, TlsIdentity, TlsSettings, TlsTransport};
 
-type FoundRecords = BTreeMap<(RecordKind, RecordName), Vec<u8>>;
+type FoundRecords = BTreeMap<(RecordKind, OwnedRecordId), Vec<u8>>;
 
 fn options(servers: &[&RedisProcess], instance: &str) -> SharedStoreOptions {
     let servers: Vec<_> = servers.iter().map(|server| server.address()).collect();
@@ -37,7 +37,7 @@ fn records<S: RecordStore>(store: &mut S) -> FoundRecords {
     let mut found = FoundRecords::new();
     store
         .visit(&RecordKind::ALL, &mut |key, value| {
-            let former = found.insert((key.kind, RecordName::of(key.id)), value.to_vec());
+            let former = found.insert((key.kind, OwnedRecordId::of(key.id)), value.to_vec());
             assert_eq!(former, None, "visited twice");
         })
         .unwrap();
@@ -65,7 +65,7 @@ impl Book {
         };
         store.append(&changes).unwrap();
         for change in changes {
-            let name = (change.key.kind, RecordName::of(change.key.id));
+            let name = (change.key.kind, OwnedRecordId::of(change.key.id));
             match change.value {
                 Some(value) => drop(self.records.insert(name, value.to_vec())),
                 None => drop(self.records.remove(&name)),
@@ -75,7 +75,7 @@ impl Book {
 }
 
 /// Commits until it succeeds.
-fn commit(store: &mut impl RecordStore, limit: Duration) -> RecordNumber {
+fn commit(store: &mut impl RecordStore, limit: Duration) -> GroupNumber {
     let end = Instant::now() + limit;
     loop {
         match store.commit() {
@@ -94,8 +94,8 @@ fn groups_are_there_for_the_next_process() {
     for _ in 0..500 {
         book.append(&mut store);
     }
-    assert_eq!(store.durable(), RecordNumber(0));
-    assert_eq!(store.commit().unwrap(), RecordNumber(500));
+    assert_eq!(store.durable(), GroupNumber(0));
+    assert_eq!(store.commit().unwrap(), GroupNumber(500));
     assert_eq!(records(&mut store), book.records);
     store.release().unwrap();
     let mut next = store_client(options(&[&server], "b"));
@@ -130,7 +130,7 @@ impl Follower {
                 self.records.clear();
             }
             FollowedChange::Change(StoreChange { key, value }) => {
-                let name = (key.kind, RecordName::of(key.id));
+                let name = (key.kind, OwnedRecordId::of(key.id));
                 match value {
                     Some(value) => drop(self.records.insert(name, value.to_vec())),
                     None => drop(self.records.remove(&name)),
@@ -153,7 +153,7 @@ fn follower_learns_all_records_and_then_each_change() {
         }
         store.commit().unwrap();
         let reached = follower.catch_up(&mut standby);
-        assert_eq!(reached, GroupPosition { epoch: 1, number: RecordNumber(book.next) });
+        assert_eq!(reached, GroupPosition { epoch: 1, number: GroupNumber(book.next) });
         assert_eq!(follower.records, book.records);
     }
     assert_eq!(follower.resets, 1);
@@ -193,7 +193,7 @@ fn former_holder_is_refused_and_knows_it() {
     let session = session(7);
     other.append(&[StoreChange::put(session, b"x")]).unwrap();
     other.commit().unwrap();
-    assert_eq!(store.durable(), RecordNumber(1));
+    assert_eq!(store.durable(), GroupNumber(1));
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn server_that_is_killed_under_changes_loses_nothing_that_was_acknowledged() {
                 );
             }
         });
-        assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(book.next));
+        assert_eq!(commit(&mut store, Duration::from_secs(10)), GroupNumber(book.next));
         assert_eq!(records(&mut store), book.records);
     }
     assert!(store.figures().connection_failures >= 4, "{:?}", store.figures());
@@ -364,9 +364,9 @@ fn server_that_hangs_is_given_up_and_gets_each_group_once_when_it_goes_on() {
     let error = store.commit().unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(error.to_string().contains("does not answer"), "{error}");
-    assert_eq!(store.durable(), RecordNumber(1));
+    assert_eq!(store.durable(), GroupNumber(1));
     server.signal(libc::SIGCONT);
-    assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(2));
+    assert_eq!(commit(&mut store, Duration::from_secs(10)), GroupNumber(2));
     assert_eq!(server.answer("XLEN adit:{upf-1}:groups").trim(), "2");
     assert_eq!(records(&mut store), book.records);
 }
@@ -411,7 +411,7 @@ fn acknowledged_by_a_replica_survives_the_loss_of_the_primary() {
     assert_eq!(records(&mut next), book.records);
     assert_eq!(next.figures().server, Some(second.address()));
     first.replicate(&second);
-    assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(book.next));
+    assert_eq!(commit(&mut store, Duration::from_secs(10)), GroupNumber(book.next));
     assert_eq!(store.figures().server, Some(second.address()));
     assert_eq!(records(&mut store), book.records);
     assert!(acknowledged.keys().count() > 0);
@@ -439,7 +439,7 @@ fn replica_that_is_behind_gets_the_acknowledged_groups_again() {
     first.kill();
     second.promote();
     assert_eq!(second.answer("HGET adit:{upf-1}:state last").trim(), "1-50");
-    assert_eq!(write(&mut book, &mut store), RecordNumber(150));
+    assert_eq!(write(&mut book, &mut store), GroupNumber(150));
     assert_eq!(records(&mut store), book.records);
     // A server that lost records which this process did not write is of no use.
     let mut next = holder(SharedStoreOptions { process: 1, ..options(&[&second], "a") });
@@ -453,7 +453,7 @@ fn replica_that_is_behind_gets_the_acknowledged_groups_again() {
     next.append(&[StoreChange::put(session(2), b"x")]).unwrap();
     let error = next.commit().unwrap_err().to_string();
     assert!(error.contains("lost records"), "{error}");
-    assert_eq!(next.durable(), RecordNumber(1));
+    assert_eq!(next.durable(), GroupNumber(1));
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn cluster_redirects_and_loses_nothing_when_a_primary_dies() {
     for _ in 0..100 {
         book.append(&mut store);
     }
-    assert_eq!(commit(&mut store, Duration::from_secs(10)), RecordNumber(100));
+    assert_eq!(commit(&mut store, Duration::from_secs(10)), GroupNumber(100));
     assert_eq!(store.figures().server, Some(primary.address()));
     primary.kill();
     book.append(&mut store);
@@ -482,7 +482,7 @@ fn cluster_redirects_and_loses_nothing_when_a_primary_dies() {
         std::thread::sleep(Duration::from_millis(50));
     }
     primary.restart();
-    assert_eq!(commit(&mut store, Duration::from_secs(20)), RecordNumber(101));
+    assert_eq!(commit(&mut store, Duration::from_secs(20)), GroupNumber(101));
     assert_eq!(records(&mut store), book.records);
 }
 
@@ -546,7 +546,7 @@ fn server_with_tls_and_a_password_takes_those_who_have_both() {
     for number in 0..40 {
         store.append(&[StoreChange::put(session(number), &value)]).unwrap();
     }
-    assert_eq!(store.commit().unwrap(), RecordNumber(40));
+    assert_eq!(store.commit().unwrap(), GroupNumber(40));
     let found = records(&mut store);
     assert_eq!(found.len(), 40);
     assert!(found.values().all(|found| *found == value));
@@ -593,7 +593,7 @@ fn groups_on_the_server_are_bounded_and_a_late_follower_begins_again() {
     assert!((40..50).contains(&kept), "{kept}");
     server.kill();
     server.restart();
-    assert_eq!(write(&mut store, 61), RecordNumber(61));
+    assert_eq!(write(&mut store, 61), GroupNumber(61));
     follower.catch_up(&mut standby);
     assert_eq!((follower.resets, follower.records.len()), (2, 183));
 }

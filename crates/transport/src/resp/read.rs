@@ -40,7 +40,6 @@ impl ValueScanner {
     /// # Errors
     /// The octets are no RESP, or the value exceeds `limits`. The latter is found as soon as a
     /// header announces it.
-    /// says so.
     pub fn scan(&mut self, input: &[u8], limits: &RespLimits) -> Result<Option<usize>, RespError> {
         while self.missing > 0 {
             let unit = Unit::read(input.get(self.scanned..).unwrap_or_default())?;

@@ -18,16 +18,16 @@ use self::device::StackDevice;
 use crate::{StreamId, StreamState, Transport, TransportError};
 
 /// Number of sockets that wait for peers at the same time.
-const LISTENING: usize = 8;
+const LISTENING_MAX: usize = 8;
 /// How long all listening sockets may be in handshakes before the oldest one is dropped. A
 /// handshake takes one round trip.
-const HANDSHAKES_WAIT: smoltcp::time::Duration = smoltcp::time::Duration::from_millis(100);
+const HANDSHAKES_WAIT_MAX: smoltcp::time::Duration = smoltcp::time::Duration::from_millis(100);
 /// Maximum number of bursts that one poll receives.
 const BURSTS_MAX: usize = 8;
 /// The first local port for streams that this side opens (RFC 6335 §6).
-const FIRST_PORT: u16 = 49_152;
+const FIRST_LOCAL_PORT: u16 = 49_152;
 /// How long a stream is idle before it probes whether its peer is alive.
-const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(1);
+const KEEP_ALIVE_INTERVAL: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(1);
 /// How long a peer may be silent. NOTE: smoltcp 0.14 closes idle streams after this time too,
 /// unless they send keep-alives.
 const SILENCE_MAX: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(5);
@@ -120,7 +120,7 @@ impl<Io: PacketIo> UserTcp<Io> {
             crowded_since: None,
             local: None,
             config,
-            next_port: FIRST_PORT + spread,
+            next_port: FIRST_LOCAL_PORT + spread,
             due: None,
             touched: true,
         })
@@ -142,7 +142,7 @@ impl<Io: PacketIo> UserTcp<Io> {
         socket.set_nagle_enabled(false);
         socket.set_congestion_control(CongestionControl::Cubic);
         socket.set_timeout(Some(SILENCE_MAX));
-        socket.set_keep_alive(Some(KEEP_ALIVE));
+        socket.set_keep_alive(Some(KEEP_ALIVE_INTERVAL));
         Ok(socket)
     }
 
@@ -163,7 +163,7 @@ impl<Io: PacketIo> UserTcp<Io> {
     fn fill_listening(&mut self) -> Result<(), TransportError> {
         let Some(local) = self.local else { return Ok(()) };
         remove_ended(&mut self.sockets, &mut self.listening);
-        while self.listening.len() < LISTENING {
+        while self.listening.len() < LISTENING_MAX {
             let mut socket = self.new_socket()?;
             socket.listen(local).map_err(|_| TransportError::Unreachable)?;
             self.listening.push(self.sockets.add(socket));
@@ -172,13 +172,13 @@ impl<Io: PacketIo> UserTcp<Io> {
     }
 
     /// Drops the oldest handshake once all listening sockets have been in handshakes for
-    /// [`HANDSHAKES_WAIT`], so that such peers do not lock others out.
-    fn give_place(&mut self, now: Instant) {
+    /// [`HANDSHAKES_WAIT_MAX`], so that such peers do not lock others out.
+    fn drop_oldest_handshake(&mut self, now: Instant) {
         let state = |handle: &SocketHandle| self.sockets.get::<Socket<'_>>(*handle).state();
         let is_crowded = self.listening.iter().all(|handle| state(handle) == State::SynReceived);
         if !is_crowded || self.listening.is_empty() {
             self.crowded_since = None;
-        } else if now > *self.crowded_since.get_or_insert(now) + HANDSHAKES_WAIT {
+        } else if now > *self.crowded_since.get_or_insert(now) + HANDSHAKES_WAIT_MAX {
             self.crowded_since = None;
             self.sockets.remove(self.listening.remove(0));
             let _ = self.fill_listening();
@@ -198,7 +198,7 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
             self.interface.poll(now, &mut self.device, &mut self.sockets);
             self.device.flush();
             self.touched = false;
-            self.give_place(now);
+            self.drop_oldest_handshake(now);
             remove_ended(&mut self.sockets, &mut self.closing);
             self.due = self.interface.poll_at(now, &self.sockets);
             if !has_input {
@@ -218,7 +218,7 @@ impl<Io: PacketIo> Transport for UserTcp<Io> {
         }
         let mut socket = self.new_socket()?;
         let local = self.next_port;
-        self.next_port = local.checked_add(1).unwrap_or(FIRST_PORT);
+        self.next_port = local.checked_add(1).unwrap_or(FIRST_LOCAL_PORT);
         let connected = socket.connect(self.interface.context(), peer, local);
         connected.map_err(|_| TransportError::Unreachable)?;
         self.touched = true;

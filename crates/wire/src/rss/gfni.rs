@@ -5,19 +5,19 @@
 //! matrix: the four input octets that the matrix is multiplied with, which yield the four octets of
 //! the hash, and the four octets of a second input. The sum of all lanes is both hashes.
 
-use crate::rss::key::{INPUT_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};
+use crate::rss::key::{INPUT_LEN_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};
 
 /// How many octets of an input are multiplied at once. Longer inputs are hashed in pieces, as the
 /// hash is linear.
-const PIECE: usize = 12;
+const PIECE_LEN: usize = 12;
 
 /// How many matrices multiply the octets of a piece: each octet meets one per octet of the hash.
 const PIECE_MATRICES: usize = 16;
 
 /// How many matrices all pieces together need.
-const MATRICES: usize = INPUT_MAX - PIECE + PIECE_MATRICES;
+const MATRICES: usize = INPUT_LEN_MAX - PIECE_LEN + PIECE_MATRICES;
 
-const _: () = assert!(INPUT_MAX.is_multiple_of(PIECE));
+const _: () = assert!(INPUT_LEN_MAX.is_multiple_of(PIECE_LEN));
 
 /// The algorithm that computes a hash. All algorithms return the same value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Toeplitz {
         matches!(self.form, ToeplitzForm::Gfni)
     }
 
-    /// Returns the hash of the first [`INPUT_MAX`] octets of `input`, in network byte order.
+    /// Returns the hash of the first [`INPUT_LEN_MAX`] octets of `input`, in network byte order.
     #[inline]
     #[must_use]
     pub fn hash<const LEN: usize>(&self, input: &[u8; LEN]) -> u32 {
@@ -111,8 +111,8 @@ fn matrix(key: &ToeplitzKey, at: usize) -> u64 {
 mod vector {
     use core::arch::x86_64::*;
 
-    use super::{MATRICES, PIECE, PIECE_MATRICES};
-    use crate::rss::key::INPUT_MAX;
+    use super::{MATRICES, PIECE_LEN, PIECE_MATRICES};
+    use crate::rss::key::INPUT_LEN_MAX;
 
     /// Lanes of eight octets in a vector.
     const LANES: usize = 4;
@@ -131,7 +131,7 @@ mod vector {
             let mut octets = [NOWHERE; 8];
             let mut at = 0;
             while at < HASH_LEN {
-                if lane >= at && lane - at < PIECE {
+                if lane >= at && lane - at < PIECE_LEN {
                     #[allow(clippy::cast_possible_truncation, reason = "below a piece's length")]
                     let position = (lane - at) as u8;
                     octets[HASH_LEN * of_second + at] = position;
@@ -174,8 +174,8 @@ mod vector {
         second: &[u8; LEN],
     ) -> [u32; 2] {
         let mut sum = _mm256_setzero_si256();
-        for start in (0..LEN.min(INPUT_MAX)).step_by(PIECE) {
-            let end = LEN.min(INPUT_MAX).min(start + PIECE);
+        for start in (0..LEN.min(INPUT_LEN_MAX)).step_by(PIECE_LEN) {
+            let end = LEN.min(INPUT_LEN_MAX).min(start + PIECE_LEN);
             let [first, second] = [first, second].map(|input| piece(&input[start..end]));
             for (lanes, (of_first, of_second)) in OF_FIRST.iter().zip(&OF_SECOND).enumerate() {
                 let octets = _mm256_or_si256(

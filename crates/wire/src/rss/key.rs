@@ -4,7 +4,7 @@
 const KEY_LEN: usize = 40;
 
 /// Length of the longest input: addresses and ports of IPv6. Unit: octets.
-pub const INPUT_MAX: usize = KEY_LEN - 4;
+pub const INPUT_LEN_MAX: usize = KEY_LEN - 4;
 
 /// A key of the Toeplitz hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,11 +52,11 @@ impl ToeplitzKey {
     }
 }
 
-/// Computes, bit by bit, the hash of the first [`INPUT_MAX`] octets of `input`, which is in network
-/// byte order.
+/// Computes, bit by bit, the hash of the first [`INPUT_LEN_MAX`] octets of `input`, which is in
+/// network byte order.
 #[must_use]
 pub fn hash_by_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
-    let bits = 8 * input.len().min(INPUT_MAX);
+    let bits = 8 * input.len().min(INPUT_LEN_MAX);
     let is_set = |bit: &usize| input[bit / 8] >> (7 - bit % 8) & 1 != 0;
     (0..bits).filter(is_set).fold(0, |hash, bit| hash ^ key.window(bit))
 }
@@ -65,7 +65,7 @@ pub fn hash_by_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
 #[must_use]
 pub fn hash_by_set_bits(key: &ToeplitzKey, input: &[u8]) -> u32 {
     let mut hash = 0;
-    for (at, octets) in input[..input.len().min(INPUT_MAX)].chunks(4).enumerate() {
+    for (at, octets) in input[..input.len().min(INPUT_LEN_MAX)].chunks(4).enumerate() {
         let windows = u64::from(key.window(32 * at)) << 32 | u64::from(key.window(32 * at + 32));
         let mut word = [0; 4];
         word[..octets.len()].copy_from_slice(octets);

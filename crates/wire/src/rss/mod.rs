@@ -15,4 +15,4 @@ mod gfni;
 mod key;
 
 pub use gfni::{Toeplitz, ToeplitzForm};
-pub use key::{INPUT_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};
+pub use key::{INPUT_LEN_MAX, ToeplitzKey, hash_by_bits, hash_by_set_bits};

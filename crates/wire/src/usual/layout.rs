@@ -16,7 +16,7 @@ pub(super) const FRAGMENT: u16 = 0x3fff;
 pub(super) const IPV4: u16 = EtherType::IPV4.0;
 pub(super) const IPV6: u16 = EtherType::IPV6.0;
 pub(super) const UDP: u8 = protocol::UDP;
-pub(super) const T_PDU: u8 = GtpuMessageType::G_PDU.0;
+pub(super) const G_PDU_TYPE: u8 = GtpuMessageType::G_PDU.0;
 
 /// PDU types of containers, as the values of their octet.
 pub(super) const DOWNLINK: u8 = 0;
@@ -26,7 +26,7 @@ pub(super) const UPLINK: u8 = 1 << 4;
 pub(super) const VERSION_IHL: u8 = 0x45;
 
 /// The GTP-U flags that announce a sequence number and an N-PDU number.
-pub(super) const NUMBERS: u8 = FLAG_S | FLAG_PN;
+pub(super) const NUMBER_FLAGS: u8 = FLAG_S | FLAG_PN;
 
 /// Length of an Ethernet header without a tag. Unit: octets.
 pub(super) const ETHERNET_LEN: usize = EthernetHeader::LEN;

@@ -8,15 +8,15 @@ use super::layout::{
     CONTAINER_LEN, EXTENDED_LEN, G_PDU_LEN, IP_HEADERS_LEN, IPV4_LEN, IPV6_LEN, UDP, UPLINK, at,
 };
 use super::outer::UsualTunnel;
-use super::over_v6::{DST, SHIFT, SRC, UPPER, native_sum};
+use super::over_v6::{DST, IPV6_SHIFT, SRC, UPPER, native_sum};
 use super::rewrite::{UsualLinkHeader, decrement_usual_hops};
 use crate::PduSessionContainer;
 use crate::encapsulate::{OuterIpv6, UdpChecksum, emit_gtpu_ipv6};
 use crate::gtpu::UDP_PORT;
 
 /// Lengths of all headers, without a container and with one. Unit: octets.
-const PLAIN_LEN: usize = G_PDU_LEN + SHIFT;
-const CONTAINED_LEN: usize = EXTENDED_LEN + SHIFT;
+const PLAIN_LEN: usize = G_PDU_LEN + IPV6_SHIFT;
+const CONTAINED_LEN: usize = EXTENDED_LEN + IPV6_SHIFT;
 
 /// Offset of the payload length in a frame.
 const PAYLOAD_LEN: usize = at::IP + 4;
@@ -99,11 +99,11 @@ impl UsualOuterV6 {
         let mut sum = contained_sum + sum_of_inner(inner, inner_len, is_v6)?;
         *out = self.contained;
         if direction == Direction::Uplink {
-            out[at::PDU_TYPE + SHIFT] = UPLINK;
+            out[at::PDU_TYPE + IPV6_SHIFT] = UPLINK;
             sum += u64::from(u16::from_ne_bytes([0, UPLINK]));
         }
         let qfi = qfi.value() | if reflective { 0x40 } else { 0 };
-        out[at::QFI + SHIFT] = qfi;
+        out[at::QFI + IPV6_SHIFT] = qfi;
         sum += u64::from(u16::from_ne_bytes([qfi, 0]));
         write_variables(tunnel, link, udp_len, sum, out);
         decrement_usual_hops(inner, is_v6);
@@ -138,7 +138,7 @@ fn write_constants(
     let Ok(()) = emit_gtpu_ipv6(headers, &constants) else {
         unreachable!("the headers have this length")
     };
-    for at in [PAYLOAD_LEN, at::UDP_LEN + SHIFT, at::GTPU_LEN + SHIFT] {
+    for at in [PAYLOAD_LEN, at::UDP_LEN + IPV6_SHIFT, at::GTPU_LEN + IPV6_SHIFT] {
         headers[at..][..2].fill(0);
     }
     native_sum(&headers[SRC..]) + u64::from(u16::from(UDP).to_be())
@@ -180,10 +180,10 @@ fn write_variables<const LEN: usize>(
     out[at::IP..][..2].copy_from_slice(&class.to_be_bytes());
     out[PAYLOAD_LEN..][..2].copy_from_slice(&udp_len.to_be_bytes());
     out[DST..][..16].copy_from_slice(&dst);
-    out[at::UDP_LEN + SHIFT..][..2].copy_from_slice(&udp_len.to_be_bytes());
+    out[at::UDP_LEN + IPV6_SHIFT..][..2].copy_from_slice(&udp_len.to_be_bytes());
     out[CHECKSUM..][..2].copy_from_slice(&fold_native(sum).to_ne_bytes());
-    out[at::GTPU_LEN + SHIFT..][..2].copy_from_slice(&gtpu_len.to_be_bytes());
-    out[at::TEID + SHIFT..][..4].copy_from_slice(&tunnel.teid.0.to_be_bytes());
+    out[at::GTPU_LEN + IPV6_SHIFT..][..2].copy_from_slice(&gtpu_len.to_be_bytes());
+    out[at::TEID + IPV6_SHIFT..][..4].copy_from_slice(&tunnel.teid.0.to_be_bytes());
 }
 
 /// Returns the UDP checksum, in native byte order, of words whose sum in native order is `sum`,

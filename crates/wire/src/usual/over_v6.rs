@@ -1,6 +1,6 @@
 //! Usual G-PDUs over IPv6, whose outer header has no extension headers.
 //!
-//! The octets after the IP header have the layout of G-PDUs over IPv4, [`SHIFT`] octets later.
+//! The octets after the IP header have the layout of G-PDUs over IPv4, [`IPV6_SHIFT`] octets later.
 
 use core::mem::offset_of;
 use core::net::Ipv6Addr;
@@ -9,10 +9,10 @@ use adit_types::{MacAddr, Qfi, VlanId};
 use zerocopy::FromBytes;
 
 use super::layout::{
-    ETHERNET_LEN, EXTENDED_LEN, FrameGPdu, G_PDU_LEN, IPV4_LEN, IPV6, IPV6_LEN, NUMBERED_LEN,
-    NUMBERS, T_PDU, UDP, at,
+    ETHERNET_LEN, EXTENDED_LEN, FrameGPdu, G_PDU_LEN, G_PDU_TYPE, IPV4_LEN, IPV6, IPV6_LEN,
+    NUMBER_FLAGS, NUMBERED_LEN, UDP, at,
 };
-use super::pattern::{GPduPattern, MARKS_INNER, OctetPattern, exact, pattern};
+use super::pattern::{ECN_MARK_BIT, GPduPattern, OctetPattern, exact, pattern};
 use super::recognize::{OrderingKey, UsualGPdu, usual_inner};
 use crate::gtpu::{FLAG_E, UDP_PORT, VERSION_1};
 use crate::ipv6::Ipv6Header;
@@ -20,7 +20,7 @@ use crate::protocol;
 use crate::vlan::VlanTag;
 
 /// How much longer an IPv6 header is than an IPv4 header without options. Unit: octets.
-pub(super) const SHIFT: usize = (IPV6_LEN - IPV4_LEN) as usize;
+pub(super) const IPV6_SHIFT: usize = (IPV6_LEN - IPV4_LEN) as usize;
 
 /// Length of UDP and GTP-U headers, which GTP-U's length field does not include. Unit: octets.
 const UDP_GTPU_LEN: u16 = 16;
@@ -28,9 +28,9 @@ const UDP_GTPU_LEN: u16 = 16;
 /// Least offset of the inner packet of a G-PDU over IPv6 in a frame. Over IPv4 the inner packet
 /// always begins earlier, even after a tag. Unit: octets.
 #[allow(clippy::cast_possible_truncation, reason = "below 100")]
-pub const INNER_OFFSET_OVER_IPV6_MIN: u8 = (G_PDU_LEN + SHIFT) as u8;
+pub const INNER_OFFSET_OVER_IPV6_MIN: u8 = (G_PDU_LEN + IPV6_SHIFT) as u8;
 
-const _: () = assert!(G_PDU_LEN + SHIFT > EXTENDED_LEN + VlanTag::LEN);
+const _: () = assert!(G_PDU_LEN + IPV6_SHIFT > EXTENDED_LEN + VlanTag::LEN);
 
 /// Next-header value of the IPv6 fragment header.
 const FRAGMENT_HEADER: u8 = 44;
@@ -41,18 +41,18 @@ pub(super) const DST: usize = ETHERNET_LEN + offset_of!(Ipv6Header, dst);
 pub(super) const UPPER: usize = ETHERNET_LEN + Ipv6Header::LEN;
 
 /// Words of a pattern, which covers a container after a tag. The shortest G-PDU is longer.
-const WORDS: usize = 11;
+const PATTERN_WORDS: usize = 11;
 
-const _: () = assert!(EXTENDED_LEN + SHIFT + VlanTag::LEN <= WORDS * 8);
-const _: () = assert!(G_PDU_LEN + SHIFT + 20 >= WORDS * 8);
+const _: () = assert!(EXTENDED_LEN + IPV6_SHIFT + VlanTag::LEN <= PATTERN_WORDS * 8);
+const _: () = assert!(G_PDU_LEN + IPV6_SHIFT + 20 >= PATTERN_WORDS * 8);
 
 /// The constant fields of usual G-PDUs over IPv6 on a link.
 #[derive(Debug, Clone, Copy)]
 pub struct GPduV6Pattern {
     /// The pattern without an extension header of GTP-U.
-    plain: OctetPattern<WORDS>,
+    plain: OctetPattern<PATTERN_WORDS>,
     /// The pattern with a PDU Session Container.
-    extended: OctetPattern<WORDS>,
+    extended: OctetPattern<PATTERN_WORDS>,
 }
 
 impl GPduV6Pattern {
@@ -62,14 +62,18 @@ impl GPduV6Pattern {
         let outer = |flags: u8| {
             vec![
                 exact(at::ETHER_TYPE, &IPV6.to_be_bytes()),
-                (at::IP, vec![0x60, 0], vec![0xf0, MARKS_INNER << 4]),
+                (at::IP, vec![0x60, 0], vec![0xf0, ECN_MARK_BIT << 4]),
                 exact(NEXT_HEADER, &[UDP]),
                 exact(DST, &addr.octets()),
-                exact(at::DST_PORT + SHIFT, &UDP_PORT.to_be_bytes()),
-                (at::FLAGS + SHIFT, vec![VERSION_1 | flags, T_PDU], vec![!NUMBERS, 0xff]),
+                exact(at::DST_PORT + IPV6_SHIFT, &UDP_PORT.to_be_bytes()),
+                (
+                    at::FLAGS + IPV6_SHIFT,
+                    vec![VERSION_1 | flags, G_PDU_TYPE],
+                    vec![!NUMBER_FLAGS, 0xff],
+                ),
             ]
         };
-        let extended = [outer(FLAG_E), GPduPattern::container(SHIFT)].concat();
+        let extended = [outer(FLAG_E), GPduPattern::container(IPV6_SHIFT)].concat();
         Self { plain: pattern(mac, vlan, &outer(0)), extended: pattern(mac, vlan, &extended) }
     }
 }
@@ -85,13 +89,13 @@ pub fn usual_g_pdu_over_v6<const TAG_LEN: usize>(
     pattern: &GPduV6Pattern,
 ) -> Option<UsualGPdu> {
     let untagged = frame.get(TAG_LEN..)?;
-    if pattern.extended.fits::<WORDS>(frame) {
+    if pattern.extended.fits::<PATTERN_WORDS>(frame) {
         return g_pdu_with::<EXTENDED_LEN, TAG_LEN>(untagged);
     }
-    if !pattern.plain.fits::<WORDS>(frame) {
+    if !pattern.plain.fits::<PATTERN_WORDS>(frame) {
         return None;
     }
-    match untagged.get(at::FLAGS + SHIFT)? & NUMBERS {
+    match untagged.get(at::FLAGS + IPV6_SHIFT)? & NUMBER_FLAGS {
         0 => g_pdu_with::<G_PDU_LEN, TAG_LEN>(untagged),
         _ => g_pdu_with::<NUMBERED_LEN, TAG_LEN>(untagged),
     }
@@ -102,7 +106,7 @@ pub fn usual_g_pdu_over_v6<const TAG_LEN: usize>(
 #[inline(always)]
 fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option<UsualGPdu> {
     let (ip, _) = Ipv6Header::ref_from_prefix(frame.get(ETHERNET_LEN..)?).ok()?;
-    let shifted = frame.get(SHIFT..)?;
+    let shifted = frame.get(IPV6_SHIFT..)?;
     // `outer` overlays the IPv6 header: only its UDP and GTP-U headers are valid.
     let (outer, _) = FrameGPdu::ref_from_prefix(shifted).ok()?;
     let payload_len = ip.payload_len();
@@ -116,13 +120,13 @@ fn g_pdu_with<const OFFSET: usize, const TAG_LEN: usize>(frame: &[u8]) -> Option
         return None;
     }
     let inner = usual_inner(shifted.get(OFFSET..)?)?;
-    let fits = usize::from(inner.total_len) + OFFSET + SHIFT <= end;
+    let fits = usize::from(inner.total_len) + OFFSET + IPV6_SHIFT <= end;
     let qfi = match OFFSET {
         EXTENDED_LEN => Qfi::new(*shifted.get(at::QFI)? & Qfi::MAX),
         _ => None,
     };
     #[allow(clippy::cast_possible_truncation, reason = "70 to 86")]
-    let inner_offset = (OFFSET + SHIFT + TAG_LEN) as u8;
+    let inner_offset = (OFFSET + IPV6_SHIFT + TAG_LEN) as u8;
     fits.then_some(UsualGPdu { teid: outer.gtpu.teid(), qfi, inner_offset, inner })
 }
 
@@ -192,7 +196,7 @@ pub fn ordering_key_over_v6(frame: &[u8], tunnels: Ipv6Addr) -> Option<OrderingK
     }
     Some(match ip.next_header() {
         _ if dst != tunnels => OrderingKey::Nothing,
-        UDP => match frame.get(SHIFT..).map(FrameGPdu::ref_from_prefix) {
+        UDP => match frame.get(IPV6_SHIFT..).map(FrameGPdu::ref_from_prefix) {
             Some(Ok((outer, _))) => OrderingKey::Tunneled(outer.gtpu.teid()),
             _ => OrderingKey::Nothing,
         },

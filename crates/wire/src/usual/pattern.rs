@@ -4,7 +4,9 @@ use core::net::Ipv4Addr;
 
 use adit_types::{MacAddr, VlanId};
 
-use super::layout::{ETHERNET_LEN, FRAGMENT, IPV4, IPV6, NUMBERS, T_PDU, UDP, VERSION_IHL, at};
+use super::layout::{
+    ETHERNET_LEN, FRAGMENT, G_PDU_TYPE, IPV4, IPV6, NUMBER_FLAGS, UDP, VERSION_IHL, at,
+};
 use crate::ether_type::EtherType;
 use crate::ethernet::link_len;
 use crate::gtpu::{FLAG_E, UDP_PORT, VERSION_1};
@@ -50,7 +52,7 @@ impl<const WORDS: usize> OctetPattern<WORDS> {
 }
 
 /// Mask of octets that have to match entirely.
-const ALL: [u8; 6] = [0xff; 6];
+const ALL_BITS: [u8; 6] = [0xff; 6];
 
 /// A constant part of a frame: its offset in a frame without a tag, the value of its octets, and
 /// the mask of the bits that have to match.
@@ -72,15 +74,15 @@ pub(super) fn pattern<const WORDS: usize>(
     let mut all: Vec<_> = shifted.collect();
     let [tag, vlan] = [EtherType::VLAN.0, vlan.value()].map(u16::to_be_bytes);
     if tag_len != 0 {
-        all.push((at::ETHER_TYPE, &tag, &ALL));
-        all.push((at::ETHER_TYPE + 2, &vlan, &VID));
+        all.push((at::ETHER_TYPE, &tag, &ALL_BITS));
+        all.push((at::ETHER_TYPE + 2, &vlan, &VID_MASK));
     }
-    all.push((at::DST_MAC, &mac.0, &ALL));
+    all.push((at::DST_MAC, &mac.0, &ALL_BITS));
     OctetPattern::new(&all)
 }
 
 /// Mask of the VLAN identifier in a tag. Priority and drop eligibility are ignored.
-const VID: [u8; 2] = [0x0f, 0xff];
+const VID_MASK: [u8; 2] = [0x0f, 0xff];
 
 /// Returns the VLAN of a frame; `UNTAGGED` if the frame is too short for a tag.
 #[inline]
@@ -107,7 +109,7 @@ pub fn tag_len(frame: &[u8]) -> usize {
 
 /// The ECN bit that is set in CE and ECT(1), which usual packets do not have: these marks have to
 /// be copied into the inner packet, or the packet is dropped. Spec: RFC 6040 §4.2.
-pub(super) const MARKS_INNER: u8 = 0x01;
+pub(super) const ECN_MARK_BIT: u8 = 0x01;
 
 /// The constant fields of usual G-PDUs on a link.
 #[derive(Debug, Clone, Copy)]
@@ -125,12 +127,12 @@ impl GPduPattern {
         let outer = |flags: u8| {
             vec![
                 exact(at::ETHER_TYPE, &IPV4.to_be_bytes()),
-                (at::IP, vec![VERSION_IHL, 0], vec![0xff, MARKS_INNER]),
+                (at::IP, vec![VERSION_IHL, 0], vec![0xff, ECN_MARK_BIT]),
                 (at::FLAGS_OFFSET, vec![0, 0], FRAGMENT.to_be_bytes().into()),
                 exact(at::PROTOCOL, &[UDP]),
                 exact(at::DST, &addr.octets()),
                 exact(at::DST_PORT, &UDP_PORT.to_be_bytes()),
-                (at::FLAGS, vec![VERSION_1 | flags, T_PDU], vec![!NUMBERS, 0xff]),
+                (at::FLAGS, vec![VERSION_1 | flags, G_PDU_TYPE], vec![!NUMBER_FLAGS, 0xff]),
             ]
         };
         let extended = [outer(FLAG_E), Self::container(0)].concat();

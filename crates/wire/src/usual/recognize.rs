@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::layout::{
     ETHERNET_LEN, EXTENDED_LEN, FRAGMENT, FrameGPdu, FrameIpv4, G_PDU_LEN, IP_HEADERS_LEN, IPV4,
-    IPV4_LEN, IPV6, IPV6_LEN, NUMBERED_LEN, NUMBERS, VERSION_IHL, at,
+    IPV4_LEN, IPV6, IPV6_LEN, NUMBER_FLAGS, NUMBERED_LEN, VERSION_IHL, at,
 };
 use super::pattern::{GPduPattern, IP_WORDS, IpPattern, OctetPattern};
 use crate::gtpu::{FLAG_E, GtpuHeader};
@@ -144,7 +144,7 @@ pub fn usual_g_pdu<const TAG_LEN: usize>(
     if !pattern.plain.fits::<8>(frame) {
         return None;
     }
-    match untagged.get(at::FLAGS)? & NUMBERS {
+    match untagged.get(at::FLAGS)? & NUMBER_FLAGS {
         0 => g_pdu_with::<G_PDU_LEN, TAG_LEN>(untagged, verify),
         _ => g_pdu_with::<NUMBERED_LEN, TAG_LEN>(untagged, verify),
     }

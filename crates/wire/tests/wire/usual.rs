@@ -13,7 +13,7 @@ use adit_wire::{
     EtherType, GPduPattern, IpPacket, IpPattern, OrderingKey, OuterIpv4, PduSessionContainer,
     UsualGPdu, UsualIp, UsualLinkHeader, UsualOuter, UsualTunnel, decrement_usual_hops,
     emit_gtpu_ipv4, five_tuple, guess_is_v6, ordering_key, parse_frame, parse_gtpu, parse_ip,
-    protocol, usual_container, usual_five_tuple, usual_tuple, vlan_of,
+    protocol, usual_container_marking, usual_five_tuple, usual_tuple, vlan_of,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -267,13 +267,13 @@ fn container_in_front_of_the_inner_packet_is_read() {
     for rqi in [false, true] {
         let frame = g_pdu(Some(PduSessionContainer::downlink(flow, rqi)), 30);
         let offset = usual_g_pdu(&frame, MAC, N3, true).unwrap().inner_offset;
-        assert_eq!(usual_container(&frame, offset), Some((flow, rqi)));
+        assert_eq!(usual_container_marking(&frame, offset), Some((flow, rqi)));
     }
     let mut frame = g_pdu(Some(uplink(9)), 30);
     // Bits of an uplink container other than the QFI.
     frame[56] |= 0x40;
-    assert_eq!(usual_container(&frame, 58), Some((flow, false)));
-    assert_eq!(usual_container(&frame, 2), None);
+    assert_eq!(usual_container_marking(&frame, 58), Some((flow, false)));
+    assert_eq!(usual_container_marking(&frame, 2), None);
 }
 
 #[test]

@@ -270,9 +270,9 @@ const UNFINISHED: &[&str] = &["todo!(", "unimplemented!(", "#[ignore"];
 const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "thread_local!"];
 
 /// The document with the table of rooms.
-const TABLE: &str = "docs/internals/rooms.md";
+const TABLE_PATH: &str = "docs/internals/rooms.md";
 /// The document that names each room.
-const PAGE: &str = "ARCHITECTURE.md";
+const PAGE_PATH: &str = "ARCHITECTURE.md";
 
 /// Maximum length of a source file. Unit: lines.
 const LINES_MAX: usize = 800;
@@ -292,13 +292,17 @@ pub(super) fn check(metadata: &Metadata, files: &[SourceFile], findings: &mut Ve
         }
     }
     let read = |path: &str| fs::read_to_string(metadata.workspace_root.join(path));
-    check_documents(&read(TABLE).unwrap_or_default(), &read(PAGE).unwrap_or_default(), findings);
+    check_documents(
+        &read(TABLE_PATH).unwrap_or_default(),
+        &read(PAGE_PATH).unwrap_or_default(),
+        findings,
+    );
 }
 
 /// Adds a finding for each room that a document lacks, or describes differently, and for each name
 /// in it that is no room.
 fn check_documents(table: &str, page: &str, findings: &mut Vec<String>) {
-    for (path, text) in [(TABLE, table), (PAGE, page)] {
+    for (path, text) in [(TABLE_PATH, table), (PAGE_PATH, page)] {
         let named: Vec<&str> = text.lines().filter_map(room_of_row).collect();
         for room in ROOMS.iter().filter(|room| !named.contains(&room.name())) {
             findings.push(format!("{path}: no row of the room {}", room.name()));
@@ -312,7 +316,7 @@ fn check_documents(table: &str, page: &str, findings: &mut Vec<String>) {
         let Some(room) = room else { continue };
         let end = room.row_end();
         if !row.ends_with(&end) {
-            findings.push(format!("{TABLE}: the row of {} must end with {end}", room.name()));
+            findings.push(format!("{TABLE_PATH}: the row of {} must end with {end}", room.name()));
         }
     }
 }
@@ -472,13 +476,13 @@ mod tests {
         assert_eq!(found(&all, &all), Vec::<String>::new());
         assert_eq!(
             found(&rows[1..].join("\n"), &all),
-            [format!("{TABLE}: no row of the room types")]
+            [format!("{TABLE_PATH}: no row of the room types")]
         );
         let more = format!("{all}\n| dev | `attic` | text | – | – |");
-        assert_eq!(found(&all, &more), [format!("{PAGE}: attic is no room")]);
+        assert_eq!(found(&all, &more), [format!("{PAGE_PATH}: attic is no room")]);
         let other = all.replace("| types, rules | `unsafe` |", "| types | `unsafe` |");
         let expected =
-            format!("{TABLE}: the row of tables must end with | types, rules | `unsafe` |");
+            format!("{TABLE_PATH}: the row of tables must end with | types, rules | `unsafe` |");
         assert_eq!(found(&other, &all), [expected]);
     }
 

@@ -52,8 +52,8 @@ pub(super) fn check(files: &[SourceFile], findings: &mut Vec<String>) -> anyhow:
             let candidates = runs.get(&hash(run)).into_iter().flatten();
             let twin = candidates
                 .map(|(number, start)| (product[*number].0, &product[*number].1[*start..]))
-                .max_by_key(|(_, theirs)| common(&tokens[at..], theirs));
-            let len = twin.map_or(0, |(_, theirs)| common(&tokens[at..], theirs));
+                .max_by_key(|(_, theirs)| common_prefix_len(&tokens[at..], theirs));
+            let len = twin.map_or(0, |(_, theirs)| common_prefix_len(&tokens[at..], theirs));
             match twin.filter(|_| len >= RUN_MIN) {
                 Some((path, theirs)) => {
                     findings.push(format!(
@@ -77,7 +77,7 @@ fn hash(run: &[Token]) -> u64 {
 }
 
 /// Returns the length of the common prefix. Unit: tokens.
-fn common(ours: &[Token], theirs: &[Token]) -> usize {
+fn common_prefix_len(ours: &[Token], theirs: &[Token]) -> usize {
     ours.iter().zip(theirs).take_while(|(one, other)| one.0 == other.0).count()
 }
 

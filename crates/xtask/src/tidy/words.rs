@@ -68,7 +68,7 @@ const BRITISH: &[&str] = &[
 
 /// Names that operators' programs read, and that therefore stay: counters, and a topic of `adit
 /// show` with its key in JSON. Comments put them in backticks.
-const KEPT: &[&str] = &[
+const KEPT_NAMES: &[&str] = &[
     "neighbours",
     "Neighbours",
     "neighbour_claims_refuted",
@@ -84,7 +84,7 @@ const KEPT: &[&str] = &[
 ];
 
 /// Unclear phrases, each with advice on replacing it.
-const TURNS: &[(&str, &str)] = &[
+const UNCLEAR_PHRASES: &[(&str, &str)] = &[
     ("as far as that goes", "name the limit"),
     ("as far as it goes", "name the limit"),
     ("asks for a line", "prefetches"),
@@ -123,7 +123,7 @@ pub(super) fn check(
     files: &[SourceFile],
     findings: &mut Vec<String>,
 ) -> anyhow::Result<()> {
-    for file in files.iter().filter(|file| !names_what_it_looks_for(&file.path)) {
+    for file in files.iter().filter(|file| !has_word_lists(&file.path)) {
         check_rust(&file.path, &file.text, findings);
     }
     let root = metadata.workspace_root.as_std_path();
@@ -140,7 +140,7 @@ pub(super) fn check(
     Ok(())
 }
 
-fn names_what_it_looks_for(path: &str) -> bool {
+fn has_word_lists(path: &str) -> bool {
     path.ends_with("xtask/src/tidy/words.rs")
 }
 
@@ -153,7 +153,7 @@ fn check_rust(path: &str, text: &str, findings: &mut Vec<String>) {
         }
         let quoted = |word: &&&str| part.contains(&format!("`{word}`"));
         let is_free = |word: &&&str| region != Region::Comment || quoted(word);
-        let kept: Vec<&str> = KEPT.iter().filter(is_free).copied().collect();
+        let kept: Vec<&str> = KEPT_NAMES.iter().filter(is_free).copied().collect();
         check_spelling(&place, part, &kept, findings);
         if region != Region::Code {
             check_turns(&place, part, findings);
@@ -266,7 +266,7 @@ fn check_everyday(path: &str, text: &str, findings: &mut Vec<String>) {
 fn check_document(path: &str, text: &str, findings: &mut Vec<String>) {
     for (number, line) in (1..).zip(text.lines()) {
         let place = format!("{path}:{number}");
-        check_spelling(&place, line, KEPT, findings);
+        check_spelling(&place, line, KEPT_NAMES, findings);
         check_turns(&place, line, findings);
     }
 }
@@ -289,7 +289,7 @@ fn check_spelling(place: &str, text: &str, kept: &[&str], findings: &mut Vec<Str
 }
 
 fn check_turns(place: &str, text: &str, findings: &mut Vec<String>) {
-    for (turn, instead) in TURNS.iter().filter(|(turn, _)| text.contains(turn)) {
+    for (turn, instead) in UNCLEAR_PHRASES.iter().filter(|(turn, _)| text.contains(turn)) {
         findings.push(format!("{place}: \"{turn}\": {instead}"));
     }
 }
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn american_and_kept_words_pass() {
         assert_eq!(of_rust("/// A neighbor's behavior\nfn cancel() {}"), Vec::<String>::new());
-        for kept in KEPT {
+        for kept in KEPT_NAMES {
             assert_eq!(of_rust(&format!("const NAME: &str = \"{kept}\";")), Vec::<String>::new());
             assert_eq!(of_rust(&format!("// {kept}")).len(), 1);
             assert_eq!(of_rust(&format!("// `{kept}`")), Vec::<String>::new());

@@ -10,14 +10,14 @@ use anyhow::{Context, bail};
 use serde_json::json;
 
 use super::capture_writer::CaptureWriter;
-use super::connection::{TapConnection, words_of_end};
+use super::connection::{TapConnection, describe_tap_end};
 use crate::cli::CaptureArguments;
 use crate::request::http_client::HttpRequest;
 use crate::tap::JSON_LINES;
 use crate::tap::packet::{TraceLine, TracedPacket};
 
 /// Context of an error when the capture is written.
-const UNWRITTEN: &str = "cannot write the capture";
+const WRITE_FAILURE: &str = "cannot write the capture";
 
 /// Writes packets until the requested number is reached, the time is over or the user interrupts.
 ///
@@ -67,7 +67,7 @@ impl<'a> CaptureFiles<'a> {
     fn open(arguments: &'a CaptureArguments, ports: Vec<String>) -> anyhow::Result<Self> {
         let out: Box<dyn Write> = match arguments.write.as_os_str() == "-" {
             true => Box::new(BufWriter::new(std::io::stdout())),
-            false => Box::new(BufWriter::new(create(&first(arguments))?)),
+            false => Box::new(BufWriter::new(create(&first_path(arguments))?)),
         };
         let writer = writer(arguments, out, &ports)?;
         let (numbers, former_bytes, packets) = (VecDeque::from([1]), 0, 0);
@@ -77,7 +77,7 @@ impl<'a> CaptureFiles<'a> {
     fn name(&self) -> String {
         match self.arguments.write.as_os_str() == "-" {
             true => "standard output".to_owned(),
-            false => first(self.arguments).display().to_string(),
+            false => first_path(self.arguments).display().to_string(),
         }
     }
 
@@ -91,14 +91,14 @@ impl<'a> CaptureFiles<'a> {
             self.rotate()?;
         }
         self.packets += 1;
-        self.writer.packet(packet).context(UNWRITTEN)?;
+        self.writer.packet(packet).context(WRITE_FAILURE)?;
         // For a reader that follows the file.
-        self.writer.flush().context(UNWRITTEN)
+        self.writer.flush().context(WRITE_FAILURE)
     }
 
     /// Ends the file and begins the next one.
     fn rotate(&mut self) -> anyhow::Result<()> {
-        self.writer.finish(0).context(UNWRITTEN)?;
+        self.writer.finish(0).context(WRITE_FAILURE)?;
         self.former_bytes += self.writer.bytes();
         let path = &self.arguments.write;
         let next = self.numbers.back().map_or(1, |last| last.saturating_add(1));
@@ -116,8 +116,8 @@ impl<'a> CaptureFiles<'a> {
     }
 
     fn finish(mut self, skipped: u64, why: &str) -> anyhow::Result<()> {
-        self.writer.finish(skipped).context(UNWRITTEN)?;
-        let why = words_of_end(why);
+        self.writer.finish(skipped).context(WRITE_FAILURE)?;
+        let why = describe_tap_end(why);
         eprintln!("adit: {} packets captured, {skipped} lost; {why}", self.packets);
         if skipped > 0 {
             eprintln!(
@@ -129,7 +129,7 @@ impl<'a> CaptureFiles<'a> {
 }
 
 /// Returns the path of the first file.
-fn first(arguments: &CaptureArguments) -> PathBuf {
+fn first_path(arguments: &CaptureArguments) -> PathBuf {
     numbered(&arguments.write, arguments.rotate.map(|_| 1))
 }
 
@@ -138,7 +138,7 @@ fn writer(
     out: Box<dyn Write>,
     ports: &[String],
 ) -> anyhow::Result<CaptureWriter<Box<dyn Write>>> {
-    CaptureWriter::new(out, ports, arguments.wish.interface.as_deref()).context(UNWRITTEN)
+    CaptureWriter::new(out, ports, arguments.wish.interface.as_deref()).context(WRITE_FAILURE)
 }
 
 /// Creates a file that only its owner can read.

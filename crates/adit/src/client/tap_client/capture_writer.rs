@@ -6,13 +6,13 @@ use super::pcapng::{CapturedFrame, FrameDirection, PcapngWriter};
 use crate::tap::packet::{TracedFrame, TracedOutcome, TracedPacket};
 
 /// Interface of packets that waited in adit: the port that received them is no longer known.
-const WAITED: &str = "waited in adit";
+const WAITED_INTERFACE: &str = "waited in adit";
 
 /// Writes a file of the capture.
 #[derive(Debug)]
 pub(crate) struct CaptureWriter<W> {
     writer: PcapngWriter<W>,
-    /// Names of the ports, and [`WAITED`].
+    /// Names of the ports, and [`WAITED_INTERFACE`].
     interfaces: Vec<String>,
     /// If set, only frames on this interface of adit are written.
     only: Option<String>,
@@ -27,7 +27,7 @@ impl<W: Write> CaptureWriter<W> {
     /// `out` cannot be written.
     pub(crate) fn new(out: W, ports: &[String], only: Option<&str>) -> io::Result<Self> {
         let mut interfaces = ports.to_vec();
-        interfaces.push(WAITED.to_owned());
+        interfaces.push(WAITED_INTERFACE.to_owned());
         let writer = PcapngWriter::new(out, &interfaces)?;
         Ok(Self { writer, interfaces, only: only.map(str::to_owned), frames: 0, last_unix_ns: 0 })
     }
@@ -71,7 +71,7 @@ impl<W: Write> CaptureWriter<W> {
         if self.only.as_ref().is_some_and(|only| only != interface) {
             return Ok(());
         }
-        let port = if port.is_empty() { WAITED } else { port };
+        let port = if port.is_empty() { WAITED_INTERFACE } else { port };
         let at = self.interfaces.iter().position(|name| name == port);
         let octets = hex_octets(octets.as_deref().unwrap_or_default());
         self.frames += 1;

@@ -14,7 +14,7 @@ use crate::request::http_client::{self, HttpRequest};
 use crate::tap::packet::{TraceEnd, TraceHead, TraceLine};
 
 /// Interval at which a wait for the next line checks for an interruption.
-const INTERVAL: Duration = Duration::from_millis(100);
+const READ_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A running trace or capture.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl TapConnection {
             signal_hook::flag::register(signal, Arc::clone(&is_interrupted))
                 .context("cannot handle signals")?;
         }
-        let (lines, line) = (http_client::send(socket, request)?.stream(INTERVAL)?, Vec::new());
+        let (lines, line) = (http_client::send(socket, request)?.stream(READ_TIMEOUT)?, Vec::new());
         let head = TraceHead::default();
         let mut connection = Self { lines, line, is_interrupted, head };
         match connection.next()? {
@@ -64,7 +64,7 @@ impl TapConnection {
                     return line.context("adit answers with what is no line of a trace");
                 }
                 Ok(_) => bail!("adit ended before its answer was complete"),
-                Err(error) if is_only_late(error.kind()) => {}
+                Err(error) if is_retryable(error.kind()) => {}
                 Err(error) => return Err(error).context("cannot read from adit"),
             }
         }
@@ -72,12 +72,12 @@ impl TapConnection {
 }
 
 /// True if there is nothing to read yet.
-const fn is_only_late(kind: ErrorKind) -> bool {
+const fn is_retryable(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 /// Describes why a tap ended, for the user.
-pub(super) fn words_of_end(why: &str) -> &str {
+pub(super) fn describe_tap_end(why: &str) -> &str {
     match why {
         "packets" => "as many as were asked for",
         "duration" => "the time is over",

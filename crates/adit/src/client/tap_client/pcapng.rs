@@ -25,7 +25,7 @@ const STATISTICS_RECEIVED: u16 = 4;
 const STATISTICS_DROPPED: u16 = 5;
 
 /// Resolution of time stamps, as the negative power of ten of a second: nanoseconds.
-const RESOLUTION: u8 = 9;
+const TIME_RESOLUTION: u8 = 9;
 
 /// Whether a frame was received or sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl<W: Write> PcapngWriter<W> {
             // Snap length zero: there is no limit.
             body.extend(0_u32.to_le_bytes());
             option(&mut body, INTERFACE_NAME, name.as_bytes());
-            option(&mut body, INTERFACE_RESOLUTION, &[RESOLUTION]);
+            option(&mut body, INTERFACE_RESOLUTION, &[TIME_RESOLUTION]);
             end_options(&mut body);
             writer.block(INTERFACE, &body)?;
         }

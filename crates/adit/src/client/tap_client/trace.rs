@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::connection::{TapConnection, words_of_end};
+use super::connection::{TapConnection, describe_tap_end};
 use crate::cli::TraceArguments;
 use crate::request::http_client::HttpRequest;
 use crate::tap::packet::{TraceEnd, TraceLine};
@@ -45,7 +45,7 @@ pub(crate) fn trace(arguments: &TraceArguments, out: &mut impl Write) -> anyhow:
 }
 
 fn summary(packets: u64, TraceEnd { skipped, why, .. }: &TraceEnd) -> String {
-    let mut text = format!("{packets} packets; {}", words_of_end(why));
+    let mut text = format!("{packets} packets; {}", describe_tap_end(why));
     if *skipped > 0 {
         text +=
             &format!("; {skipped} further ones were not followed, because the reader was slower");

@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::look::{Look, SessionCounts};
+use super::look::{AditReading, SessionCounts};
 use crate::client::document_values::{DocumentPair, number, rate, rows};
 
 /// Maximum of sessions that are shown.
-const SESSIONS_SHOWN: usize = 100;
+const SESSIONS_SHOWN_MAX: usize = 100;
 
 /// Packets and bits per second.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -92,10 +92,11 @@ pub(super) struct SessionRate {
 
 impl TopFigures {
     /// Computes the figures of `now`, with rates since `before`.
-    pub(super) fn between(before: &Look, now: &Look) -> Self {
+    pub(super) fn between(before: &AditReading, now: &AditReading) -> Self {
         let interval_s = now.at.duration_since(before.at).as_secs_f64();
-        let pair =
-            |part: fn(&Look) -> &Value| DocumentPair::new(part(before), part(now), interval_s);
+        let pair = |part: fn(&AditReading) -> &Value| {
+            DocumentPair::new(part(before), part(now), interval_s)
+        };
         let [counters, ports, workers] =
             [pair(|look| &look.counters), pair(|look| &look.ports), pair(|look| &look.workers)];
         let n4 = counters.part("n4");
@@ -182,7 +183,7 @@ fn drops(group: &DocumentPair<'_>) -> Vec<DropRate> {
 
 /// Returns the sessions with the most traffic. A session that is absent from `before` is new: all
 /// of its traffic counts.
-fn sessions(before: &Look, now: &Look, interval_s: f64) -> Vec<SessionRate> {
+fn sessions(before: &AditReading, now: &AditReading, interval_s: f64) -> Vec<SessionRate> {
     let flow = |pkts: [u64; 2], bytes: [u64; 2]| FlowRate {
         pkts_per_s: rate(pkts[0], pkts[1], interval_s),
         bits_per_s: 8.0 * rate(bytes[0], bytes[1], interval_s),
@@ -206,7 +207,7 @@ fn sessions(before: &Look, now: &Look, interval_s: f64) -> Vec<SessionRate> {
     let mut sessions: Vec<_> = now.traffic.iter().map(row).collect();
     let both = |session: &SessionRate| session.uplink.bits_per_s + session.downlink.bits_per_s;
     sessions.sort_by(|a, b| both(b).total_cmp(&both(a)));
-    sessions.truncate(SESSIONS_SHOWN);
+    sessions.truncate(SESSIONS_SHOWN_MAX);
     sessions
 }
 
@@ -217,8 +218,8 @@ pub(super) mod tests {
     use std::time::{Duration, Instant};
 
     /// Two readings, one second apart.
-    pub(in crate::client::top) fn looks() -> [Look; 2] {
-        let look = |at: Instant, grown: u64| Look {
+    pub(in crate::client::top) fn looks() -> [AditReading; 2] {
+        let look = |at: Instant, grown: u64| AditReading {
             at,
             counters: json!({
                 "transmitted_uplink_pkts": 1000 * grown, "transmitted_uplink_bytes": 100_000 * grown,
@@ -279,7 +280,7 @@ pub(super) mod tests {
     #[test]
     fn counter_that_fell_has_no_rate() {
         let [before, now] = looks();
-        let figures = TopFigures::between(&now, &Look { at: now.at, ..before });
+        let figures = TopFigures::between(&now, &AditReading { at: now.at, ..before });
         assert_eq!((figures.uplink.pkts_per_s, figures.interval_s), (0.0, 0.0));
     }
 }

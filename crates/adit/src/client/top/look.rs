@@ -25,7 +25,7 @@ pub(super) struct SessionCounts {
 
 /// Documents of adit, read at about one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Look {
+pub(super) struct AditReading {
     pub at: Instant,
     pub counters: Value,
     pub workers: Value,
@@ -37,7 +37,7 @@ pub(super) struct Look {
     pub is_cut: bool,
 }
 
-impl Look {
+impl AditReading {
     /// Reads the documents of the adit that listens at `socket`, with at most `sessions` sessions.
     ///
     /// # Errors

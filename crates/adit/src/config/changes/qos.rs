@@ -2,7 +2,7 @@
 
 use super::{ChangeEffect, ConfigComparison};
 use crate::config::comparison::ComparedKey;
-use crate::config::qos::{QosSection, SHARED, SLICES, SliceSection};
+use crate::config::qos::{QosSection, SHARED, SLICES_FIXED, SliceSection};
 
 impl ConfigComparison {
     pub(super) fn qos(&mut self, old: &QosSection, new: &QosSection) {
@@ -10,7 +10,7 @@ impl ConfigComparison {
         self.shared_rate("qos.downlink.mbps_max", old.downlink.total, new.downlink.total);
         let conditions = |of: &SliceSection| (of.s_nssai, of.network_instance.clone());
         if !old.slices.iter().map(conditions).eq(new.slices.iter().map(conditions)) {
-            return self.key(ComparedKey::new("qos", "slice", SLICES), "", "");
+            return self.key(ComparedKey::new("qos", "slice", SLICES_FIXED), "", "");
         }
         for (number, (old, new)) in old.slices.iter().zip(&new.slices).enumerate() {
             let key = |direction| format!("qos.slice[{number}].{direction}_mbps_max");

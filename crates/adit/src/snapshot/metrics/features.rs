@@ -11,7 +11,7 @@ use adit_store::StoreState;
 use adit_tables::{ALL_SESSIONS, AggregateKey, OffloadReport};
 use adit_types::{BitRate, Direction, SliceId};
 
-use super::{count, counter, gauge};
+use super::{counter, gauge, to_metric_value};
 use crate::nrf::NrfAnnouncer;
 use crate::ports::kernel_twins::{TwinClassFigures, TwinFigures};
 use crate::snapshot::ControlView;
@@ -146,7 +146,7 @@ pub(super) fn of_routes(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let mut figures = RouteFigures::default();
     if let Some(kernel) = &parts.kernel_routes {
         for base in kernel.bases() {
-            figures.routes += count(base.len());
+            figures.routes += to_metric_value(base.len());
             figures.unused += base.unused().iter().map(|of| of.count).sum::<u64>();
         }
         for namespace in kernel.namespaces() {
@@ -296,7 +296,7 @@ pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
     let mut families =
         Vec::from(lease_families(is_active, is_paused, parts.lease.discarded_pkts()));
     if let Some(report) = parts.store.as_ref().map(|store| store.report()) {
-        let (groups, messages) = parts.node.waiting_for_store();
+        let (groups, messages) = parts.node.store_backlog();
         let figures = StoreFigures {
             is_failing: report.failure.is_some(),
             is_full: report.state == StoreState::Full,
@@ -305,7 +305,7 @@ pub(super) fn of_store(control: &ControlView<'_>) -> Vec<MetricFamily> {
             commit: report.commit,
             commit_max: report.commit_max,
             groups,
-            messages: count(messages),
+            messages: to_metric_value(messages),
         };
         families.extend(figures.families());
     }

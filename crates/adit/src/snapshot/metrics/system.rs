@@ -8,7 +8,7 @@ use adit_operate::metrics::{
     MetricFamily, MetricLabels, MetricSample, MetricUnit, MetricValues, as_gauge,
 };
 
-use super::{count, gauge};
+use super::{gauge, to_metric_value};
 use crate::control_parts::port_links::PortLink;
 use crate::control_parts::{ControlPort, ControlPortDevice};
 use crate::snapshot::ControlView;
@@ -203,7 +203,8 @@ impl ProcessReading {
     fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let statm = fs::read_to_string("/proc/self/statm").ok()?;
-        let open_files = fs::read_dir("/proc/self/fd").map_or(0, |files| count(files.count()));
+        let open_files =
+            fs::read_dir("/proc/self/fd").map_or(0, |files| to_metric_value(files.count()));
         let boot = fs::read_to_string("/proc/stat").ok().and_then(|stat| boot_time(&stat));
         Self::parse(&stat, &statm, boot, open_files)
     }
@@ -213,7 +214,7 @@ impl ProcessReading {
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let mut pages = statm.split_ascii_whitespace().map(str::parse::<u64>);
-        let page_bytes = count(rustix::param::page_size());
+        let page_bytes = to_metric_value(rustix::param::page_size());
         let hz = as_gauge(rustix::param::clock_ticks_per_second());
         let virtual_bytes = pages.next()?.ok()? * page_bytes;
         Some(Self {
@@ -269,7 +270,7 @@ mod tests {
     fn process_with_any_name_is_read() {
         let stat = "7 (a (b) c) S 1 7 7 0 -1 0 0 0 0 0 250 50 0 0 20 0 9 0 1000 0 0";
         let read = ProcessReading::parse(stat, "30 20 1 1 0 1 0", Some(100.0), 5).unwrap();
-        let page = count(rustix::param::page_size());
+        let page = to_metric_value(rustix::param::page_size());
         assert_eq!((read.virtual_bytes, read.resident_bytes), (30 * page, 20 * page));
         let hz = as_gauge(rustix::param::clock_ticks_per_second());
         assert_eq!((read.cpu_seconds, read.threads), (300.0 / hz, 9));

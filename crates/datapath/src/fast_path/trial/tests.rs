@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use adit_pktio::PacketBuf;
-use adit_rules::{DropReason, FastPathAnswer, FastPathDifference, TapFilter, TapItem, TapKey};
+use adit_rules::{DropReason, FastPathDifference, FastPathTrialResult, TapFilter, TapItem, TapKey};
 
 use self::fixture::{N3, N6, PipelineFixture, downlink, rules, tap, uplink};
 use crate::fast_path::trial_packet::TrialPacket;
@@ -33,7 +33,7 @@ fn difference(port: adit_types::PortId, frame: &[u8]) -> Option<FastPathDifferen
     assert_eq!(scene.dropped(DropReason::FarDrop), 0);
     let records = scene.take_records();
     let answer = records.iter().flatten().find_map(|item| match item {
-        TapItem::FastPath(FastPathAnswer::Sends(frame)) => Some(frame.difference),
+        TapItem::FastPath(FastPathTrialResult::Sends(frame)) => Some(frame.difference),
         _ => None,
     });
     answer.unwrap_or_else(|| unreachable!("{records:?}"))

@@ -14,7 +14,7 @@ use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::fast_path::trial::{FastPathTrial, try_fast_path};
 use crate::late_packets::{EndedWait, LatePacket, WaitEnd};
-use crate::packet_fate::{PacketFates, transmit_alone};
+use crate::packet_fate::{OutcomeBaseline, transmit_alone};
 use crate::selection::TapCandidate;
 use crate::tap::{TapPoint, TapRecord};
 use crate::worker_state::{BurstPath, WorkerState};
@@ -33,7 +33,7 @@ pub(super) fn forward_tapped<Io: Departures>(
         state.path = BurstPath::Usual;
     }
     let points = &[TapPoint::Arrival];
-    in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
+    divide_by_taps(ctx, io, port, rx, state, points, |io, rx, state| {
         forward_burst(ctx, io, port, rx, state);
     });
     state.path = path;
@@ -53,14 +53,14 @@ pub(super) fn take_stages_tapped<Io: Departures>(
         return take_stages(ctx, io, port, rx, state);
     }
     let points = &[TapPoint::Stages];
-    in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
+    divide_by_taps(ctx, io, port, rx, state, points, |io, rx, state| {
         take_stages(ctx, io, port, rx, state);
     });
 }
 
 /// Divides a burst: packets that taps select at `points` take the stages alone; the runs between
 /// them are passed to `forward`.
-fn in_runs<Io: Departures>(
+fn divide_by_taps<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -89,7 +89,7 @@ fn in_runs<Io: Departures>(
             _ => taps,
         };
         let packet = candidate.packet(ctx, taps, &state.books);
-        take_alone(ctx, io, port, points, packet, buf, state);
+        run_stages_alone(ctx, io, port, points, packet, buf, state);
     }
     if !run.is_empty() {
         forward(io, &mut run, state);
@@ -97,7 +97,7 @@ fn in_runs<Io: Departures>(
 }
 
 /// Runs the stages on one packet, which taps selected at `points`, and reports its record.
-fn take_alone<Io: Departures>(
+fn run_stages_alone<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,
     port: PortId,
@@ -116,11 +116,11 @@ fn take_alone<Io: Departures>(
     if record.has_path
         && let Some(buf) = rx.first()
     {
-        try_path(ctx, port, points, buf, &mut record, state);
+        note_fast_path_trial(ctx, port, points, buf, &mut record, state);
     }
-    let before = PacketFates::of(&state.queues, &state.books.tally);
+    let before = OutcomeBaseline::of(&state.queues, &state.books.tally);
     let were_noted = state.books.tally.note_late_drops(false);
-    state.books.tally.set_taps_in_hand(packet.taps);
+    state.books.tally.set_taps_of_current_packet(packet.taps);
     run_stages(ctx, io, port, &mut rx, state, &mut *record);
     if state.queues.fragments.any_arrived() {
         let WorkerState { queues, handoff, books, .. } = &mut *state;
@@ -128,7 +128,7 @@ fn take_alone<Io: Departures>(
     }
     transmit_alone(io, &mut record, state);
     state.books.tally.note_late_drops(were_noted);
-    state.books.tally.set_taps_in_hand(TapSet::NONE);
+    state.books.tally.set_taps_of_current_packet(TapSet::NONE);
     let outcome = before.outcome(&state.queues, &state.books.tally);
     if let Some(tap) = &mut state.books.tap {
         match outcome {
@@ -144,7 +144,7 @@ fn take_alone<Io: Departures>(
 
 /// Tries the fast path with the packet in `buf`, and notes the answer in `record`.
 #[cold]
-fn try_path<B: PacketBuf>(
+fn note_fast_path_trial<B: PacketBuf>(
     ctx: &StepContext<'_>,
     port: PortId,
     points: &[TapPoint],
@@ -174,7 +174,7 @@ fn take_joined<Io: Departures>(
 ) {
     let was_again = state.books.tally.set_recirculated(true);
     let points = &[TapPoint::Arrival, TapPoint::Stages];
-    in_runs(ctx, io, port, rx, state, points, |io, rx, state| {
+    divide_by_taps(ctx, io, port, rx, state, points, |io, rx, state| {
         take_stages(ctx, io, port, rx, state);
     });
     state.books.tally.set_recirculated(was_again);
@@ -185,10 +185,10 @@ pub(crate) fn report_late_packets(ctx: &StepContext<'_>, books: &mut Books) {
     while let Some(late) = books.tally.take_late_packet() {
         let Some(tap) = &mut books.tap else { return };
         let LatePacket { end, waited, len, head } = late;
-        let mut taps =
-            waited.map_or(TapSet::NONE, |waited| tap.of_wait(waited.taps, ctx.now, waited.time));
+        let mut taps = waited
+            .map_or(TapSet::NONE, |waited| tap.taps_of_wait(waited.taps, ctx.now, waited.time));
         if let WaitEnd::Dropped(reason) = end {
-            taps = taps.union(tap.of_late_drop(reason, ctx.now));
+            taps = taps.union(tap.taps_of_late_drop(reason, ctx.now));
         }
         if taps.is_empty() {
             continue;

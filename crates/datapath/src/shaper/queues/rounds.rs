@@ -191,7 +191,7 @@ impl<P> Queues<P> {
         server: &mut impl FlowServer<P>,
     ) -> MemberResult {
         let at = usize::from(inner);
-        self.rings[at].share.give_quantum();
+        self.rings[at].share.add_quantum();
         let credit = self.rings[at].share.credit;
         let mut budget =
             ServiceBudget { outer_rate: outer.outer_rate, credit, pkts: &mut *outer.pkts };
@@ -235,7 +235,7 @@ impl<P> Queues<P> {
             return MemberResult::Removed;
         };
         let context = TurnContext { rate: Some(budget.outer_rate), contended: self.contended };
-        flow.share.give_quantum();
+        flow.share.add_quantum();
         let mut turn = server.begin_turn(&flow.key);
         let end = loop {
             let Some(node) = self.nodes.get_mut(flow.first as usize).filter(|_| flow.count > 0)

@@ -29,7 +29,7 @@ const MTU: u16 = 1500;
 /// Session Container. Unit: octets.
 const FITS_N3: u16 = MTU - (20 + 8 + 16);
 /// Length of a packet that fits N6, but with outer headers not N3. Unit: octets.
-const FULL: u16 = 1500;
+const FULL_BYTES: u16 = 1500;
 /// Length of a packet that fits neither N3 nor N6. Unit: octets.
 const BEYOND: u16 = 1700;
 /// Length of the IPv4 and UDP headers. Unit: octets.
@@ -44,10 +44,10 @@ pub(super) fn fragmentation(context: &ScenarioContext<'_>) -> Result<String> {
     let session = context.establish_with(&ScenarioRules::USUAL)?;
     let view = FragmentProbe::open(context)?;
     view.may_fragment(true)?;
-    let down = view.downlink(FULL)?;
-    check_divided("downlink", &down, FULL, FITS_N3)?;
-    let up = view.uplink(FULL)?;
-    ensure!(up == [Piece::whole(FULL)], "uplink, N6 had {up:?} of a packet that fits");
+    let down = view.downlink(FULL_BYTES)?;
+    check_divided("downlink", &down, FULL_BYTES, FITS_N3)?;
+    let up = view.uplink(FULL_BYTES)?;
+    ensure!(up == [Piece::whole(FULL_BYTES)], "uplink, N6 had {up:?} of a packet that fits");
     let up = view.uplink(BEYOND)?;
     check_divided("uplink", &up, BEYOND, MTU)?;
     view.may_fragment(false)?;
@@ -71,10 +71,10 @@ pub(super) fn reassembly(context: &ScenarioContext<'_>) -> Result<String> {
     let flow = [SocketAddrV4::new(context.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT)];
     let own = session.established().uplink_teid;
     let before = reassembled(context)?;
-    gnb.send_long(own, flow, 0..DATAGRAMS, usize::from(FULL - HEADERS))?;
+    gnb.send_long(own, flow, 0..DATAGRAMS, usize::from(FULL_BYTES - HEADERS))?;
     all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
-    let pieces = at_server(context, &wire)?;
-    let whole = (0..DATAGRAMS).map(|_| Piece::whole(FULL));
+    let pieces = packets_at_server(context, &wire)?;
+    let whole = (0..DATAGRAMS).map(|_| Piece::whole(FULL_BYTES));
     ensure!(pieces.iter().copied().eq(whole), "N6 had {pieces:?}");
     let fragments = reassembled(context)? - before;
     ensure!(fragments == u64::from(DATAGRAMS), "adit counts {fragments} reassembled fragments");
@@ -153,7 +153,7 @@ impl<'a> FragmentProbe<'a> {
     /// Sends a packet of `bytes` octets to the UE, where it must arrive. Returns the inner packets
     /// of the G-PDUs that carried it.
     fn downlink(&self, bytes: u16) -> Result<Vec<Piece>> {
-        carry("downlink", &self.dn, &self.ue, bytes)?;
+        send_and_check("downlink", &self.dn, &self.ue, bytes)?;
         let tunnel = teid(self.context.index(), Leg::First);
         self.ran_wire.seen(self.context, |packet| {
             let (outer, datagram) = Ipv4Header::parse(packet).ok()?;
@@ -172,15 +172,15 @@ impl<'a> FragmentProbe<'a> {
     /// Sends a packet of `bytes` octets from the UE, which must arrive. Returns the packets on N6
     /// that carried it.
     fn uplink(&self, bytes: u16) -> Result<Vec<Piece>> {
-        carry("uplink", &self.ue, &self.dn, bytes)?;
-        at_server(self.context, &self.dn_wire)
+        send_and_check("uplink", &self.ue, &self.dn, bytes)?;
+        packets_at_server(self.context, &self.dn_wire)
     }
 
     /// Checks that packets with DF above the MTU do not pass, and that their senders receive the
     /// MTU by ICMP.
     fn refused(&self) -> Result<()> {
         let ue = self.context.ue.ipv4();
-        send(&self.dn, &self.ue, FULL)?;
+        send(&self.dn, &self.ue, FULL_BYTES)?;
         let mtus =
             self.dn_wire.seen(self.context, |packet| fragmentation_needed(packet, DN, ue))?;
         ensure!(mtus == [FITS_N3], "downlink with DF: the sender received {mtus:?}");
@@ -188,14 +188,14 @@ impl<'a> FragmentProbe<'a> {
         let mtus =
             self.ran_wire.seen(self.context, |packet| fragmentation_needed(packet, ue, DN))?;
         ensure!(mtus == [MTU], "uplink with DF: the sender received {mtus:?}");
-        let passed = at_server(self.context, &self.dn_wire)?;
+        let passed = packets_at_server(self.context, &self.dn_wire)?;
         ensure!(passed.is_empty(), "uplink with DF: {passed:?} arrived");
         Ok(())
     }
 }
 
 /// Returns the packets of the scenario's UE that reach the server.
-fn at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Piece>> {
+fn packets_at_server(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<Vec<Piece>> {
     let ue = context.ue.ipv4();
     wire.seen(context, |packet| {
         let (ip, _) = Ipv4Header::parse(packet).ok()?;
@@ -228,7 +228,7 @@ fn send(from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<Vec<u8>> {
 }
 
 /// Sends a packet of `bytes` octets and checks that it arrives unchanged.
-fn carry(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()> {
+fn send_and_check(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()> {
     let sent = send(from, to, bytes)?;
     let mut arrived = [0; 2048];
     let len = to.recv(&mut arrived);

@@ -31,15 +31,15 @@ pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
     let wire = Ipv4Capture::open(&context.network.topology.dn)?;
     let (here, there) = (establish(context)?, establish(&other)?);
     let ways = [(&here, context.ue, &other), (&there, OTHER, context)];
-    let before = switched(context)?;
+    let before = switched_count(context)?;
     for (session, from, to) in ways {
-        let arrived = exchange(&gnb, session, from, to)?;
+        let arrived = send_between_ues(&gnb, session, from, to)?;
         let tunnel = teid(to.index(), Leg::First);
         ensure!(is_all(&arrived, tunnel), "at {} arrived {arrived:?}", to.ue.ipv4());
     }
-    let left = at_network(context, &wire)?;
+    let left = packet_count_at_network(context, &wire)?;
     ensure!(left == 0, "N6 carried {left} packets between UEs");
-    let turned = switched(context)? - before;
+    let turned = switched_count(context)? - before;
     ensure!(turned == 2 * u64::from(DATAGRAMS), "adit counts {turned} packets between UEs");
     if context.network.device == PacketDevice::Kernel {
         here.end()?;
@@ -55,9 +55,9 @@ pub(super) fn local_switching(context: &ScenarioContext<'_>) -> Result<String> {
     };
     for (session, from, to) in ways {
         session.forward(TO_CORE, outside)?;
-        let arrived = exchange(&gnb, session, from, to)?;
+        let arrived = send_between_ues(&gnb, session, from, to)?;
         ensure!(arrived.is_empty(), "with the policy, {arrived:?} arrived by a tunnel");
-        let left = at_network(context, &wire)?;
+        let left = packet_count_at_network(context, &wire)?;
         ensure!(left == DATAGRAMS, "with the policy, N6 carried {left} packets");
     }
     here.end()?;
@@ -72,7 +72,7 @@ fn establish<'a>(context: &'a ScenarioContext<'a>) -> Result<ScenarioSession<'a>
 }
 
 /// Sends datagrams from one UE to the other. Returns TEIDs and numbers of those that arrive.
-fn exchange(
+fn send_between_ues(
     gnb: &Endpoint,
     session: &ScenarioSession<'_>,
     from: LabUe,
@@ -88,7 +88,7 @@ fn is_all(arrived: &[(Teid, u32)], tunnel: Teid) -> bool {
 }
 
 /// Returns the number of packets between the two UEs that reach the data network.
-fn at_network(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> {
+fn packet_count_at_network(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> {
     let ues: [Ipv4Addr; 2] = [context.ue.ipv4(), OTHER.ipv4()];
     let seen = wire.seen(context, |packet| {
         let (ip, _) = Ipv4Header::parse(packet).ok()?;
@@ -97,7 +97,7 @@ fn at_network(context: &ScenarioContext<'_>, wire: &Ipv4Capture) -> Result<u32> 
     Ok(u32::try_from(seen.len())?)
 }
 
-fn switched(context: &ScenarioContext<'_>) -> Result<u64> {
+fn switched_count(context: &ScenarioContext<'_>) -> Result<u64> {
     let document = context.network.adit.admin().show("counters", context.stop)?;
     Ok(AditCounters::read(&document)?.locally_switched_pkts)
 }

@@ -16,7 +16,7 @@ use crate::scenario::expect::none;
 use crate::scenario::probe::{DATAGRAMS, ProbeSockets};
 use crate::scenario::session::{ScenarioContext, ScenarioRules, TO_ACCESS, TO_CORE};
 use crate::topology::DN;
-use adit_lab_process::process::{Program, ProgramOutput};
+use adit_lab_process::process::{ProgramOutput, TimedProgram};
 use adit_lab_process::stop::POLL;
 
 /// An address that no host has.
@@ -32,7 +32,7 @@ const SILENCE: Duration = Duration::from_millis(700);
 /// Timeout of the HTTP server for a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
-fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'_> {
+fn redirect_to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'_> {
     let address = address.as_bytes();
     RedirectInformation { address_type, address, other_address: &[], port: None }
 }
@@ -41,24 +41,24 @@ fn to(address_type: RedirectAddressType, address: &str) -> RedirectInformation<'
 /// drops packets to other ports. To an address: the client's connection reaches another server, and
 /// succeeds if a downlink rule restores the address that the client used as the source of replies.
 pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
-    let url = to(RedirectAddressType::Url, PORTAL);
+    let url = redirect_to(RedirectAddressType::Url, PORTAL);
     let session =
         context.establish_with(&ScenarioRules { redirect: Some(url), ..ScenarioRules::USUAL })?;
-    let answer = ask(context, HTTP, CLIENT_LIMIT)?;
+    let answer = request_page(context, HTTP, CLIENT_LIMIT)?;
     let wanted = format!("302 {PORTAL}");
     ensure!(answer.stdout == wanted, "to a URL: {:?} ({})", answer.stdout, answer.error_line);
     dropped(context)?;
 
     let (server, host) = (DN.to_string(), HOST.to_string());
     let redirecting = |far, address| {
-        let address = to(RedirectAddressType::Ipv4, address);
+        let address = redirect_to(RedirectAddressType::Ipv4, address);
         let redirect_information = Some(Nullable::Value(address));
         let none = UpdateForwardingParameters::new();
         session.forward(far, UpdateForwardingParameters { redirect_information, ..none })
     };
     redirecting(TO_CORE, &server)?;
     redirecting(TO_ACCESS, &host)?;
-    let (answer, clients) = served(context, || ask(context, HTTP, CLIENT_LIMIT))?;
+    let (answer, clients) = with_server(context, || request_page(context, HTTP, CLIENT_LIMIT))?;
     let wanted = format!("{PAGE}200 ");
     ensure!(answer.stdout == wanted, "to a server: {:?} ({})", answer.stdout, answer.error_line);
     ensure!(clients == [context.ue.ipv4()], "the server had requests from {clients:?}");
@@ -66,7 +66,7 @@ pub(super) fn redirect(context: &ScenarioContext<'_>) -> Result<String> {
     let redirect_information = Some(Nullable::Null);
     let none = UpdateForwardingParameters::new();
     session.forward(TO_ACCESS, UpdateForwardingParameters { redirect_information, ..none })?;
-    let (answer, clients) = served(context, || ask(context, HTTP, SILENCE))?;
+    let (answer, clients) = with_server(context, || request_page(context, HTTP, SILENCE))?;
     ensure!(
         !answer.success,
         "the client accepted answers from another address: {:?}",
@@ -86,7 +86,7 @@ fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
         Ok(drops.get("redirect_unmatched").copied().unwrap_or(0))
     };
     let before = count()?;
-    let answer = ask(context, OTHER_PORT, SILENCE)?;
+    let answer = request_page(context, OTHER_PORT, SILENCE)?;
     ensure!(!answer.success, "port {OTHER_PORT} answered {:?}", answer.stdout);
     let attempts = count()? - before;
     ensure!(attempts > 0, "adit counts no segment to port {OTHER_PORT} as redirect_unmatched");
@@ -101,19 +101,24 @@ fn dropped(context: &ScenarioContext<'_>) -> Result<()> {
 
 /// Requests a page from [`HOST`] as the scenario's UE. Returns curl's output: the page, the status
 /// and the redirect URL.
-fn ask(context: &ScenarioContext<'_>, port: u16, limit: Duration) -> Result<ProgramOutput> {
+fn request_page(
+    context: &ScenarioContext<'_>,
+    port: u16,
+    limit: Duration,
+) -> Result<ProgramOutput> {
     let mut command = context.network.topology.ran.command("curl");
     command
         .args(["--silent", "--show-error", "--noproxy", "*", "--interface", &context.ue.device()])
         .args(["--max-time", &limit.as_secs_f64().to_string()])
         .args(["--write-out", "%{http_code} %{redirect_url}"])
         .arg(format!("http://{HOST}:{port}/"));
-    Program::start(context.network.dir(), "curl", command, limit + CLIENT_LIMIT)?.wait(context.stop)
+    TimedProgram::start(context.network.dir(), "curl", command, limit + CLIENT_LIMIT)?
+        .wait(context.stop)
 }
 
 /// Runs `work` with an HTTP server in the data network. Returns its result, and the addresses of
 /// the clients.
-fn served<T>(
+fn with_server<T>(
     context: &ScenarioContext<'_>,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Vec<Ipv4Addr>)> {

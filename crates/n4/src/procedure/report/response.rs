@@ -5,7 +5,7 @@ use adit_pfcp::ie::PfcpSrRspFlags;
 use adit_pfcp::message::SessionReportResponse;
 use adit_pfcp::{Cause, MessageBody};
 use adit_session::SessionChange;
-use adit_types::limits::REPORT_ATTEMPTS_OF_ENDED_MAX;
+use adit_types::limits::REPORT_ATTEMPTS_OF_ENDED_SESSION_MAX;
 use adit_types::{Nanos, Seid};
 
 use crate::event::NodeEvent;
@@ -47,7 +47,7 @@ impl Node {
                 self.apply_refusing_response(response.now, up_seid, &message);
                 let attempts = match cause {
                     Cause::SessionContextNotFound => 1,
-                    _ => REPORT_ATTEMPTS_OF_ENDED_MAX,
+                    _ => REPORT_ATTEMPTS_OF_ENDED_SESSION_MAX,
                 };
                 self.on_report_not_delivered(response.now, up_seid, attempts);
                 self.send_reports(response.now);
@@ -110,7 +110,7 @@ impl Node {
         let bar = message.update_bar.as_ref();
         change.update_bars.extend(bar.map(rule_decode::update_bar_of_report));
         if let Some(f_teid) = message.n4u_f_teid {
-            change.update_fars = self.fars_towards_cp_function(up_seid, f_teid);
+            change.update_fars = self.updates_to_cp_tunnel(up_seid, f_teid);
             let applies = !change.update_fars.is_empty();
             self.counters.scalars.report_responses_not_applied += u64::from(!applies);
         }

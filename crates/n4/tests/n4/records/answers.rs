@@ -5,7 +5,7 @@ use adit_pfcp::ie::{self, CpFunctionFeatures, FqCsid, FqCsidNode, RecoveryTimeSt
 use adit_pfcp::message::{
     AssociationSetupRequest, AssociationUpdateRequest, SessionSetDeletionRequest,
 };
-use adit_store::{RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordKind};
 use adit_types::{Nanos, Teid};
 
 use super::*;
@@ -89,7 +89,7 @@ fn answers_after_a_restart_take_the_place_of_none_that_was_restored() {
     }
     let mut later = killed(&bench);
     later.session(smf(10), 20, &SessionScript::new(1, 20));
-    let name = |number| (RecordKind::Answer, RecordName::Number(number));
+    let name = |number| (RecordKind::Answer, OwnedRecordId::Number(number));
     let places: Vec<_> =
         later.records.keys().filter(|(kind, _)| *kind == RecordKind::Answer).collect();
     assert_eq!(places, [&name(1), &name(2), &name(3), &name(4), &name(5)]);

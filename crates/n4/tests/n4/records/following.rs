@@ -360,7 +360,7 @@ struct Standby {
 impl Standby {
     fn begin(records: &StoredRecords, config: NodeConfig) -> Self {
         let mut upf = Upf::new(config);
-        let node = &records[&(RecordKind::Node, RecordName::Number(0))];
+        let node = &records[&(RecordKind::Node, OwnedRecordId::Number(0))];
         upf.bench.node.begin_following(&NodeRecord::from_octets(node).unwrap());
         Self { upf, records: StoredRecords::new() }
     }
@@ -404,7 +404,7 @@ fn restored(records: &StoredRecords, config: NodeConfig, now: Nanos) -> Upf {
     let mut upf = Upf::new(config);
     upf.bench.now = now;
     upf.bench.records = records.clone();
-    let node = &records[&(RecordKind::Node, RecordName::Number(0))];
+    let node = &records[&(RecordKind::Node, OwnedRecordId::Number(0))];
     upf.bench.node.begin_restoration(&NodeRecord::from_octets(node).unwrap());
     for (kind, name, octets) in records_of(&upf.bench) {
         // A session whose association is gone is refused.

@@ -1,7 +1,7 @@
 //! A store that lost its records gets all of them again from the memory of the process.
 
 use adit_pfcp::ie::ReportingTriggers;
-use adit_store::{RecordKind, RecordNumber};
+use adit_store::{GroupNumber, RecordKind};
 use adit_types::Teid;
 
 use super::*;
@@ -9,7 +9,7 @@ use crate::usage_scene::{threshold, urr, with_urrs};
 
 /// The changes that a store that lost everything gets, in bounded parts, until the node says that
 /// this is all.
-fn rewrite(bench: &mut Bench, records: &mut StoredRecords) -> Option<RecordNumber> {
+fn rewrite(bench: &mut Bench, records: &mut StoredRecords) -> Option<GroupNumber> {
     let mut through = None;
     for _ in 0..100 {
         while let Some(group) = bench.node.poll_records(bench.now) {
@@ -41,7 +41,7 @@ fn bench_with_everything() -> Bench {
     scene.count(0, 300, 0);
     scene.bench.node.record_all_usage(scene.bench.now);
     scene.bench.store_all();
-    let record = (RecordKind::Session, RecordName::Number(aside.0));
+    let record = (RecordKind::Session, OwnedRecordId::Number(aside.0));
     scene.bench.records.get_mut(&record).unwrap()[0] = 77;
     let mut later = killed_into(&scene.bench, kept_config());
     later.store_all();
@@ -58,7 +58,7 @@ fn all_records_are_handed_out_again_after_the_store_lost_them() {
     }
     let before = bench.records.clone();
     let forms = |records: &StoredRecords| {
-        let is_number = |name: &RecordName| matches!(name, RecordName::Number(_));
+        let is_number = |name: &OwnedRecordId| matches!(name, OwnedRecordId::Number(_));
         let all = records.keys().map(|(kind, name)| (*kind, is_number(name)));
         all.collect::<std::collections::BTreeSet<_>>()
     };
@@ -77,7 +77,7 @@ fn all_records_are_handed_out_again_after_the_store_lost_them() {
     bench.node.rewrite_records();
     let mut records = StoredRecords::new();
     let through = rewrite(&mut bench, &mut records);
-    assert!(through.is_some_and(|number| number.0 <= bench.node.waiting_for_store().0 + 100));
+    assert!(through.is_some_and(|number| number.0 <= bench.node.store_backlog().0 + 100));
     assert_eq!(records, before);
     assert_eq!(bench.node.take_rewritten(), None, "once");
     bench.session(smf(10), 90, &SessionScript::new(1, 50));

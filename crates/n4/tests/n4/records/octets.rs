@@ -167,13 +167,13 @@ fn records_under_a_name_of_another_kind_are_refused() {
         }
         let mut later = begin_restoration(&bench, bench.node.config().clone());
         let other = match name {
-            RecordName::Number(_) => RecordName::Octets(b"77".to_vec()),
-            RecordName::Octets(_) => RecordName::Number(77),
+            OwnedRecordId::Number(_) => OwnedRecordId::Octets(b"77".to_vec()),
+            OwnedRecordId::Octets(_) => OwnedRecordId::Number(77),
         };
         let mut record = FormerRecord::read(kind, other, octets.clone());
         let result = later.node.restore_record(later.now, &mut record);
         assert_eq!(result, Err(RecordError::Malformed), "{kind:?}");
-        let no_address = RecordName::Octets(b"\xff".to_vec());
+        let no_address = OwnedRecordId::Octets(b"\xff".to_vec());
         let mut record = FormerRecord::read(kind, no_address, octets);
         let result = later.node.restore_record(later.now, &mut record);
         assert_eq!(result, Err(RecordError::Malformed), "{kind:?}");

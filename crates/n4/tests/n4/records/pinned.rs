@@ -49,10 +49,10 @@ fn every_field() -> Bench {
 
 /// The records of a node as lines.
 fn lines(bench: &Bench) -> Vec<String> {
-    let line = |(kind, name, octets): &(RecordKind, RecordName, Vec<u8>)| {
+    let line = |(kind, name, octets): &(RecordKind, OwnedRecordId, Vec<u8>)| {
         let name = match name {
-            RecordName::Number(number) => format!("#{number:016x}"),
-            RecordName::Octets(octets) => format!("={}", hex(octets)),
+            OwnedRecordId::Number(number) => format!("#{number:016x}"),
+            OwnedRecordId::Octets(octets) => format!("={}", hex(octets)),
         };
         format!("{} {name} {}", *kind as u8, hex(octets))
     };
@@ -75,8 +75,8 @@ fn bench_of(lines: &str) -> Bench {
         let [kind, name, octets] = line.split(' ').collect::<Vec<_>>().try_into().unwrap();
         let kind = RecordKind::ALL.into_iter().find(|known| (*known as u8).to_string() == kind);
         let name = match name.split_at(1) {
-            ("#", number) => RecordName::Number(u64::from_str_radix(number, 16).unwrap()),
-            (_, octets) => RecordName::Octets(unhex(octets)),
+            ("#", number) => OwnedRecordId::Number(u64::from_str_radix(number, 16).unwrap()),
+            (_, octets) => OwnedRecordId::Octets(unhex(octets)),
         };
         bench.records.insert((kind.unwrap(), name), unhex(octets));
     }

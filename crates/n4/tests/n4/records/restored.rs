@@ -388,8 +388,8 @@ fn peer_that_is_silent_is_so_after_a_restart_and_for_no_longer() {
     assert_eq!(later.node.store().len(), 1);
     // A record of its own says so, and goes with the silence.
     let states = |bench: &Bench| {
-        let of = |key: &&(RecordKind, RecordName)| {
-            let is_number = matches!(key.1, RecordName::Number(_));
+        let of = |key: &&(RecordKind, OwnedRecordId)| {
+            let is_number = matches!(key.1, OwnedRecordId::Number(_));
             key.0 == RecordKind::Association && is_number && !is_clock_mark(key)
         };
         bench.records.keys().filter(of).count()

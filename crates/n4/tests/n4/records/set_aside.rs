@@ -9,13 +9,13 @@ use adit_types::{InterfaceRole, Teid};
 use super::*;
 
 /// The record of a session.
-fn session_key(up_seid: Seid) -> (RecordKind, RecordName) {
-    (RecordKind::Session, RecordName::Number(up_seid.0))
+fn session_key(up_seid: Seid) -> (RecordKind, OwnedRecordId) {
+    (RecordKind::Session, OwnedRecordId::Number(up_seid.0))
 }
 
 /// The record that says that it is set aside.
-fn mark_key(up_seid: Seid) -> (RecordKind, RecordName) {
-    (RecordKind::Usage, RecordName::Octets(up_seid.0.to_be_bytes().to_vec()))
+fn mark_key(up_seid: Seid) -> (RecordKind, OwnedRecordId) {
+    (RecordKind::Usage, OwnedRecordId::Octets(up_seid.0.to_be_bytes().to_vec()))
 }
 
 /// The record of the session is one of a later version, until it is mended.
@@ -210,7 +210,7 @@ fn session_that_its_smf_sets_up_anew_or_deletes_is_gone_for_good() {
 fn sessions_of_an_association_that_cannot_be_read_are_set_aside() {
     let mut bench = associated();
     let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
-    let key = (RecordKind::Association, RecordName::Octets(ip(10).to_string().into_bytes()));
+    let key = (RecordKind::Association, OwnedRecordId::Octets(ip(10).to_string().into_bytes()));
     bench.records.get_mut(&key).unwrap()[0] = 77;
     let mut later = killed_into(&bench, kept_config());
     later.store_all();
@@ -246,7 +246,7 @@ fn standby_keeps_sessions_aside_and_restores_those_that_it_can_read_last() {
     mend(&mut active, unreadable[1]);
     let mut standby = Bench::with(kept_config());
     (standby.now, standby.records) = (active.now, active.records.clone());
-    let node = &standby.records[&(RecordKind::Node, RecordName::Number(0))].clone();
+    let node = &standby.records[&(RecordKind::Node, OwnedRecordId::Number(0))].clone();
     standby.node.begin_following(&NodeRecord::from_octets(node).unwrap());
     for (kind, name, octets) in records_of(&active) {
         let record = RecordChange { kind, name, value: Some(octets) };

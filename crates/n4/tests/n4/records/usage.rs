@@ -179,7 +179,7 @@ fn usage_is_recorded_once_in_an_interval_and_not_again_if_it_did_not_change() {
     let mut bench = begun(NodeConfig { heartbeat_interval, ..kept_config() });
     bench.associate(10);
     let mut scene = Scene::on(bench, |body| with_urrs(body, list([with_threshold(1_000_000)])));
-    let usage = (RecordKind::Usage, RecordName::Number(scene.up_seid.0));
+    let usage = (RecordKind::Usage, OwnedRecordId::Number(scene.up_seid.0));
     let mut next = scene.bench.now + USAGE_INTERVAL;
     scene.count(0, 10, 0);
     scene.run_until(Nanos(next.0 - 1));

@@ -3,7 +3,7 @@
 use adit_n4::{NodeConfig, RecordConfig};
 use adit_pfcp::{Cause, MessageType};
 use adit_session::StoreConfig;
-use adit_store::{RecordKind, RecordNumber, StoreState};
+use adit_store::{GroupNumber, RecordKind, StoreState};
 use adit_types::{Nanos, Teid};
 
 use super::*;
@@ -17,13 +17,13 @@ fn answer_waits_for_the_workers_and_for_the_store() {
     assert_eq!(bench.node.poll_records(bench.now), None, "workers do not run it");
     bench.publish_all();
     assert_eq!(bench.sent(), [], "the store does not have it");
-    assert_eq!(bench.node.waiting_for_store(), (0, 1));
+    assert_eq!(bench.node.store_backlog(), (0, 1));
     let group = bench.node.poll_records(bench.now).unwrap();
     assert_eq!(bench.sent(), []);
-    assert_eq!(bench.node.waiting_for_store(), (1, 1));
+    assert_eq!(bench.node.store_backlog(), (1, 1));
     bench.write(group);
     assert_eq!(types(&bench.sent()), [MessageType::SESSION_ESTABLISHMENT_RESPONSE]);
-    assert_eq!(bench.node.waiting_for_store(), (0, 0));
+    assert_eq!(bench.node.store_backlog(), (0, 0));
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn heartbeat_waits_for_nothing_and_other_messages_leave_in_order() {
     bench.node.handle_durable(bench.now, third.number);
     assert_eq!(sequences(&mut bench), [12, 13, 20]);
     bench.node.handle_durable(bench.now, second.number);
-    bench.node.handle_durable(bench.now, RecordNumber(u64::MAX));
-    assert_eq!(bench.node.waiting_for_store(), (0, 0));
+    bench.node.handle_durable(bench.now, GroupNumber(u64::MAX));
+    assert_eq!(bench.node.store_backlog(), (0, 0));
 }
 
 /// A node whose store fails while an establishment waits for it.
@@ -270,7 +270,7 @@ fn messages_that_wait_for_the_store_are_bounded() {
         at_once += bench.ask_quietly(smf(10), &delete(10 + number, Seid(77))).len();
     }
     assert_eq!(at_once, 101, "refused at once, for lack of resources");
-    assert_eq!(bench.node.waiting_for_store(), (1, most));
+    assert_eq!(bench.node.store_backlog(), (1, most));
     // A stranger's answers are not kept.
     assert_eq!(bench.ask_quietly(smf(12), &delete(9, Seid(77))), []);
     assert_eq!(bench.node.counters().scalars.discarded_store_waits, 1);
@@ -291,7 +291,7 @@ fn usage_does_not_pile_up_while_the_store_takes_nothing() {
         let mut scene = Scene::on(bench, |body| crate::usage_scene::with_urrs(body, list([urr])));
         scene.bench.store_all();
         scene.bench.node.set_store_state(scene.bench.now, state);
-        let (mut octets, mut last) = (0, RecordNumber(0));
+        let (mut octets, mut last) = (0, GroupNumber(0));
         for _ in 0..60_000 {
             scene.count(0, 10, 0);
             scene.bench.now += USAGE_INTERVAL;

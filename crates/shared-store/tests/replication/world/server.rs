@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use adit_store::{
-    AppendError, GroupPosition, GroupQueue, Incarnation, QueuedGroup, RecordKey, RecordKind,
-    RecordNumber, RecordStore, StoreChange, StoreError, Upkeep,
+    AppendError, GroupNumber, GroupPosition, GroupQueue, Incarnation, QueuedGroup, RecordKey,
+    RecordKind, RecordStore, StoreChange, StoreError, Upkeep,
 };
 use adit_types::Nanos;
 
@@ -36,9 +36,9 @@ impl SharedServer {
     }
 
     /// The last group of a writer.
-    fn last_of(&self, epoch: u64) -> RecordNumber {
+    fn last_of(&self, epoch: u64) -> GroupNumber {
         let last = self.last();
-        if last.epoch == epoch { last.number } else { RecordNumber(0) }
+        if last.epoch == epoch { last.number } else { GroupNumber(0) }
     }
 }
 
@@ -86,7 +86,7 @@ impl ServerClient {
             server: Rc::clone(server),
             random: random.clone(),
             epoch: state.epoch,
-            groups: GroupQueue::new(RecordNumber(0)),
+            groups: GroupQueue::new(GroupNumber(0)),
             wanted: state.standby,
             sent: None,
             known: state.standby,
@@ -168,14 +168,14 @@ fn use_up(writes_left: &mut u64) -> Result<(), StoreError> {
 }
 
 impl RecordStore for ServerClient {
-    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<RecordNumber, AppendError> {
+    fn append(&mut self, changes: &[StoreChange<'_>]) -> Result<GroupNumber, AppendError> {
         match self.groups.waiting_octets() > WAITING_OCTETS_MAX {
             true => Err(AppendError::Backlog),
             false => self.groups.append(changes, 1 << 20),
         }
     }
 
-    fn commit(&mut self) -> Result<RecordNumber, StoreError> {
+    fn commit(&mut self) -> Result<GroupNumber, StoreError> {
         // The server answers the name that was sent before the one that is wanted now.
         while self.groups.is_waiting() || self.sent.is_some() || self.wanted != self.known {
             self.write(1)?;

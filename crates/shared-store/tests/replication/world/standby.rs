@@ -49,7 +49,7 @@ impl Standby {
         let new = if random.permille(500) { new } else { &new[..some] };
         let Some((through, _)) = new.last() else { return };
         let tail = self.server.tail_mut();
-        match tail.between(self.found, *through) {
+        match tail.groups_between(self.found, *through) {
             Some(groups) => {
                 let groups: Vec<&QueuedGroup> = groups.collect();
                 let of_server: Vec<_> = new.iter().map(|(_, group)| group).collect();

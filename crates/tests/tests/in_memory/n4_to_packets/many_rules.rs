@@ -14,7 +14,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::message::SessionEstablishmentRequest;
 use adit_pfcp::{Cause, Message};
-use adit_store::{RecordKind, RecordName};
+use adit_store::{OwnedRecordId, RecordKind};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::RULES_PER_SESSION_MAX;
 use adit_types::{FarId, Nanos, PdrId, PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
@@ -213,7 +213,7 @@ fn restarted(upf: &UpfInMemory) -> UpfInMemory {
     let records = &upf.control.records;
     let node = &mut later.control.node;
     node.set_usage_source(later.control.publisher.usage());
-    let of_node = &records[&(RecordKind::Node, RecordName::Number(0))];
+    let of_node = &records[&(RecordKind::Node, OwnedRecordId::Number(0))];
     node.begin_restoration(&NodeRecord::from_octets(of_node).unwrap());
     for kind in RecordKind::ALL {
         for ((_, name), octets) in records.iter().filter(|((of, _), _)| *of == kind) {

@@ -81,7 +81,7 @@ fn routes_with_a_mistake_or_given_up_change_nothing() {
     let (script, teid) = session(&mut upf);
     let next_hops = |upf: &mut UpfInMemory| {
         upf.settle();
-        upf.control.publisher.next_hops()
+        upf.control.publisher.next_hop_count()
     };
     let before = next_hops(&mut upf);
     let far = Ipv4Addr::new(192, 0, 2, 1);
