@@ -240,6 +240,13 @@ fn routes_of_a_link_that_goes_down_are_gone_and_come_back() {
         ip("-6 route add 2001:db8::/32 via fd07::1");
         ip("route add 21.0.0.0/8 via 10.8.0.1");
         follower.follow();
+        ip("link set two addrgenmode none");
+        ip("-6 addr flush dev two");
+        follower.follow();
+        // A device without IPv6: the kernel reports nothing but the device.
+        ip("link set two down");
+        follower.follow();
+        assert_eq!(follower.target("21.0.0.0/8"), None);
         ip("link set one down");
         follower.follow();
         assert_eq!(follower.target("20.0.0.0/8"), None);
