@@ -83,12 +83,12 @@ section! {
         /// The named network namespace (ip netns) of the twin. Ports with net_af_packet and
         /// kernel:packet need one: the kernel of adit's own namespace gets their packets, too.
         kernel_netns: Option<String>, text("the name of a network namespace").check(netns_name)
-            .optional("that of adit") => [];
+            .optional("that of adit") => ["", "# \"routing\""];
         /// Protocols whose frames to groups on the link reach the twin as well: "ospf", "isis",
         /// "pim", "vrrp", "lacp", "lldp".
         kernel_protocols: Vec<TwinProtocol>,
             text("a protocol: \"ospf\", \"isis\", \"pim\", \"vrrp\", \"lacp\" or \"lldp\"")
-            .list("none") => [];
+            .list("none") => ["", "# [\"ospf\", \"lldp\"]"];
         /// "kernel": adit follows the routes of the kernel's main table that lead through this
         /// interface's device, as routing daemons write them: docs/routing.md. A [[route]] to the
         /// same prefix wins unless its metric is higher. "static": [[route]] alone.
