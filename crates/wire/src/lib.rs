@@ -16,6 +16,7 @@ pub mod ecn;
 pub mod encapsulate;
 mod ether_type;
 pub mod ethernet;
+mod flow;
 mod fragment;
 mod fragment_kind;
 mod glance;
@@ -43,6 +44,7 @@ pub mod vlan;
 
 pub use encapsulate::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
 pub use ether_type::EtherType;
+pub use flow::flow_hash;
 pub use fragment::{FragmentPosition, Ipv4Split, restore_header};
 pub use fragment_kind::FragmentKind;
 pub use glance::{Glance, UeAddress};
