@@ -10,11 +10,12 @@ use crate::churn::ChurnArguments;
 use crate::datapath::DatapathArguments;
 use crate::n4::{BenchStore, N4Arguments};
 use crate::perf::Perf;
+use crate::routes::RoutesArguments;
 use crate::sessions::BenchProfile;
 use crate::size::{BenchSize, parse_count, parse_sessions};
 use crate::{
     churn, datapath, handoff, kinds, memory, models, n4, n4_standby, n4_store, offload, poll,
-    publication, report, scrape,
+    publication, report, routes, scrape,
 };
 
 /// Measures parts of adit on this machine.
@@ -83,6 +84,8 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = parse_sessions)]
         sessions: u32,
     },
+    /// Time and memory of a route table of the Internet's size, and cycles of packets with it.
+    Routes(RoutesArguments),
     /// CPU share of an idle worker, and latency of the first packet after a pause.
     Poll {
         /// CPU core of the worker.
@@ -138,6 +141,7 @@ impl BenchCommand {
             Self::Churn(arguments) => churn::run(&arguments),
             Self::Memory { sessions } => memory::run(sessions),
             Self::Offload { sessions } => offload::run(sessions),
+            Self::Routes(arguments) => routes::run(&arguments),
             Self::Poll { core, packets } => poll::run(core, packets),
             Self::N4(arguments) => {
                 let row = match arguments.store {

@@ -22,6 +22,7 @@ mod perf;
 mod poll;
 mod publication;
 mod report;
+mod routes;
 mod scrape;
 mod sessions;
 mod size;

@@ -53,7 +53,7 @@ pub(crate) fn run(count: u32) -> anyhow::Result<Value> {
 }
 
 /// Returns the resident set of this process. Unit: octets. Spec: proc_pid_statm(5).
-fn resident_bytes() -> anyhow::Result<u64> {
+pub(crate) fn resident_bytes() -> anyhow::Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm")?;
     let pages = statm.split_ascii_whitespace().nth(1).context("a second field")?;
     let pages: u64 = pages.parse().context("a number of pages")?;
