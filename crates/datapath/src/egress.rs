@@ -58,14 +58,16 @@ pub(crate) fn egress_to_hop<'v>(ctx: &StepContext<'v>, index: NextHopIndex) -> O
 }
 
 /// Returns the egress to `addr` by the routes of `role`, through one of the interfaces `within`.
+/// `hash` selects one of several next hops; see [`adit_tables::TablesView::route_of_flow`].
 #[inline]
 pub(crate) fn egress_by_route<'v>(
     ctx: &StepContext<'v>,
     role: InterfaceRole,
     within: InterfaceSet,
     addr: IpAddr,
+    hash: impl FnOnce() -> u32,
 ) -> Option<Egress<'v>> {
-    let route = ctx.view.route(role, within, addr)?;
+    let route = ctx.view.route_of_flow(role, within, addr, hash)?;
     match route.via {
         Via::Known(index) => egress_to_hop(ctx, index),
         Via::Unknown(station) => {

@@ -255,7 +255,8 @@ fn resolve(ctx: &StepContext<'_>, station: &mut UnresolvedStation) -> Option<Mac
         return egress.mac;
     }
     let role = ctx.interfaces.get(station.interface)?.role;
-    let egress = egress_by_route(ctx, role, InterfaceSet::only(station.interface), station.addr);
+    let within = InterfaceSet::only(station.interface);
+    let egress = egress_by_route(ctx, role, within, station.addr, || 0);
     let egress = egress.filter(is_it)?;
     station.index = egress.index;
     egress.mac

@@ -94,6 +94,8 @@ reasons! {
         RedirectLimited, "redirect_limited", "A worker received more packets to redirect to a URL than it answers per second.";
         TtlExceeded, "ttl_exceeded", "The TTL or hop limit of the user's packet expired.";
         RouteUnknown, "route_unknown", "No route leads to the destination of the user's packet, or of its outer header.";
+        RouteBlackhole, "route_blackhole", "The route to the destination of the user's packet, or of its outer header, is a blackhole route.";
+        RouteUnreachable, "route_unreachable", "The route to the destination of the user's packet, or of its outer header, says that it is unreachable.";
         NeighborUnresolved, "neighbour_unresolved", "The next hop's link-layer address could not be resolved in time.";
         NeighborQueueFull, "neighbour_queue_full", "Too many packets wait for a link-layer address.";
         PacketTooBig, "packet_too_big", "The packet exceeds the outgoing MTU and must not be fragmented; an ICMP message tells the sender the MTU.";

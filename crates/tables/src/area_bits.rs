@@ -37,6 +37,19 @@ impl AreaBits {
         self.0[usize::from(at / 64)].load(Relaxed) >> (at % 64) & 1 != 0
     }
 
+    /// Returns the positions of set bits, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> {
+        let words = (0..=u16::MAX).step_by(64).zip(self.0.iter());
+        words.flat_map(|(first, word)| {
+            let mut left = word.load(Relaxed);
+            core::iter::from_fn(move || {
+                let at = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(first + u16::try_from(at).unwrap_or(0))
+            })
+        })
+    }
+
     /// For the writer only.
     pub(crate) fn set(&self, at: u16, is_set: bool) {
         let word = &self.0[usize::from(at / 64)];

@@ -26,6 +26,7 @@ mod fast_rule_selector;
 mod framed;
 mod gtpu_peers;
 mod hash;
+mod hop_groups;
 mod hot_sessions;
 mod key_table;
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
@@ -36,15 +37,19 @@ mod next_hop;
 mod offload;
 #[allow(unsafe_code, reason = "prefetch intrinsics")]
 mod prefetch;
+mod prefix_tree;
 #[allow(unsafe_code, reason = "reclamation of what readers may still see")]
 pub mod publish;
 mod publisher;
 mod rate_changes;
 mod reader;
 mod route_change;
+mod route_table;
+mod route_value;
 mod routes;
 mod sync;
 mod teid;
+mod tunnel_paths;
 mod ue_areas;
 mod ue_pools;
 mod ues;
@@ -71,7 +76,8 @@ pub use publisher::{
     Boundary, PreparedRoutes, Publisher, PublisherCounters, RoutesConfig, build, build_with_offload,
 };
 pub use rate_changes::{NextRateChange, RateChange};
-pub use reader::{TablesReader, TablesView};
+pub use reader::{NoRoute, TablesReader, TablesView};
 pub use route_change::{RefusedRoute, RouteAction, RouteChange, RouteHop, RouteRefusal};
+pub use tunnel_paths::tunnel_hash;
 pub use ues::UeTable;
 pub use usage::{CountedPacket, FastRuleUrrs, UsageMark, UsageTable, UsageView};

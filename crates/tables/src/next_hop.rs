@@ -14,6 +14,7 @@ use adit_types::{InterfaceId, MacAddr, NextHopIndex};
 use crate::key_table::{KeyTable, KeyWriter};
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
+use crate::tunnel_paths::TunnelPaths;
 
 /// Bit of the link-layer word: the lower 48 bits are a valid address.
 const MAC_VALID: u64 = 1 << 63;
@@ -139,9 +140,29 @@ pub(crate) struct NextHopTable {
     on_link_v4: Arc<KeyTable>,
     /// Next-hop indices by a hash of interface and IPv6 address, which the entry has to confirm.
     on_link_v6: Arc<KeyTable>,
+    /// The tunnel paths, which indices beyond all entries name.
+    paths: Arc<TunnelPaths>,
 }
 
 impl NextHopTable {
+    #[inline]
+    fn entry(&self, index: NextHopIndex) -> Option<&NextHopCell> {
+        match self.entries.get(index.0 as usize) {
+            Some(entry) => Some(entry),
+            None => self.entry_of_path(index),
+        }
+    }
+
+    #[cold]
+    fn entry_of_path(&self, index: NextHopIndex) -> Option<&NextHopCell> {
+        self.entries.get(self.paths.hop(index)?.0 as usize)
+    }
+
+    /// Counts a change of a tunnel path or of a next-hop group.
+    pub(crate) fn note_other_path(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
     fn key(&self, interface: InterfaceId, addr: IpAddr) -> (&KeyTable, u64) {
         match addr {
             IpAddr::V4(addr) => {
@@ -166,7 +187,7 @@ impl NextHopTable {
     /// Returns the next hop with `index`, if any, and notes the use of a stale address.
     #[inline]
     pub(crate) fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
-        let entry = self.entries.get(index.0 as usize)?;
+        let entry = self.entry(index)?;
         let (interface, addr) = entry.neighbor()?;
         let word = entry.mac.load(Ordering::Relaxed);
         if word & MAC_STALE != 0 && entry.used.load(Ordering::Relaxed) == 0 {
@@ -178,7 +199,7 @@ impl NextHopTable {
     /// Returns interface and link-layer address of a next hop; `None` if it is unresolved or stale.
     #[inline]
     pub(crate) fn resolved(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
-        let entry = self.entries.get(index.0 as usize)?;
+        let entry = self.entry(index)?;
         let identity = entry.identity.load(Ordering::Relaxed);
         let word = entry.mac.load(Ordering::Relaxed);
         if identity & IDENTITY_VALID == 0 || word & (MAC_VALID | MAC_STALE) != MAC_VALID {
@@ -239,7 +260,8 @@ impl fmt::Debug for NextHopTable {
 /// The reasons for which a next hop exists, on the control side.
 #[derive(Debug, Clone, Copy, Default)]
 struct NextHopRecord {
-    /// Number of FARs, published or not yet reclaimed, that name the next hop.
+    /// Number of FARs, published or not yet reclaimed, of routes of route tables, and of tunnel
+    /// paths that name the next hop.
     fars: u32,
     /// True if a configured route names the next hop.
     gateway: bool,
@@ -263,7 +285,12 @@ pub(crate) struct NextHopWriter {
 }
 
 impl NextHopWriter {
-    pub(crate) fn new(capacity: usize, seed: u64, tables: [u64; 2]) -> Self {
+    pub(crate) fn new(
+        capacity: usize,
+        seed: u64,
+        tables: [u64; 2],
+        paths: &Arc<TunnelPaths>,
+    ) -> Self {
         let v4 = KeyWriter::new(capacity, seed, tables[0]);
         let v6 = KeyWriter::new(capacity, seed, tables[1]);
         let table = NextHopTable {
@@ -271,6 +298,7 @@ impl NextHopWriter {
             changes: AtomicU64::new(0),
             on_link_v4: Arc::clone(v4.table()),
             on_link_v6: Arc::clone(v6.table()),
+            paths: Arc::clone(paths),
         };
         Self {
             table: Arc::new(table),

@@ -318,6 +318,16 @@ impl OffloadWriter {
         }
     }
 
+    /// Sets the gateways of all numbers, unless all are about to be set.
+    pub(crate) fn set_all_gateways(&mut self, routes: &Routes) {
+        if self.changes_networks.is_none() {
+            for egress in self.known_egress.clone() {
+                self.set_gateways(egress, routes);
+            }
+            self.note_change_of_entries();
+        }
+    }
+
     /// Sets the present gateway of a part of the data networks, unless all are about to be set.
     pub(crate) fn set_networks(&mut self, part: NetworkPart, routes: &Routes) {
         if self.changes_networks.is_none() {

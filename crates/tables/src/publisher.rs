@@ -245,7 +245,7 @@ impl Publisher {
     pub fn poll_observed(&mut self) -> Option<DeltaId> {
         while let Some(rules) = self.rules.reclaim() {
             for far in &rules.fars {
-                self.next_hops.release(far.next_hop);
+                self.release_far_hop(far.next_hop);
                 let outer = far.outer_header_creation();
                 if let Some(tunnel) = outer.and_then(|outer| outer.tunnel()) {
                     self.gtpu_peers.release(tunnel.addr, self.rules.next_epoch());
@@ -261,6 +261,7 @@ impl Publisher {
         self.next_hops.reclaim(passed, epoch);
         self.gtpu_peers.reclaim(passed, epoch);
         self.routes.reclaim();
+        self.route_tables.reclaim(passed);
         let batch = self.advance_offload();
         let UnobservedDelta { id, session, written, offloaded, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed && delta.batch <= batch)?;
@@ -599,10 +600,7 @@ impl Publisher {
             if far.peer == GtpuPeerIndex::NONE {
                 self.counters.peers_refused += 1;
             }
-            if let Some(index) = self.peer_next_hop(far.interfaces, tunnel.addr) {
-                far.next_hop = index;
-                self.next_hops.hold(index);
-            }
+            far.next_hop = self.hold_far_hop(far.interfaces, tunnel).unwrap_or(far.next_hop);
         }
     }
 

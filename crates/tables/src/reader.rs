@@ -19,6 +19,7 @@ use crate::fast_rule::FastRuleTable;
 use crate::fast_rule_cell::{CellFlags, CellKind, FastRuleCellRef};
 use crate::fast_rule_selector::{FastRuleFilter, FastRuleSelector, SelectedFastRule};
 use crate::gtpu_peers::GtpuPeers;
+use crate::hop_groups::HopGroups;
 use crate::meters::{Meter, MeterPairs, MeterTable};
 use crate::next_hop::{KnownNeighbor, NextHopRef, NextHopTable, Via};
 use crate::publish::{SlotGuard, SlotReader};
@@ -41,6 +42,7 @@ pub(crate) struct Tables {
     pub(crate) rate_changes: RateChangeRing,
     /// True while sessions of a previous process are to be published. Set by the control thread.
     pub(crate) is_restoring: std::sync::atomic::AtomicBool,
+    pub(crate) hop_groups: Arc<HopGroups>,
 }
 
 /// The tables as one worker sees them. Starts offline; the first [`TablesReader::observe`] goes
@@ -117,6 +119,19 @@ impl TablesReader {
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
+}
+
+/// The reasons why a destination has no next hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoRoute {
+    /// No route leads there.
+    Unknown,
+    /// The destination is an address of ours.
+    Own,
+    /// The route drops packets silently.
+    Blackhole,
+    /// The route says that the destination is unreachable.
+    Unreachable,
 }
 
 /// The tables as one worker sees them between two of its quiescent states.
@@ -244,7 +259,27 @@ impl<'a> TablesView<'a> {
         within: InterfaceSet,
         addr: IpAddr,
     ) -> Option<NextHopRef> {
-        match self.routes.lookup(role, within, addr)? {
+        self.route_of_flow(role, within, addr, || 0)
+    }
+
+    /// Returns what [`Self::route`] returns, for a flow whose hash selects one of several next
+    /// hops: `adit_wire::flow_hash`, or [`tunnel_hash`](crate::tunnel_hash) into tunnels.
+    #[inline]
+    #[must_use]
+    pub fn route_of_flow(
+        &self,
+        role: InterfaceRole,
+        within: InterfaceSet,
+        addr: IpAddr,
+        hash: impl FnOnce() -> u32,
+    ) -> Option<NextHopRef> {
+        let target = match self.routes.lookup(role, within, addr)? {
+            RouteTarget::Group(group) => {
+                self.tables.hop_groups.select(group, hash(), within)?.into()
+            }
+            target => target,
+        };
+        match target {
             RouteTarget::Gateway(interface, index) => {
                 Some(NextHopRef { interface, via: Via::Known(index) })
             }
@@ -252,7 +287,19 @@ impl<'a> TablesView<'a> {
                 let known = self.tables.next_hops.lookup(interface, addr);
                 Some(NextHopRef { interface, via: known.map_or(Via::Unknown(addr), Via::Known) })
             }
-            RouteTarget::Nowhere(_) | RouteTarget::Own(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns why packets to `addr` through one of `within` have no next hop.
+    #[cold]
+    #[must_use]
+    pub fn no_route(&self, role: InterfaceRole, within: InterfaceSet, addr: IpAddr) -> NoRoute {
+        match self.routes.lookup(role, within, addr) {
+            Some(RouteTarget::Own(_)) => NoRoute::Own,
+            Some(RouteTarget::Blackhole) => NoRoute::Blackhole,
+            Some(RouteTarget::Unreachable) => NoRoute::Unreachable,
+            _ => NoRoute::Unknown,
         }
     }
 
@@ -270,7 +317,7 @@ impl<'a> TablesView<'a> {
         within: InterfaceSet,
         addr: IpAddr,
     ) -> Option<InterfaceId> {
-        match self.routes.is_beyond_gateway(within, addr) {
+        match !self.routes.may_have_ues(addr) || self.routes.is_beyond_gateway(within, addr) {
             true => None,
             false => self.search_local_switching(within, addr),
         }
@@ -281,7 +328,10 @@ impl<'a> TablesView<'a> {
         let route = self.routes.search_networks(within, addr);
         let (interface, route_len) = match route {
             Some((RouteTarget::Own(_) | RouteTarget::Nowhere(_), _)) => return None,
-            Some((target, len)) => (target.interface()?, Some(len)),
+            Some((target, len)) => {
+                let of_route = target.interface();
+                (of_route.or_else(|| Some(self.first_network(within)?.id))?, Some(len))
+            }
             None => (self.first_network(within)?.id, None),
         };
         let domain = self.routes.interfaces.get(usize::from(interface.0))?.domain;
@@ -385,10 +435,16 @@ impl<'a> TablesView<'a> {
 
     /// Returns the next hop towards `addr` by the routes of data networks through one of `within`.
     /// `None` if no route leads to `addr`, and for an on-link destination that has no next hop yet.
-    #[inline(never)]
+    /// `hash`: see [`Self::route_of_flow`].
+    #[inline]
     #[must_use]
-    pub fn next_hop_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
-        match self.route(InterfaceRole::N6, within, addr)?.via {
+    pub fn next_hop_towards(
+        &self,
+        within: InterfaceSet,
+        addr: IpAddr,
+        hash: impl FnOnce() -> u32,
+    ) -> Option<NextHopIndex> {
+        match self.route_of_flow(InterfaceRole::N6, within, addr, hash)?.via {
             Via::Known(index) => Some(index),
             Via::Unknown(_) => None,
         }

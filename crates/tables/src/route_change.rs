@@ -101,7 +101,7 @@ pub struct RefusedRoute {
     pub refusal: RouteRefusal,
 }
 
-/// The next hops of a change that [`check`] accepted.
+/// Returns the next hops of a change that [`check`] accepted.
 pub(crate) fn check<'c>(
     interfaces: &[Interface],
     change: &'c RouteChange,

@@ -13,7 +13,7 @@
 
 use core::net::IpAddr;
 use core::ops::{BitAnd, BitOr, Not};
-use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::collections::BTreeSet;
 
 use adit_rules::NetworkPart;
@@ -24,8 +24,14 @@ use adit_types::{
 
 use crate::area_bits::{AREA_COUNT, AreaBits, area};
 use crate::config::{Interface, Route, TablesError, n6_interfaces, reserved_v4};
+use crate::route_table::RouteTable;
+use crate::route_value::RouteValue;
 use crate::sync::Arc;
 use crate::ues::UeTable;
+
+mod with_tables;
+
+pub(crate) use with_tables::ChangedParts;
 
 /// The target of packets to a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +44,32 @@ pub(crate) enum RouteTarget {
     Nowhere(InterfaceId),
     /// Nowhere: an address of ours, for packets that may leave through one of these interfaces.
     Own(InterfaceSet),
+    /// To one of the next hops of a group.
+    Group(u16),
+    /// Nowhere: packets of the route are dropped silently.
+    Blackhole,
+    /// Nowhere: the route says that there is no way.
+    Unreachable,
+}
+
+impl From<RouteValue> for RouteTarget {
+    #[inline]
+    fn from(value: RouteValue) -> Self {
+        match value {
+            RouteValue::Gateway(interface, index) => Self::Gateway(interface, index),
+            RouteValue::OnLink(interface) => Self::OnLink(interface),
+            RouteValue::Group(group) => Self::Group(group),
+            RouteValue::Blackhole => Self::Blackhole,
+            RouteValue::Unreachable => Self::Unreachable,
+        }
+    }
 }
 
 impl RouteTarget {
     pub(crate) const fn interface(self) -> Option<InterfaceId> {
         match self {
             Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => Some(id),
-            Self::Own(_) => None,
+            Self::Own(_) | Self::Group(_) | Self::Blackhole | Self::Unreachable => None,
         }
     }
 
@@ -53,6 +78,8 @@ impl RouteTarget {
         match self {
             Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => within.contains(id),
             Self::Own(interfaces) => !within.intersection(interfaces).is_empty(),
+            // Only route tables have these, which decide themselves.
+            Self::Group(_) | Self::Blackhole | Self::Unreachable => true,
         }
     }
 
@@ -86,51 +113,84 @@ const NO_BLOCK_GATEWAY: u8 = 0;
 /// The lowest gateway number.
 const FIRST_GATEWAY: u8 = 1;
 
-/// The gateways of one number: one for each set of interfaces in [`Gateways::scopes`].
-type ScopedGateways = Box<[Option<(InterfaceId, NextHopIndex)>]>;
-
 /// Gateways that serve whole blocks of destinations, by number.
 #[derive(Debug)]
 struct Gateways {
     /// The sets of interfaces that lookups use: first all N6 interfaces, then those of each routing
     /// domain if there are several.
     scopes: Vec<InterfaceSet>,
-    /// By gateway number less one.
-    numbered: Vec<ScopedGateways>,
+    /// By gateway number less one, then by scope: a [`gateway_word`], or zero without a gateway. A
+    /// word is written once.
+    words: Box<[AtomicU64]>,
+    /// Count of gateway numbers in use.
+    used: AtomicU8,
+}
+
+/// Returns a gateway as one word, which is not zero.
+const fn gateway_word(interface: InterfaceId, index: NextHopIndex) -> u64 {
+    1 << 63 | (interface.0 as u64) << 32 | index.0 as u64
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "parts of a word")]
+fn gateway_of_word(word: u64) -> Option<(InterfaceId, NextHopIndex)> {
+    (word != 0).then_some((InterfaceId((word >> 32) as u8), NextHopIndex(word as u32)))
 }
 
 impl Gateways {
+    fn new(scopes: Vec<InterfaceSet>) -> Self {
+        let words = scopes.len() * usize::from(u8::MAX);
+        Self {
+            scopes,
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            used: AtomicU8::new(0),
+        }
+    }
+
     /// Returns the number of the gateways that `lookup` finds, one per scope. New gateways get the
-    /// next number, or [`NO_BLOCK_GATEWAY`] if all numbers are in use.
-    fn number(&mut self, lookup: impl Fn(InterfaceSet) -> Option<RouteTarget>) -> u8 {
+    /// next number, or [`NO_BLOCK_GATEWAY`] if all numbers are in use. For the writer only.
+    fn number(&self, lookup: impl Fn(InterfaceSet) -> Option<RouteTarget>) -> u8 {
         let gateway = |scope: &InterfaceSet| match lookup(*scope) {
-            Some(RouteTarget::Gateway(interface, index)) => Some((interface, index)),
-            _ => None,
+            Some(RouteTarget::Gateway(interface, index)) => gateway_word(interface, index),
+            _ => 0,
         };
-        let gateways: ScopedGateways = self.scopes.iter().map(gateway).collect();
-        if gateways.iter().all(Option::is_none) {
+        let gateways: Vec<u64> = self.scopes.iter().map(gateway).collect();
+        if gateways.iter().all(|word| *word == 0) {
             return NO_BLOCK_GATEWAY;
         }
-        let known = self.numbered.iter().position(|known| *known == gateways);
-        let number = known.map_or(self.numbered.len(), |at| at) + 1;
-        match u8::try_from(number) {
-            Ok(number) if known.is_none() => {
-                self.numbered.push(gateways);
-                number
-            }
-            number => number.unwrap_or(NO_BLOCK_GATEWAY),
+        let used = self.used.load(Relaxed);
+        let is_known = |number: &u8| {
+            self.words_of(*number).is_some_and(|known| {
+                known.iter().zip(&gateways).all(|(known, word)| known.load(Relaxed) == *word)
+            })
+        };
+        if let Some(number) = (1..=used).find(is_known) {
+            return number;
         }
+        let Some(number) = used.checked_add(1) else { return NO_BLOCK_GATEWAY };
+        for (cell, word) in self.words_of(number).unwrap_or_default().iter().zip(gateways) {
+            cell.store(word, Relaxed);
+        }
+        self.used.store(number, Relaxed);
+        number
+    }
+
+    #[inline]
+    fn words_of(&self, number: u8) -> Option<&[AtomicU64]> {
+        let first = usize::from(number).checked_sub(1)? * self.scopes.len();
+        self.words.get(first..first + self.scopes.len())
     }
 
     /// Returns the gateway with `number` among routes through `within`. The best gateway of a wider
     /// scope is also the best one of `within` if it is on one of these interfaces.
     #[inline]
     fn find(&self, within: InterfaceSet, number: u8) -> Option<(InterfaceId, NextHopIndex)> {
-        let gateways = self.numbered.get(usize::from(number).checked_sub(1)?)?;
+        let gateways = self.words_of(number)?;
         let all = *self.scopes.first()?;
         let within = within.intersection(all);
         self.scopes.iter().zip(gateways).find_map(|(scope, gateway)| {
             let is_wider = within.intersection(*scope) == within;
+            let gateway = gateway_of_word(gateway.load(Relaxed));
             gateway.filter(|(interface, _)| is_wider && within.contains(*interface))
         })
     }
@@ -140,8 +200,14 @@ impl Gateways {
 /// longer prefix or a UE divides has [`NO_BLOCK_GATEWAY`]. 64 KiB.
 struct Ipv4Blocks {
     /// Gateway numbers by routes only, as if there were no UEs.
-    by_route: Box<[u8; IPV4_BLOCKS]>,
+    by_route: Box<[AtomicU8; IPV4_BLOCKS]>,
     numbers: Box<[AtomicU8; IPV4_BLOCKS]>,
+    /// The blocks with UEs.
+    ue_blocks: AreaBits,
+    /// The blocks that longer prefixes of the configuration divide.
+    divided: AreaBits,
+    /// The blocks with configured routes other than the one to all destinations.
+    touched: AreaBits,
     /// The blocks whose gateway number is [`FIRST_GATEWAY`]. Its 8 KiB stay in the L1 cache.
     first: AreaBits,
 }
@@ -155,14 +221,26 @@ impl core::fmt::Debug for Ipv4Blocks {
 impl Ipv4Blocks {
     fn new() -> Self {
         Self {
-            by_route: Box::new([NO_BLOCK_GATEWAY; IPV4_BLOCKS]),
+            by_route: Box::new([const { AtomicU8::new(NO_BLOCK_GATEWAY) }; IPV4_BLOCKS]),
             numbers: Box::new([const { AtomicU8::new(NO_BLOCK_GATEWAY) }; IPV4_BLOCKS]),
+            ue_blocks: AreaBits::new(),
+            divided: AreaBits::new(),
+            touched: AreaBits::new(),
             first: AreaBits::new(),
         }
     }
 
-    fn build(lpm: &Lpm<u32>, gateways: &mut Gateways) -> Self {
+    fn build(lpm: &Lpm<u32>, gateways: &Gateways) -> Self {
         let mut built = Self::new();
+        for PrefixLength { mask, prefixes } in lpm.0.iter().filter(|length| length.mask != 0) {
+            for (prefix, _) in prefixes {
+                let blocks = usize::from(block(*prefix))..=usize::from(block(*prefix | !*mask));
+                built.touched.set_all(*blocks.start()..*blocks.end() + 1);
+                if mask & 0xffff != 0 {
+                    built.divided.set(block(*prefix), true);
+                }
+            }
+        }
         let spans = lpm.number_spans(16, gateways);
         let at = |start: u64| usize::try_from(start).unwrap_or(IPV4_BLOCKS).min(IPV4_BLOCKS);
         let ends = spans.iter().skip(1).map(|(start, _)| at(*start)).chain([IPV4_BLOCKS]);
@@ -171,7 +249,7 @@ impl Ipv4Blocks {
             if *number == FIRST_GATEWAY {
                 built.first.set_all(blocks.clone());
             }
-            built.by_route[blocks.clone()].fill(*number);
+            built.by_route[blocks.clone()].iter_mut().for_each(|cell| *cell.get_mut() = *number);
             built.numbers[blocks].iter_mut().for_each(|cell| *cell.get_mut() = *number);
         }
         built
@@ -179,10 +257,21 @@ impl Ipv4Blocks {
 
     /// Marks a block that contains UEs, or removes the mark. For the writer only.
     fn mark(&self, block: u16, has_ues: bool) {
+        self.ue_blocks.set(block, has_ues);
+        let number = self.by_route[usize::from(block)].load(Relaxed);
+        self.set_number(block, number);
+    }
+
+    /// Sets the gateway number of a block by routes only. Returns true if packets notice it. For
+    /// the writer only.
+    fn set_number(&self, block: u16, by_route: u8) -> bool {
         let at = usize::from(block);
-        let number = if has_ues { NO_BLOCK_GATEWAY } else { self.by_route[at] };
+        self.by_route[at].store(by_route, Relaxed);
+        let number = if self.ue_blocks.has(block) { NO_BLOCK_GATEWAY } else { by_route };
+        let is_change = self.numbers[at].load(Relaxed) != number;
         self.numbers[at].store(number, Relaxed);
         self.first.set(block, number == FIRST_GATEWAY);
+        is_change
     }
 
     /// Returns the gateway number of the block of `addr`.
@@ -209,6 +298,8 @@ struct Ipv6Spans {
     usual_areas: AreaBits,
     /// The areas with UEs.
     ue_areas: AreaBits,
+    /// True if route tables have routes of this family: packets search the prefixes.
+    has_table_routes: AtomicBool,
 }
 
 impl Ipv6Spans {
@@ -224,6 +315,7 @@ impl Ipv6Spans {
             usual_by_route: AreaBits::new(),
             usual_areas: AreaBits::new(),
             ue_areas: AreaBits::new(),
+            has_table_routes: AtomicBool::new(false),
         };
         let width = |number: u8| -> u128 {
             let same = spans.each().filter(|span| span.2 == number);
@@ -247,7 +339,7 @@ impl Ipv6Spans {
         firsts.zip(lasts).zip(&self.numbers).map(|((first, last), number)| (first, last, *number))
     }
 
-    fn build(lpm: &Lpm<u128>, gateways: &mut Gateways) -> Self {
+    fn build(lpm: &Lpm<u128>, gateways: &Gateways) -> Self {
         let mut spans = lpm.number_spans(64, gateways);
         spans.dedup_by_key(|(_, number)| *number);
         let (starts, numbers): (Vec<u64>, Vec<u8>) = spans.into_iter().unzip();
@@ -257,7 +349,20 @@ impl Ipv6Spans {
     /// Marks an area that contains UEs, or removes the mark. For the writer only.
     fn mark(&self, area: u16, has_ues: bool) {
         self.ue_areas.set(area, has_ues);
-        self.usual_areas.set(area, !has_ues && self.usual_by_route.has(area));
+        let is_usual = !self.has_table_routes.load(Relaxed) && self.usual_by_route.has(area);
+        self.usual_areas.set(area, !has_ues && is_usual);
+    }
+
+    /// Makes all packets search the prefixes, or ends that. Returns true if packets notice it. For
+    /// the writer only.
+    fn set_table_routes(&self, has_routes: bool) -> bool {
+        if self.has_table_routes.swap(has_routes, Relaxed) == has_routes {
+            return false;
+        }
+        for area in 0..=u16::MAX {
+            self.mark(area, self.ue_areas.has(area));
+        }
+        true
     }
 
     /// Returns the gateway number of addresses whose upper half is `upper`.
@@ -272,7 +377,7 @@ impl Ipv6Spans {
 
     #[inline(never)]
     fn number_in(&self, area: u16, upper: u64) -> u8 {
-        if self.ue_areas.has(area) {
+        if self.ue_areas.has(area) || self.has_table_routes.load(Relaxed) {
             return NO_BLOCK_GATEWAY;
         }
         let at = self.starts.partition_point(|start| *start <= upper);
@@ -302,7 +407,7 @@ where
     /// unit that longer prefixes divide has [`NO_BLOCK_GATEWAY`].
     ///
     /// Shape: adjacent spans may have the same number.
-    fn number_spans(&self, unit_bits: u32, gateways: &mut Gateways) -> Vec<(u64, u8)> {
+    fn number_spans(&self, unit_bits: u32, gateways: &Gateways) -> Vec<(u64, u8)> {
         let unit = |addr: K| u64::try_from(addr.into() >> unit_bits).unwrap_or(u64::MAX);
         let (mut divided, mut starts) = (BTreeSet::new(), BTreeSet::from([0]));
         for PrefixLength { mask, prefixes } in &self.0 {
@@ -393,24 +498,38 @@ struct RoleRoutes {
     v6_spans: Ipv6Spans,
     v4: Lpm<u32>,
     v6: Lpm<u128>,
+    /// The IPv6 areas with configured routes other than the one to all destinations.
+    v6_touched: AreaBits,
+    /// The route tables of these interfaces.
+    tables: Vec<RouteTable>,
 }
 
 impl RoleRoutes {
     fn new() -> Self {
         Self {
-            gateways: Gateways { scopes: Vec::new(), numbered: Vec::new() },
+            gateways: Gateways::new(Vec::new()),
             v4_blocks: Ipv4Blocks::new(),
             v6_spans: Ipv6Spans::new(),
             v4: Lpm::new(),
             v6: Lpm::new(),
+            v6_touched: AreaBits::new(),
+            tables: Vec::new(),
         }
     }
 
     /// Assigns gateway numbers to whole blocks, by the routes of each scope.
     fn number(&mut self, scopes: Vec<InterfaceSet>) {
-        self.gateways.scopes = scopes;
-        self.v4_blocks = Ipv4Blocks::build(&self.v4, &mut self.gateways);
-        self.v6_spans = Ipv6Spans::build(&self.v6, &mut self.gateways);
+        self.gateways = Gateways::new(scopes);
+        self.v4_blocks = Ipv4Blocks::build(&self.v4, &self.gateways);
+        self.v6_spans = Ipv6Spans::build(&self.v6, &self.gateways);
+        for PrefixLength { mask, prefixes } in self.v6.0.iter().filter(|length| length.mask != 0) {
+            for (prefix, _) in prefixes {
+                match mask.count_ones() >= 48 {
+                    true => self.v6_touched.set(area(upper_half(*prefix)), true),
+                    false => self.v6_touched.set_all(0..AREA_COUNT),
+                }
+            }
+        }
     }
 
     fn insert(&mut self, prefix: IpPrefix, target: RouteTarget) -> bool {
@@ -630,22 +749,16 @@ impl Routes {
         within: InterfaceSet,
         addr: IpAddr,
     ) -> Option<(RouteTarget, u32)> {
-        match addr {
-            IpAddr::V4(addr) => {
-                let (target, mask) = self.n6.v4.find(within, addr.to_bits())?;
-                Some((target, mask.count_ones()))
-            }
-            IpAddr::V6(addr) => {
-                let (target, mask) = self.n6.v6.find(within, addr.to_bits())?;
-                Some((target, mask.count_ones()))
-            }
-        }
+        self.n6.search(within, addr)
     }
 
     /// See [`crate::TablesView::network_block_v4`].
     #[inline]
     pub(crate) fn network_block_v4(&self, addr: u32) -> u8 {
-        self.n6.v4_blocks.number(addr)
+        match self.n6.v4_blocks.first.has(block(addr)) {
+            true => FIRST_GATEWAY,
+            false => self.n6.other_block_v4(addr),
+        }
     }
 
     /// See [`crate::TablesView::network_block_v6`].
@@ -678,9 +791,6 @@ impl Routes {
         if let Some((interface, index)) = routes.gateways.find(within, block) {
             return Some(RouteTarget::Gateway(interface, index));
         }
-        match addr {
-            IpAddr::V4(addr) => routes.v4.lookup(within, addr.to_bits()),
-            IpAddr::V6(addr) => routes.v6.lookup(within, addr.to_bits()),
-        }
+        routes.search(within, addr).map(|(target, _)| target)
     }
 }

@@ -141,6 +141,11 @@ const ADVICE: &[Advice] = &[
         "the [[route]] sections, and the network instance that the FAR names (adit show sessions --json).",
     ),
     (
+        &[DropReason::RouteBlackhole, DropReason::RouteUnreachable],
+        "the routes of the kernel that Adit follows (ip route show type blackhole, type unreachable): a routing \
+        daemon or an operator set one on purpose.",
+    ),
+    (
         &[DropReason::NeighborUnresolved, DropReason::NeighborQueueFull],
         "the next hop (adit show neighbours): does it answer ARP or neighbor solicitations on that link?",
     ),

@@ -7,7 +7,7 @@ use crate::shaper::RateSet;
 use adit_pktio::PacketBuf;
 use adit_tables::{Leases, MeterPairs};
 use adit_types::{InterfaceId, InterfaceSet, NextHopIndex};
-use adit_wire::{UsualLinkHeader, usual_dst};
+use adit_wire::{UsualLinkHeader, flow_hash, usual_dst};
 
 use super::packet::FastPacket;
 use crate::context::StepContext;
@@ -173,11 +173,13 @@ impl<'v, 'l> KnownHops<'v, 'l> {
         let (key, next_hop) = match ctx.view.block_gateway(within, packet.network_block) {
             Some(gateway) => (block_key(packet.network_block, within), gateway),
             None => {
-                let dst = usual_dst(frame.get(usize::from(packet.offset)..)?, packet.is_v6)?;
+                let user_packet = frame.get(usize::from(packet.offset)..)?;
+                let dst = usual_dst(user_packet, packet.is_v6)?;
                 if ctx.view.local_switching_interface(within, dst).is_some() {
                     return None;
                 }
-                (NEVER_REUSED, ctx.view.next_hop_towards(within, dst)?)
+                let hash = || flow_hash(user_packet);
+                (NEVER_REUSED, ctx.view.next_hop_towards(within, dst, hash)?)
             }
         };
         self.resolve(ctx, next_hop, key, packet.is_v6)

@@ -179,7 +179,7 @@ fn why_no_hop(
     let within = rule.egress();
     match () {
         () if ctx.view.local_switching_interface(within, dst).is_some() => LeaveReason::OtherUe,
-        () if ctx.view.next_hop_towards(within, dst).is_none() => LeaveReason::NoRoute,
+        () if ctx.view.next_hop_towards(within, dst, || 0).is_none() => LeaveReason::NoRoute,
         () => LeaveReason::NextHopUnresolved,
     }
 }

@@ -3,7 +3,8 @@
 use core::net::IpAddr;
 
 use adit_rules::WorkerEvent;
-use adit_types::{InterfaceRole, InterfaceSet};
+use adit_tables::tunnel_hash;
+use adit_types::{InterfaceRole, InterfaceSet, Teid};
 use adit_wire::gtpu::{ECHO_REQUEST_LEN_MAX, UDP_PORT, emit_echo_request};
 
 use crate::context::StepContext;
@@ -37,7 +38,8 @@ pub(crate) fn request<Io: Departures>(
     let mut octets = [0; ECHO_REQUEST_LEN_MAX];
     let len = emit_echo_request(&mut octets, sequence, ctx.recovery_time_stamp);
     let sent = len.ok().and_then(|len| {
-        let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, peer)?;
+        let hash = || tunnel_hash(Teid(0), peer);
+        let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, peer, hash)?;
         let src = source_addr(egress.interface, peer)?;
         let mut buf = tx.io.alloc()?;
         let message =

@@ -2,6 +2,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::GtpuTunnel;
+use adit_tables::tunnel_hash;
 use adit_types::{InterfaceRole, InterfaceSet, Qfi, SessionIndex};
 use adit_wire::gtpu::{END_MARKER_LEN_MAX, UDP_PORT, emit_end_marker};
 
@@ -33,7 +34,9 @@ pub(crate) fn send<Io: Departures>(
     interfaces: InterfaceSet,
     marker: TunnelEndMarker,
 ) {
-    let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, marker.tunnel.addr);
+    let GtpuTunnel { teid, addr } = marker.tunnel;
+    let hash = || tunnel_hash(teid, addr);
+    let egress = egress_by_route(ctx, InterfaceRole::N3, interfaces, addr, hash);
     let sent = egress.and_then(|egress| {
         let mut buf = tx.io.alloc()?;
         tx.io.mark(&mut buf, marker.session);

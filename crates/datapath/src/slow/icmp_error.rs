@@ -68,12 +68,15 @@ pub(super) fn send<Io: Departures>(
                 };
                 egress.map(|egress| (buf, egress))
             }),
-        None => egress_by_route(ctx, InterfaceRole::N6, error.network, sender).and_then(|egress| {
-            let mut buf = build(buf, error, source_addr(egress.interface, sender))?;
-            let (mac, ether_type) = (egress.mac_or_blank(), ether_type_of(sender));
-            prepend_link(&mut buf, egress.interface, mac, ether_type).ok()?;
-            Some((buf, egress))
-        }),
+        None => {
+            let egress = egress_by_route(ctx, InterfaceRole::N6, error.network, sender, || 0);
+            egress.and_then(|egress| {
+                let mut buf = build(buf, error, source_addr(egress.interface, sender))?;
+                let (mac, ether_type) = (egress.mac_or_blank(), ether_type_of(sender));
+                prepend_link(&mut buf, egress.interface, mac, ether_type).ok()?;
+                Some((buf, egress))
+            })
+        }
     };
     match sent {
         Some((buf, egress)) => tx.send(ctx, buf, &egress, Origin::Own),

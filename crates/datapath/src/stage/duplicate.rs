@@ -30,7 +30,8 @@ pub(super) fn duplicate<Io: Departures>(
     let fars = &matched.rules.fars;
     for far in matched.far.duplicates.iter().filter_map(|at| fars.get(usize::from(*at))) {
         let matched = Matched { far, ..*matched };
-        let made = plan_forwarding(ctx, arrival, ip, &matched).ok().zip(copy(tx.io, buf));
+        let made =
+            plan_forwarding(ctx, buf.data(), arrival, ip, &matched).ok().zip(copy(tx.io, buf));
         let Some((course, mut copy)) = made else {
             tx.books.tally.lose_duplicate();
             continue;

@@ -7,10 +7,10 @@ use adit_pktio::PacketBuf;
 use adit_rules::{
     DestinationInterface, DropReason, HeaderCreation, PublishedPdr, PublishedRules, SourceInterface,
 };
-use adit_tables::Interface;
+use adit_tables::{Interface, NoRoute};
 use adit_types::{Direction, InterfaceRole, MacAddr};
 use adit_wire::encapsulate::ServiceClass;
-use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ecn, ipv4, ipv6};
+use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ecn, flow_hash, ipv4, ipv6};
 
 use crate::carried::{CreatedHeader, PlannedFrame};
 use crate::columns::{Matched, PacketArrival};
@@ -92,10 +92,11 @@ impl ForwardPlan<'_> {
     }
 }
 
-/// Plans how a packet is forwarded.
+/// Plans how the packet that arrived in `frame` is forwarded.
 #[inline]
 pub(super) fn plan_forwarding<'v>(
     ctx: &StepContext<'v>,
+    frame: &[u8],
     arrival: &PacketArrival,
     ip: &IpPacket,
     matched: &Matched<'_>,
@@ -129,8 +130,9 @@ pub(super) fn plan_forwarding<'v>(
             divided_to: None,
         });
     }
+    let hash = || flow_hash(frame.get(usize::from(arrival.ip_offset)..).unwrap_or_default());
     let egress =
-        find_egress(ctx, matched, dst).ok_or_else(|| no_egress_reason(ctx, matched, dst))?;
+        find_egress(ctx, matched, dst, hash).ok_or_else(|| no_egress_reason(ctx, matched, dst))?;
     let mtu_bytes = match &outer {
         Some(outer) => tunnel_mtu(ctx, egress.interface, outer.header.addr()),
         None => egress.interface.mtu_bytes,
@@ -204,18 +206,20 @@ pub(crate) fn finish_frame<B: PacketBuf>(
 
 /// Finds the egress of a packet: to the FAR's tunnel, or to a data network by the destination
 /// `dst`. `None` if the FAR has no tunnel and no data network, or if no route leads to `dst`.
-/// Packets that are switched to other UEs do not come here.
+/// Packets that are switched to other UEs do not come here. `hash` of the flow selects one of
+/// several next hops.
 #[inline]
 fn find_egress<'v>(
     ctx: &StepContext<'v>,
     matched: &Matched<'_>,
     dst: IpAddr,
+    hash: impl FnOnce() -> u32,
 ) -> Option<Egress<'v>> {
     let far = matched.far;
     match (far.outer_header_creation(), far.destination) {
         (Some(HeaderCreation::Gtpu(_)), _) => egress_to_hop(ctx, far.next_hop),
         (Some(HeaderCreation::Udp { addr, .. } | HeaderCreation::Ip { addr }), _) => {
-            egress_by_route(ctx, InterfaceRole::N6, far.interfaces, addr)
+            egress_by_route(ctx, InterfaceRole::N6, far.interfaces, addr, hash)
         }
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
             let station = match &far.steering {
@@ -224,7 +228,7 @@ fn find_egress<'v>(
                 Some(steering) => steering.towards(dst),
                 None => dst,
             };
-            egress_by_route(ctx, InterfaceRole::N6, far.interfaces, station)
+            egress_by_route(ctx, InterfaceRole::N6, far.interfaces, station, hash)
         }
         (None, _) => None,
     }
@@ -233,11 +237,21 @@ fn find_egress<'v>(
 /// Returns why a FAR has no egress to `dst`.
 #[cold]
 fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
+    let (role, addr) = match matched.far.outer_header_creation() {
+        Some(HeaderCreation::Gtpu(tunnel)) => (InterfaceRole::N3, tunnel.addr),
+        Some(HeaderCreation::Udp { addr, .. } | HeaderCreation::Ip { addr }) => {
+            (InterfaceRole::N6, addr)
+        }
+        None => (InterfaceRole::N6, dst),
+    };
     let is_routed = matched.far.outer_header_creation().is_none();
-    let is_own = || ctx.view.is_own(matched.far.interfaces, dst);
-    match is_routed && matched.direction == Direction::Uplink && is_own() {
-        true => DropReason::UeToOwnAddress,
-        false => DropReason::RouteUnknown,
+    match ctx.view.no_route(role, matched.far.interfaces, addr) {
+        NoRoute::Own if is_routed && matched.direction == Direction::Uplink => {
+            DropReason::UeToOwnAddress
+        }
+        NoRoute::Blackhole => DropReason::RouteBlackhole,
+        NoRoute::Unreachable => DropReason::RouteUnreachable,
+        NoRoute::Own | NoRoute::Unknown => DropReason::RouteUnknown,
     }
 }
 

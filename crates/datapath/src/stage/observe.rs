@@ -183,8 +183,9 @@ impl StageObserver for TapRecord {
             outer: far.outer_header_creation(),
             must_queue: matched.must_queue,
         });
+        let frame = lane.bufs.first().map(PacketBuf::data).unwrap_or_default();
         if let PacketVerdict::Pass(_) = verdict
-            && let Ok(plan) = plan_forwarding(ctx, arrival, ip, matched)
+            && let Ok(plan) = plan_forwarding(ctx, frame, arrival, ip, matched)
         {
             let (egress, is_switched) = (plan.egress, plan.is_switched);
             let interface = egress.interface.id;

@@ -90,7 +90,7 @@ fn forward<Io: Departures>(
     if state.has_commands() {
         run_commands_before(ctx, io, state, session, matched.rules.generation);
     }
-    let plan = plan_forwarding(ctx, arrival, ip, matched);
+    let plan = plan_forwarding(ctx, buf.data(), arrival, ip, matched);
     if let Ok(plan) = &plan {
         clamp_syn(ctx, &mut state.books.tally, &mut buf, packet, plan);
     }

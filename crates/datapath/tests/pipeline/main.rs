@@ -30,6 +30,7 @@ mod publishing;
 mod rates;
 mod redirect;
 mod released;
+mod route_tables;
 mod sdf;
 mod segmented;
 mod taps;

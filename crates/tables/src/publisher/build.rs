@@ -6,6 +6,7 @@ use adit_rules::{Offload, PublishedRules, Shapes};
 use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{DomainId, InterfaceSet, WorkerId};
 
+use super::route_tables::RouteTables;
 use super::routes::local_switching_interfaces;
 use super::{Publisher, PublisherCounters, RoutesWriter};
 use crate::aggregates::Aggregates;
@@ -51,7 +52,9 @@ pub fn build_with_offload(
     let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
     let (ues, ue_tables) = ues(&config);
     let room = DomainRoom { sessions_max, seed };
-    let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
+    let route_tables = RouteTables::new();
+    let paths = route_tables.paths();
+    let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5], paths);
     let gtpu_peers = GtpuPeerWriter::new(config.next_hops_max, seed, 8);
     let gateway = |interface, addr| {
         let index = next_hops.ensure(interface, addr, 0)?;
@@ -73,6 +76,7 @@ pub fn build_with_offload(
         meters: MeterTable::new(sessions_max),
         rate_changes: RateChangeRing::new(),
         is_restoring: std::sync::atomic::AtomicBool::new(false),
+        hop_groups: Arc::clone(route_tables.groups()),
         aggregates: Aggregates::new(&config.aggregates),
     });
     let usage = std::sync::Arc::new(UsageTable::new(fast_rules));
@@ -86,7 +90,7 @@ pub fn build_with_offload(
     let publisher = Publisher {
         rules,
         routes,
-        route_tables: super::route_tables::RouteTables::default(),
+        route_tables,
         shapes: Shapes::default(),
         own_addresses,
         tables,

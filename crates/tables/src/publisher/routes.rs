@@ -53,6 +53,11 @@ impl RoutesWriter {
         routes
     }
 
+    /// The routes of the configuration.
+    pub(super) fn list(&self) -> &[Route] {
+        &self.list
+    }
+
     fn replace(&mut self, mut routes: Box<Routes>, list: Vec<Route>) {
         routes.set_version_after(self.current());
         self.slot.swap(0, Some(routes));
@@ -199,11 +204,12 @@ impl Publisher {
     /// Puts routes into effect. FARs keep the next hops of their GTP-U peers until their session is
     /// published again.
     pub fn publish_routes(&mut self, routes: PreparedRoutes) {
-        let PreparedRoutes { routes, list, ues } = routes;
+        let PreparedRoutes { mut routes, list, ues } = routes;
         debug_assert_eq!(self.ues.len() + ues.len(), routes.ues.len(), "built before others");
         self.ues.extend(ues);
         self.own_addresses = routes.interfaces.iter().flat_map(Interface::addrs).collect();
         self.ue_areas.move_to(&routes);
+        self.route_tables.lead_into(&mut routes);
         let former = self.routes.current().gateways().to_vec();
         self.routes.replace(routes, list);
         self.routes.of_offload.extend(former);
@@ -215,6 +221,7 @@ impl Publisher {
             }
             None => self.unpin_former(),
         }
+        self.follow_tunnel_paths(|_| true);
     }
 
     /// Closes the offload's batch if there are changes. Gives the offload the present routes when
@@ -249,7 +256,7 @@ impl Publisher {
         match self.routes.current().lookup(InterfaceRole::N3, within, peer) {
             Some(RouteTarget::Gateway(_, index)) => Some(index),
             Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
-            Some(RouteTarget::Nowhere(_) | RouteTarget::Own(_)) | None => {
+            Some(_) | None => {
                 self.counters.peers_without_route += 1;
                 None
             }

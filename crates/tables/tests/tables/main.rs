@@ -6,5 +6,6 @@ mod offload_choice;
 mod prop_tables;
 mod publication;
 mod resolution;
+mod route_tables;
 mod support;
 mod threads;

@@ -27,6 +27,8 @@ impl Oracle {
                 DropReason::TtlExceeded
                 | DropReason::RedirectUnmatched
                 | DropReason::RouteUnknown
+                | DropReason::RouteBlackhole
+                | DropReason::RouteUnreachable
                 | DropReason::UeToOwnAddress
                 | DropReason::IpAddressInvalid
                 | DropReason::PacketTooBig => reason,

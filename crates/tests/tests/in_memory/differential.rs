@@ -550,6 +550,9 @@ fn check(coverage: &Coverage) {
         DropReason::KernelRateLimited,
         DropReason::KernelRingFull,
         DropReason::TxQueueFull,
+        // Routes of the configuration are none of these.
+        DropReason::RouteBlackhole,
+        DropReason::RouteUnreachable,
     ];
     let unseen: Vec<&str> = DropReason::ALL
         .iter()
