@@ -27,7 +27,7 @@ const FUNCTIONS: [&str; 19] = [
     "rte_eth_dev_(count_avail|get_port_by_name|get_name_by_port|info_get|configure|start|stop|close)",
     "rte_eth_dev_(adjust_nb_rx_tx_desc|set_mtu|get_mtu|socket_id|is_valid_port|set_link_up)",
     "rte_eth_(find_next|rx_queue_setup|tx_queue_setup|rx_burst|tx_burst|macaddr_get|link_get_nowait)",
-    "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_(enable|disable|get))",
+    "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_(enable|disable|get)|allmulticast_(enable|disable))",
     "rte_pktmbuf_(init|pool_init|alloc|alloc_bulk|free|free_bulk)|rte_mempool_(create|free|avail_count|lookup)",
     "rte_eth_dev_(conf_get|rx_offload_name|tx_offload_name|rss_hash_conf_get)",
     "rte_flow_(validate|create|destroy|flush)|rte_flow_action_handle_(create|destroy|query)",

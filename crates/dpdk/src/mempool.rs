@@ -109,9 +109,9 @@ impl Mempool {
         };
         // SAFETY: the function has no parameters and returns a number.
         let iova = unsafe { sys::rte_eal_iova_mode() };
-        // Without this flag no buffer crosses a page, which leaves gaps between buffers. The AF_XDP
-        // driver needs buffers without gaps: it passes memory of their size times their number to
-        // the kernel.
+        // Without `NO_IOVA_CONTIG` no buffer crosses a page, which leaves gaps between buffers. The
+        // AF_XDP driver needs buffers without gaps: it registers one block of (size of a buffer ×
+        // number of buffers) octets with the kernel.
         let is_dense = iova == sys::rte_iova_mode::RTE_IOVA_VA;
         let flags = if is_dense { sys::RTE_MEMPOOL_F_NO_IOVA_CONTIG } else { 0 };
         let len = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);

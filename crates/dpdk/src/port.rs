@@ -137,6 +137,8 @@ impl Drop for StartedPort {
             // call.
             unsafe { sys::rte_eth_promiscuous_disable(self.id()) };
         }
+        // SAFETY: valid for any port id. As for promiscuous mode.
+        unsafe { sys::rte_eth_allmulticast_disable(self.id()) };
         // SAFETY: the port was started, and no queue handle is left.
         unsafe { sys::rte_eth_dev_stop(self.id()) };
     }
@@ -214,6 +216,7 @@ impl Port {
             has_flow_rules: AtomicBool::new(false),
             _pool: config.mempool.clone(),
         };
+        ffi::all_multicast(id).map_err(fail("let multicast through"))?;
         if promiscuous {
             ffi::promiscuous(id).map_err(fail("set promiscuous mode of"))?;
         }

@@ -228,7 +228,18 @@ pub(super) fn start(id: u16) -> Result<(), Errno> {
 /// Enables promiscuous mode. A driver that does not support the mode receives all frames anyway.
 pub(super) fn promiscuous(id: u16) -> Result<(), Errno> {
     // SAFETY: takes any number.
-    match check(unsafe { sys::rte_eth_promiscuous_enable(id) }) {
+    unless_unsupported(unsafe { sys::rte_eth_promiscuous_enable(id) })
+}
+
+/// Lets frames to all groups through, such as neighbor solicitations (RFC 4861 §7.2.1), which the
+/// filter of a card drops otherwise. A driver that does not support the mode has no filter.
+pub(super) fn all_multicast(id: u16) -> Result<(), Errno> {
+    // SAFETY: takes any number.
+    unless_unsupported(unsafe { sys::rte_eth_allmulticast_enable(id) })
+}
+
+fn unless_unsupported(status: i32) -> Result<(), Errno> {
+    match check(status) {
         Err(errno) if errno.value() == libc::ENOTSUP => Ok(()),
         outcome => outcome,
     }
