@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(get("refused_cause_72"), Some(1));
         assert_eq!(get("refused_cause_73"), None);
         let described = counters.scalars.described();
-        assert!(described.contains(&("associations_up", 3, "Associations that came into being.")));
+        assert!(described.contains(&("associations_up", 3, "Associations that were established.")));
         let text = |name: &str| described.iter().find(|row| row.0 == name).map(|row| row.2);
         assert!(text("discarded_malformed_header").is_some_and(|text| !text.contains("  ")));
         let mut names: Vec<_> = list.iter().map(|(name, _)| name).collect();

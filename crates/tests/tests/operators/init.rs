@@ -337,15 +337,17 @@ fn dialogue_writes_at_its_end_and_nothing_if_it_is_interrupted() {
         assert_eq!((ended.code(), last.as_str()), (Some(status), line));
         assert!(setup.written().is_empty(), "{:?}", setup.written());
     }
-    let mut dialogue = Dialogue::start(&setup, &file, "");
-    dialogue.answer("Core", "");
-    // setsid and ip become adit.
-    let pid = i32::try_from(dialogue.adit.id()).unwrap();
-    // SAFETY: the child was not waited for, so the pid is its own.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-    let (ended, last) = dialogue.end();
-    assert_eq!((ended.code(), last.as_str()), (Some(143), interrupted));
-    assert!(setup.written().is_empty());
+    for (signal, status) in [(libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+        let mut dialogue = Dialogue::start(&setup, &file, "");
+        dialogue.answer("Core", "");
+        // setsid and ip become adit.
+        let pid = i32::try_from(dialogue.adit.id()).unwrap();
+        // SAFETY: the child was not waited for, so the pid is its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        let (ended, last) = dialogue.end();
+        assert_eq!((ended.code(), last.as_str()), (Some(status), interrupted));
+        assert!(setup.written().is_empty());
+    }
 
     let mut dialogue = Dialogue::start(&setup, &file, "--n6 10.0.6.2");
     for question in ["Core", "N4", "N3", "UE addresses"] {

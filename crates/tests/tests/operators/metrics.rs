@@ -413,7 +413,7 @@ fn top_shows_a_running_adit_and_leaves_the_terminal_as_it_was() {
         std::thread::sleep(Duration::from_secs(4));
         keys.write_all(b"3").unwrap();
         keys.flush().unwrap();
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(3));
         keys.write_all(end.as_bytes()).unwrap();
         keys.flush().unwrap();
         let output = child.wait_with_output().unwrap();

@@ -263,7 +263,11 @@ fn signal_does_the_same(daemon: &Daemon) {
     daemon.hang_up();
     let end = Instant::now() + LIMIT;
     let former = FORMER_GATEWAY.0.to_string();
-    while daemon.show("routes")["routes"][0]["next_hop"] != *former {
+    let has_former = |routes: &Value| {
+        let mut rows = routes["routes"].as_array().unwrap().iter();
+        rows.any(|row| row["origin"] == "static" && row["next_hop"] == *former)
+    };
+    while !has_former(&daemon.show("routes")) {
         assert!(Instant::now() < end, "{}", daemon.show("routes"));
         std::thread::sleep(Duration::from_millis(50));
     }
