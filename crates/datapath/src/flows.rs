@@ -192,9 +192,9 @@ impl SharedFlows {
     /// Returns the place of a flow in the queue at `position`.
     #[inline]
     pub(crate) const fn place(&self, position: usize, flow: u32) -> u32 {
-        // Places are fewer than 2^17.
-        #[allow(clippy::cast_possible_truncation, reason = "there are five queues")]
+        #[allow(clippy::cast_possible_truncation, reason = "packets pass at most five queues")]
         let position = position as u32;
+        // Cannot overflow: at most 5 queues (`PACKET_QUEUES_MAX`) of 2^14 flows (`FLOWS_MAX`).
         position * (self.map.mask + 1) + flow
     }
 

@@ -189,7 +189,8 @@ impl<B> OwnerMap<B> {
     }
 }
 
-/// Returns the owner of each group at the start, if `workers` share the sessions.
+/// Returns which worker owns each group of sessions when the workers begin. `workers` is how many
+/// there are.
 #[must_use]
 pub fn first_owners(workers: usize) -> GroupOwners {
     let owners = Owners::new(workers);

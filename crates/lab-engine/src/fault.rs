@@ -79,8 +79,9 @@ pub struct FaultInjector<B> {
 }
 
 impl<B: PacketBuf> FaultInjector<B> {
-    /// Makes an injector for the middle packet of each `one_in` probe packets, so that packets
-    /// still follow the last faulty one. `delay` is [`DELAY_NS`] in ticks.
+    /// Creates an injector that gives `fault` to one of every `one_in` probe packets: the middle
+    /// one, so that other packets follow even the last faulty one. `delay` is [`DELAY_NS`] in
+    /// ticks.
     #[must_use]
     pub fn new(fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let one_in = one_in.max(1);

@@ -72,7 +72,7 @@ struct SessionRecordChanges {
 /// not be sent again.
 type NotedAnswers = VecDeque<(u64, Option<AnswerValue>)>;
 
-/// The changes since the last group was made.
+/// The changes of records that no group contains yet.
 #[derive(Debug, Default)]
 struct News {
     node: bool,
@@ -312,8 +312,8 @@ impl RecordBook {
         matches!(self.noted(up_seid), Some(SessionRecordChange::Changed))
     }
 
-    /// Fixes the state that the next group gets of a changed session, because the session is about
-    /// to change further.
+    /// Makes the next group record a changed session with its present state, `octets`, although the
+    /// session changes further before the group is made.
     pub(crate) fn settle_session(&mut self, up_seid: Seid, octets: Vec<u8>) {
         let unit = self.news.sessions.get_mut(&up_seid);
         if let Some(news @ SessionRecordChange::Changed) =
@@ -468,7 +468,7 @@ impl RecordBook {
         }
     }
 
-    /// Makes later answers get higher numbers than this one, which a restored answer has.
+    /// Makes later answers get numbers above `number`, which a restored answer uses.
     pub(crate) fn skip_answer(&mut self, number: u64) {
         self.last_answer = self.last_answer.max(number);
     }

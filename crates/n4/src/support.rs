@@ -233,7 +233,7 @@ pub fn message_acts(message_type: MessageType) -> Acts {
     row.map_or(Acts::Yes, |(_, acts)| *acts)
 }
 
-/// Returns how far an IE acts.
+/// Returns how far this UP function supports an IE.
 #[must_use]
 pub fn ie_acts(ie: IeType) -> Acts {
     if WHOLLY.contains(&ie) {

@@ -66,8 +66,8 @@ impl Transitions {
         number
     }
 
-    /// Returns the next session to which the disposition `number` was not applied. If there is
-    /// none, ends the transition and returns `None`.
+    /// Returns the next session of `owner` to which transition `number` has not applied its
+    /// disposition yet. If there is none, ends the transition and returns `None`.
     pub(crate) fn next(
         &mut self,
         owner: OwnerId,
@@ -91,8 +91,9 @@ impl Transitions {
         None
     }
 
-    /// True if the sessions of an ended association move elsewhere. Deleted sessions that only have
-    /// reports then have no receiver, since only their former CP function knows them.
+    /// True if the sessions of `owner` are moving to another association, or end because this one
+    /// is gone. The last reports of deleted sessions then have no receiver: only the former CP
+    /// function knew these sessions.
     pub(crate) fn leaves_ended_without_receiver(&self, owner: OwnerId) -> bool {
         let stays = |transition: &Transition| match transition.disposition {
             SessionDisposition::Move { to, .. } => to == owner,

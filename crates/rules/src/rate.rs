@@ -271,7 +271,8 @@ impl Bucket {
         self.without_debt_beyond(limit, now, Nanos(1))
     }
 
-    /// Same as [`Bucket::without_former_debt`], but tolerates up to `margin` more debt.
+    /// Forgives debt that is more than `margin` above the most that `limit` can cause. Returns a
+    /// bucket with neither credit nor debt then, else the bucket unchanged.
     const fn without_debt_beyond(self, limit: RateLimit, now: Nanos, margin: Nanos) -> Self {
         let without_credit = now.0.saturating_add(limit.depth_ns());
         let most = without_credit.saturating_add(limit.time_of(PACKET_BYTES_MAX).0);

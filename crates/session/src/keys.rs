@@ -122,7 +122,8 @@ fn claims_in(scope: SessionDomains<'_>, records: &Records) -> Vec<SessionKey> {
 /// The claims and the keys of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SessionKeys {
-    /// The keys that [`claims`] returns.
+    /// The keys that no other session may have, in ascending order: all TEIDs, UE addresses and
+    /// framed routes that the records name (see [`claims`]).
     pub claims: Vec<SessionKey>,
     /// The lookup keys, in ascending order: all local TEIDs; the UE addresses and framed routes of
     /// downlink PDRs without a tunnel; and, if such a PDR names no UE, also those of uplink PDRs.

@@ -65,7 +65,8 @@ impl<T: Transport> SharedStore<T> {
         self.info = greeting.info;
         self.informed_at = Some(Instant::now());
         self.standby.forget();
-        // The holder writes nothing before it knows which groups the server has.
+        // Without the lease (`epoch` is `None`) the connection is ready at once. The holder of the
+        // lease writes, so it must know first which groups the server has.
         self.is_ready = self.epoch.is_none();
         if self.is_ready {
             self.lost_at = None;

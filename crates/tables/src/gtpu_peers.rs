@@ -133,7 +133,8 @@ impl GtpuPeers {
         self.narrowest.load(Ordering::Relaxed)
     }
 
-    /// Returns the MTU of the path to a peer; `u16::MAX` if only links limit packets. Unit: octets.
+    /// Returns the MTU of the path to a peer, for packets with all headers; `u16::MAX` if no path
+    /// MTU is known, so that only the MTU of the link limits packets. Unit: octets.
     #[cold]
     #[must_use]
     pub fn path_mtu(&self, peer: IpAddr) -> u16 {

@@ -34,7 +34,8 @@ pub(crate) struct UeAreas {
     /// Framed routes, each with the interfaces of its data network, and whether it is counted in
     /// its parts: it is not if a route has the same prefix.
     framed: BTreeMap<SessionKey, (InterfaceSet, bool)>,
-    /// Parts whose marks have changed since they were last taken; `None` without an offload.
+    /// Blocks and areas that got their first UE or lost their last one, and that
+    /// [`UeAreas::take_changed`] has not returned yet; `None` without an offload.
     changed: Option<Vec<NetworkPart>>,
 }
 

@@ -70,7 +70,7 @@ impl<'a> PortChooser<'a> {
     /// Finds the address of N4, with the length of its prefix.
     ///
     /// # Errors
-    /// This host does not have the address; the text is a sentence.
+    /// This host has neither such a device nor the address. The error is a sentence for the user.
     pub(super) fn n4(&self, text: &EndpointText) -> Result<IpNet, String> {
         let network = &self.host.network;
         let (known, what) = match (&text.device, text.addresses.first()) {

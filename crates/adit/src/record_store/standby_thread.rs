@@ -86,7 +86,7 @@ struct StandbyState {
     is_stopping: AtomicBool,
     /// Set to request the lease from the active adit.
     wants_handover: AtomicBool,
-    /// Set to request the store for the control thread.
+    /// Set by the control thread to make this thread end and send it the store.
     wants_store: AtomicBool,
     report: Mutex<StandbyReport>,
 }

@@ -12,7 +12,7 @@ use crate::worker_state::WorkerState;
 /// Processes a burst that was received or taken over, then those of its packets that are switched
 /// to other UEs.
 #[inline(always)]
-// PERF (adit-bench datapath): inlined into `Worker::step`, which is one function.
+// PERF (adit-bench datapath): inlined, so that `Worker::step` is one function with the packet path.
 pub(super) fn process<Io: Departures>(
     ctx: &StepContext<'_>,
     io: &mut Io,

@@ -49,7 +49,7 @@ pub(crate) struct PollPlan<'c> {
 
 /// Runs one step. `rx` provides the room for a burst, and is empty between steps.
 #[inline(always)]
-// PERF (adit-bench datapath): inlined into `Worker::step`, which is one function.
+// PERF (adit-bench datapath): inlined, so that `Worker::step` is one function with the packet path.
 pub(crate) fn step<Io: PacketIo>(
     ctx: &StepContext<'_>,
     io: &mut Io,

@@ -231,8 +231,9 @@ fn sharers(ctx: &StepContext<'_>, key: QueueKey) -> u64 {
     meters(&ctx.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
 }
 
-/// Returns when a queue that sent a packet and is closed until `at` is served again: one slot later
-/// per sharer of its correlated rate, so that sharers that have not sent yet go first.
+/// Returns when to serve a queue again that has just sent a packet. Its rates open at `at`. It
+/// waits one slot more for each sharer of its correlated rate, so that sharers that have not sent
+/// yet go first.
 #[inline(never)]
 pub(super) fn time_behind_sharers(ctx: &StepContext<'_>, key: QueueKey, at: Nanos) -> Nanos {
     at.max(ctx.now) + Nanos(SLOT_WIDTH.0 * sharers(ctx, key).min(SHARERS_AHEAD_MAX))

@@ -133,7 +133,8 @@ pub(crate) fn overrides(set: &[String]) -> Result<Vec<(String, String)>> {
     Ok(overrides)
 }
 
-/// Options of a table, or of a measurement.
+/// The entries of the TOML table `[options]`, or of one `[[measure]]`, with their places in the
+/// file.
 type OptionTable = BTreeMap<Spanned<String>, Spanned<Value>>;
 
 #[derive(Debug, Deserialize)]

@@ -10,8 +10,8 @@ use crate::placement::{
     cost_of,
 };
 
-/// Workers per receiver if the request does not determine it: the ratio of study 003, section 3.3
-/// (one receiver to five workers, and two to nine).
+/// Workers per receiver if the request does not determine it. The study placed one receiver with
+/// five workers, and two receivers with nine (study 003, section 3.3).
 const WORKERS_PER_RECEIVER: usize = 5;
 
 /// A proposed placement.

@@ -23,7 +23,8 @@ impl CorrelatedRates {
         Self { max, users: HashMap::new() }
     }
 
-    /// Returns how many rates sessions name or workers may still use.
+    /// Returns the number of rates in use: those that a session names, and those that workers may
+    /// still use.
     pub(crate) fn count(&self) -> usize {
         self.users.len()
     }

@@ -183,9 +183,9 @@ impl SessionStore {
 }
 
 impl FormerSession {
-    /// Returns the usage of a session that is not restored, up to when it was last kept: a report
-    /// of each URR, triggered by the termination of the session by the UP function. Spec: TS 29.244
-    /// §8.2.41 (TEBUR).
+    /// Returns the last usage reports of a session that is not restored, one for each URR, with the
+    /// trigger TEBUR. They contain the usage that was last written to the store; later usage is
+    /// lost. Spec: TS 29.244 §8.2.41.
     #[must_use]
     pub fn last_usage(self, now: Nanos) -> Vec<UsageReport> {
         let Self { usage: used, parts: RecordParts { records, mut usage, .. }, .. } = self;

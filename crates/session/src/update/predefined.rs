@@ -16,7 +16,8 @@ use crate::refusal::Refusal;
 /// Set in identifiers of predefined FARs and QERs. Spec: TS 29.244 §8.2.74, §8.2.75.
 const PREDEFINED: u32 = 1 << 31;
 
-/// Checks that the names are known, and that the PDR itself has no filters or application.
+/// Checks the predefined rules that a PDR activates: their names are known, the PDR has no SDF
+/// filters or application of its own beside them, and its QERs are not too many.
 pub(super) fn check(known: RuleCatalog<'_>, pdr: &Pdr) -> Result<(), Refusal> {
     for name in &pdr.predefined {
         if known.predefined(core::slice::from_ref(name)).next().is_none() {

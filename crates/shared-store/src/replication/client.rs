@@ -45,8 +45,8 @@ pub struct StandbyProgress {
 #[derive(Debug)]
 struct StandbyConnection {
     connection: Connection,
-    /// The last group that the standby, or the shared store, is known to have; `None` before the
-    /// reply to `ADIT.HELLO`.
+    /// How far the standby has received groups, by its last reply; `None` before the reply to
+    /// `ADIT.HELLO`.
     progress: Option<StandbyProgress>,
     /// The argument `greeting` of the next `ADIT.HELLO`, `None` if none is to be sent: zero at
     /// first; the number in the last reply, if the standby has groups that this adit did not make.

@@ -12,7 +12,8 @@ use adit_types::Nanos;
 
 use crate::replication::client::ReplicationClient;
 
-/// Pause between two polls of the shared store while the standby's acknowledgment suffices.
+/// Pause between two polls of the shared store while groups are durable as soon as the standby has
+/// acknowledged them.
 const STORE_POLL_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Longest pause of a commit before it polls the store and the standby again.

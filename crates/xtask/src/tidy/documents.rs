@@ -143,8 +143,8 @@ fn check_fences(path: &str, line: usize, block: &str, findings: &mut Vec<String>
     }
 }
 
-/// Adds a finding for each link between `documents` to a missing file or heading. `exists` returns
-/// whether the repository has a file or folder.
+/// Adds a finding for each link in `documents` whose file, or heading in another document, is
+/// missing. `exists` returns whether the repository has a file or folder at a path.
 pub(super) fn check(
     documents: &Documents,
     exists: impl Fn(&str) -> bool,
