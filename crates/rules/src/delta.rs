@@ -1,6 +1,6 @@
 //! A change of the data plane: `session` commits it, a data plane applies it.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{DomainId, IpPrefix, SessionIndex, Teid};
 
@@ -32,6 +32,21 @@ impl SessionKey {
                 Self::UeIpv6(domain, ue_ipv6_key(prefix.addr()))
             }
             _ => Self::Framed(domain, prefix),
+        }
+    }
+
+    /// Returns the addresses of a UE's key or of a network behind the UE; `None` for a TEID. The
+    /// inverse of [`Self::of_prefix`].
+    #[must_use]
+    pub fn prefix(self) -> Option<IpPrefix> {
+        match self {
+            Self::Teid(_) => None,
+            Self::UeIpv4(_, addr) => IpPrefix::containing(addr.into(), 32),
+            Self::UeIpv6(_, upper) => {
+                let addr = Ipv6Addr::from_bits(u128::from(upper) << 64);
+                IpPrefix::containing(addr.into(), UE_IPV6_KEY_BITS)
+            }
+            Self::Framed(_, prefix) => Some(prefix),
         }
     }
 

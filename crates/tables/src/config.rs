@@ -151,7 +151,7 @@ pub(crate) fn n6_interfaces(interfaces: &[Interface], domain: Option<DomainId>) 
     let is_one = |known: &&Interface| {
         known.role == InterfaceRole::N6 && domain.is_none_or(|domain| known.domain == domain)
     };
-    interfaces.iter().filter(is_one).fold(InterfaceSet::NONE, |set, known| set.with(known.id))
+    interfaces.iter().filter(is_one).map(|known| known.id).collect()
 }
 
 /// Returns network and directed broadcast address of a connected prefix; a /31 or /32 has neither.

@@ -50,19 +50,19 @@ fn split_mix(state: &mut u64) -> u64 {
 }
 
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     high(product) ^ low(product)
 }
 
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "the shift leaves 64 bits")]
-fn high(bits: u128) -> u64 {
+pub(crate) fn high(bits: u128) -> u64 {
     (bits >> 64) as u64
 }
 
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "the lower half is wanted")]
-fn low(bits: u128) -> u64 {
+pub(crate) fn low(bits: u128) -> u64 {
     bits as u64
 }

@@ -4,8 +4,8 @@
 //! A group has 256 slots, each with one next hop; the hash of a flow selects the slot, so workers
 //! keep no state. The slots of a next hop are as many as its weight says, within one slot. A next
 //! hop that leaves gives its slots to the others and moves no other slot (resilient hashing); one
-//! that joins takes slots from those that have too many. A route whose next hops change gets the
-//! group that follows from its former one in this way, so routes of one daemon share it again.
+//! that joins takes slots from those that have too many. A route whose next hops change gets a
+//! group that keeps the former slots where it can. Routes that change alike share it.
 
 use core::net::IpAddr;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use adit_types::limits::{HOP_GROUP_SLOTS, HOP_GROUPS_MAX};
 use adit_types::{InterfaceId, InterfaceSet};
 
+use crate::hash::{high, low};
 use crate::large::LargeArray;
 use crate::publish::Epoch;
 use crate::route_change::RouteHop;
@@ -50,7 +51,7 @@ impl HopGroups {
     pub(crate) fn select(&self, group: u16, hash: u32, within: InterfaceSet) -> Option<RouteValue> {
         let first = usize::from(group) * HOP_GROUP_SLOTS;
         let slots = self.slots.get(first..first + HOP_GROUP_SLOTS)?;
-        let slot = slot_of(hash);
+        let slot = slot_of(hash) as usize;
         let value = RouteValue::from_bits(slots.get(slot)?.load(Ordering::Acquire));
         match value.interface() {
             Some(interface) if within.contains(interface) => Some(value),
@@ -66,10 +67,13 @@ impl HopGroups {
     }
 }
 
+/// Bits of a slot's number.
+pub(crate) const SLOT_BITS: u32 = HOP_GROUP_SLOTS.trailing_zeros();
+
 /// Returns the slot of a hash: its upper bits.
 #[inline]
-const fn slot_of(hash: u32) -> usize {
-    hash as usize >> 24 & (HOP_GROUP_SLOTS - 1)
+pub(crate) const fn slot_of(hash: u32) -> u32 {
+    hash >> (u32::BITS - SLOT_BITS)
 }
 
 /// Returns the next hop of the first slot after `slot` that is on an interface `within`. Triangular
@@ -193,7 +197,7 @@ impl HopGroupWriter {
                 group
             }
         };
-        let interfaces = hops.iter().fold(InterfaceSet::NONE, |set, hop| set.with(hop.interface));
+        let interfaces: InterfaceSet = hops.iter().map(|hop| hop.interface).collect();
         self.groups.interfaces[usize::from(group)].store(interfaces.0, Ordering::Relaxed);
         let record = GroupRecord {
             hops: hops.into(),
@@ -336,12 +340,11 @@ fn preference(slot: usize, hop: &RouteHop) -> u64 {
         Some(IpAddr::V4(addr)) => addr.to_bits().into(),
         Some(IpAddr::V6(addr)) => addr.to_bits() ^ 1 << 127,
     };
-    let [low, high] = [addr, addr >> 64].map(|half| u64::try_from(half & u128::from(u64::MAX)));
     let mix = |state: u64, word: u64| {
         let state = (state ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (state ^ state >> 29).wrapping_mul(0x94d0_49bb_1331_11eb).rotate_left(23)
     };
-    let words = [low.unwrap_or(0), high.unwrap_or(0), hop.interface.0.into(), slot as u64];
+    let words = [low(addr), high(addr), hop.interface.0.into(), slot as u64];
     words.into_iter().fold(0x9e37_79b9_7f4a_7c15, mix)
 }
 
@@ -371,7 +374,7 @@ fn spread(
     }
     let targets = targets(weights, &counts, &is_new);
     for (at, target) in targets.iter().enumerate() {
-        // Only where a new next hop would have too few.
+        // These have more than their target only if a new next hop needs slots.
         while counts[at] > *target {
             let own = (0..HOP_GROUP_SLOTS).filter(|slot| kept[*slot] == Some(at));
             let Some(slot) = own.min_by_key(|slot| preference(*slot, at)) else { break };

@@ -357,9 +357,7 @@ impl OffloadWriter {
     pub(crate) fn restore_networks(&mut self, passed: OffloadBatch, routes: &Routes) -> bool {
         let has_passed = self.changes_networks.take_if(|batch| *batch <= passed).is_some();
         if has_passed {
-            for egress in self.known_egress.clone() {
-                self.set_gateways(egress, routes);
-            }
+            self.set_all_gateways(routes);
             self.set_all_networks(|part| routes.gateway_of(part));
         }
         has_passed

@@ -129,7 +129,7 @@ pub(crate) fn check_scope(
     scope: InterfaceSet,
 ) -> Result<(), RouteRefusal> {
     let members = || interfaces.iter().filter(|interface| scope.contains(interface.id));
-    let known = members().fold(InterfaceSet::NONE, |known, of| known.with(of.id));
+    let known: InterfaceSet = members().map(|of| of.id).collect();
     let gtpu = members().filter(|interface| interface.role.is_gtpu()).count();
     let is_one_kind = gtpu == 0 || gtpu == members().count();
     match !scope.is_empty() && known == scope && is_one_kind {

@@ -1,5 +1,7 @@
 //! Route tables: routes that change one by one while workers forward. See [`crate::RouteChange`].
 
+use core::net::IpAddr;
+
 use adit_types::{InterfaceSet, IpPrefix};
 
 use crate::hop_groups::HopGroups;
@@ -22,20 +24,15 @@ impl RouteTable {
     /// Returns the route to `addr` and the length of its prefix. `None` without one, and if no next
     /// hop of the route with the longest prefix is on an interface `within`.
     #[inline]
-    pub(crate) fn find_v4(&self, within: InterfaceSet, addr: u32) -> Option<(RouteValue, u8)> {
-        match self.scope.intersects(within) {
-            true => self.accept(within, self.v4.find(addr.to_be_bytes())?),
-            false => None,
+    pub(crate) fn find(&self, within: InterfaceSet, addr: IpAddr) -> Option<(RouteValue, u8)> {
+        if !self.scope.intersects(within) {
+            return None;
         }
-    }
-
-    /// Finds the route as [`Self::find_v4`] does.
-    #[inline]
-    pub(crate) fn find_v6(&self, within: InterfaceSet, addr: u128) -> Option<(RouteValue, u8)> {
-        match self.scope.intersects(within) {
-            true => self.accept(within, self.v6.find(addr.to_be_bytes())?),
-            false => None,
-        }
+        let found = match addr {
+            IpAddr::V4(addr) => self.v4.find(addr.octets()),
+            IpAddr::V6(addr) => self.v6.find(addr.octets()),
+        };
+        self.accept(within, found?)
     }
 
     #[inline]
@@ -51,7 +48,7 @@ impl RouteTable {
         is_within.then_some((value, found.len))
     }
 
-    /// Prefetches what [`Self::find_v4`] reads.
+    /// Prefetches what [`Self::find`] reads for an IPv4 address.
     #[inline]
     pub(crate) fn prefetch_v4(&self, addr: u32) {
         self.v4.prefetch(addr.to_be_bytes());

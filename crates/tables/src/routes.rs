@@ -645,10 +645,7 @@ impl Routes {
     /// then serves the whole block around it, so packets to the block take the stages. Call it
     /// before all other inserts: the first target of a prefix wins.
     fn insert_own(&mut self, addr: IpAddr, within: InterfaceSet) {
-        let host = match addr {
-            IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
-            IpAddr::V6(addr) => Ipv6Prefix::containing(addr, 128).map(IpPrefix::V6),
-        };
+        let host = IpPrefix::containing(addr, if addr.is_ipv4() { 32 } else { 128 });
         // Fails, harmlessly, for an address of two interfaces, which is inserted already.
         host.map(|host| self.n6.insert(host, RouteTarget::Own(within)));
     }

@@ -9,10 +9,11 @@
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
-use adit_types::limits::{HOP_GROUP_SLOTS, NEXT_HOPS_MAX};
+use adit_types::limits::NEXT_HOPS_MAX;
 use adit_types::{InterfaceSet, NextHopIndex, Teid};
 
-use crate::hop_groups::HopGroups;
+use crate::hash::{fold, high, low};
+use crate::hop_groups::{HopGroups, SLOT_BITS, slot_of};
 use crate::large::LargeArray;
 use crate::publish::Epoch;
 use crate::route_value::RouteValue;
@@ -21,29 +22,20 @@ use crate::sync::{Arc, AtomicU32, Ordering};
 /// Bit of the index of a tunnel path. The slot is in the lowest bits.
 const PATH: u32 = 1 << 31;
 
-const SLOT_BITS: u32 = HOP_GROUP_SLOTS.trailing_zeros();
-
 /// Returns a hash of a tunnel, which selects one of several next hops to its peer. Zero stands for
 /// the TEID of messages about the path.
 #[must_use]
 pub fn tunnel_hash(teid: Teid, peer: IpAddr) -> u32 {
     let (upper, lower) = match peer {
         IpAddr::V4(addr) => (0, addr.to_bits().into()),
-        IpAddr::V6(addr) => {
-            let [upper, lower] = [addr.to_bits() >> 64, addr.to_bits()].map(half);
-            (upper, lower)
-        }
+        IpAddr::V6(addr) => (high(addr.to_bits()), low(addr.to_bits())),
     };
     let mix = |a: u64, b: u64| {
-        let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xbf58_476d_1ce4_e5b9);
-        (half(product >> 64) ^ half(product)).wrapping_mul(0x94d0_49bb_1331_11eb)
+        let folded = fold(a ^ 0x9e37_79b9_7f4a_7c15, b ^ 0xbf58_476d_1ce4_e5b9);
+        folded.wrapping_mul(0x94d0_49bb_1331_11eb)
     };
     let [.., d, c, b, a] = mix(mix(upper, lower), u64::from(teid.0)).to_le_bytes();
     u32::from_be_bytes([a, b, c, d])
-}
-
-fn half(bits: u128) -> u64 {
-    u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0)
 }
 
 /// The readers' side.
@@ -64,7 +56,7 @@ impl TunnelPaths {
     /// `None` for [`NextHopIndex::NONE`] and without a route.
     #[inline]
     pub(crate) fn hop(&self, index: NextHopIndex) -> Option<NextHopIndex> {
-        let number = (index.0 & !PATH) >> SLOT_BITS;
+        let number = TunnelPathWriter::number(index);
         let bits = self.values.get(number as usize)?.load(Ordering::Acquire);
         let value = match RouteValue::from_bits(bits) {
             RouteValue::Group(group) => {
@@ -94,7 +86,7 @@ struct PathRecord {
 #[derive(Debug)]
 pub(crate) struct TunnelPathWriter {
     paths: Arc<TunnelPaths>,
-    records: HashMap<(u32, IpAddr), PathRecord>,
+    records: HashMap<TunnelEnd, PathRecord>,
     /// By number.
     ends: Vec<Option<TunnelEnd>>,
     free: Vec<u32>,
@@ -127,19 +119,18 @@ impl TunnelPathWriter {
     /// Counts one more FAR of a tunnel that sends to `end`. Returns the index for it, and whether
     /// the path is new; `None` without room.
     pub(crate) fn hold(&mut self, end: TunnelEnd, teid: Teid) -> Option<(NextHopIndex, bool)> {
-        let key = (end.0.0, end.1);
-        let (number, is_new) = match self.records.get_mut(&key) {
+        let (number, is_new) = match self.records.get_mut(&end) {
             Some(record) => {
                 record.fars += 1;
                 (record.number, false)
             }
             None => {
                 let number = self.add(end)?;
-                self.records.insert(key, PathRecord { number, fars: 1 });
+                self.records.insert(end, PathRecord { number, fars: 1 });
                 (number, true)
             }
         };
-        let slot = tunnel_hash(teid, end.1) >> (u32::BITS - SLOT_BITS);
+        let slot = slot_of(tunnel_hash(teid, end.1));
         Some((NextHopIndex(PATH | number << SLOT_BITS | slot), is_new))
     }
 
@@ -159,15 +150,14 @@ impl TunnelPathWriter {
     /// Counts one FAR fewer that names the path of `index`. Returns the value of a path that no FAR
     /// names any more.
     pub(crate) fn release(&mut self, index: NextHopIndex, epoch: Epoch) -> Option<RouteValue> {
-        let number = (index.0 & !PATH) >> SLOT_BITS;
+        let number = Self::number(index);
         let end = (*self.ends.get(number as usize)?)?;
-        let key = (end.0.0, end.1);
-        let record = self.records.get_mut(&key)?;
+        let record = self.records.get_mut(&end)?;
         record.fars = record.fars.saturating_sub(1);
         if record.fars > 0 {
             return None;
         }
-        self.records.remove(&key);
+        self.records.remove(&end);
         self.ends[number as usize] = None;
         self.limbo.push_back((epoch, number));
         self.value(number)

@@ -5,13 +5,12 @@
 //! one value. Packets to other destinations in a block or area with UEs are searched as well, and
 //! the search finds their route. A *part* is a block or an area.
 
-use core::net::Ipv6Addr;
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{NetworkPart, SessionKey};
-use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
+use adit_types::{InterfaceSet, IpPrefix};
 
 use crate::area_bits::{AREA_COUNT, area};
 use crate::routes::Routes;
@@ -54,7 +53,7 @@ impl UeAreas {
 
     /// Adds a key of a domain with local switching, whose data network is behind `within`.
     pub(crate) fn add(&mut self, routes: &Routes, within: InterfaceSet, key: SessionKey) {
-        let Some(prefix) = prefix_of(key) else { return };
+        let Some(prefix) = key.prefix() else { return };
         if let SessionKey::Framed(..) = key {
             // If a route to the data network has the same prefix, packets go to the data network,
             // not to the network behind the UE.
@@ -69,7 +68,7 @@ impl UeAreas {
 
     /// Removes a key that [`UeAreas::add`] added.
     pub(crate) fn remove(&mut self, routes: &Routes, _: InterfaceSet, key: SessionKey) {
-        let Some(prefix) = prefix_of(key) else { return };
+        let Some(prefix) = key.prefix() else { return };
         let is_counted = match key {
             SessionKey::Framed(..) => self.framed.remove(&key).is_some_and(|(_, counted)| counted),
             _ => true,
@@ -84,7 +83,7 @@ impl UeAreas {
     pub(crate) fn move_to(&mut self, routes: &Routes) {
         let mut framed = core::mem::take(&mut self.framed);
         for (key, (within, is_counted)) in &mut framed {
-            let Some(prefix) = prefix_of(*key) else { continue };
+            let Some(prefix) = SessionKey::prefix(*key) else { continue };
             let was_counted =
                 core::mem::replace(is_counted, !routes.has_network_route(*within, prefix));
             if was_counted != *is_counted {
@@ -115,19 +114,6 @@ impl UeAreas {
                 self.changed.iter_mut().for_each(|of| of.push(part));
             }
         }
-    }
-}
-
-/// Returns the addresses of a UE's key or of a network behind the UE; `None` for a TEID.
-fn prefix_of(key: SessionKey) -> Option<IpPrefix> {
-    match key {
-        SessionKey::Teid(_) => None,
-        SessionKey::UeIpv4(_, addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
-        SessionKey::UeIpv6(_, key) => {
-            let addr = Ipv6Addr::from_bits(u128::from(key) << 64);
-            Ipv6Prefix::containing(addr, 64).map(IpPrefix::V6)
-        }
-        SessionKey::Framed(_, prefix) => Some(prefix),
     }
 }
 

@@ -76,6 +76,12 @@ impl InterfaceSet {
     }
 }
 
+impl FromIterator<InterfaceId> for InterfaceSet {
+    fn from_iter<T: IntoIterator<Item = InterfaceId>>(ids: T) -> Self {
+        ids.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

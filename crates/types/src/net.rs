@@ -257,6 +257,15 @@ pub enum IpPrefix {
 }
 
 impl IpPrefix {
+    /// Returns the prefix that contains `addr`, or `None` if `len` exceeds the family's width.
+    #[must_use]
+    pub fn containing(addr: IpAddr, len: u8) -> Option<Self> {
+        match addr {
+            IpAddr::V4(addr) => Ipv4Prefix::containing(addr, len).map(Self::V4),
+            IpAddr::V6(addr) => Ipv6Prefix::containing(addr, len).map(Self::V6),
+        }
+    }
+
     /// True when `addr` is of this family and lies in this prefix.
     #[inline]
     #[must_use]

@@ -6,9 +6,6 @@ use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
 use crate::protocol;
 
-/// "More fragments" and the offset of an IPv4 header: zero in a whole datagram.
-const FRAGMENT: u16 = 0x3fff;
-
 /// Returns a hash of the five-tuple of an IP packet: addresses, protocol and ports. All fragments
 /// of a datagram have the same hash, without ports. Zero for octets that are no IP packet.
 ///
@@ -28,9 +25,9 @@ pub fn flow_hash(packet: &[u8]) -> u32 {
 #[inline]
 fn hash_v4(packet: &[u8]) -> Option<u32> {
     let (ip, _) = Ipv4Header::ref_from_prefix(packet).ok()?;
-    let ports = match ip.flags_offset.get() & FRAGMENT {
-        0 => ports(packet, usize::from(packet[0] & 0xf) * 4, ip.protocol()),
-        _ => 0,
+    let ports = match ip.more_fragments() || ip.fragment_offset() != 0 {
+        true => 0,
+        false => ports(packet, ip.header_len(), ip.protocol()),
     };
     let addrs = u64::from(ip.src().to_bits()) << 32 | u64::from(ip.dst().to_bits());
     Some(mix(addrs, u64::from(ip.protocol()) << 32 | u64::from(ports)))

@@ -190,7 +190,7 @@ impl RouteBase {
     pub(crate) fn new(config: RouteBaseConfig) -> Self {
         let ids = config.interfaces.iter().map(|interface| interface.id);
         Self {
-            scope: ids.fold(InterfaceSet::NONE, InterfaceSet::with),
+            scope: ids.collect(),
             statics: config.statics.iter().copied().collect(),
             config,
             devices: HashMap::new(),

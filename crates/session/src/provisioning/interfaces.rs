@@ -211,7 +211,7 @@ impl Provisioning {
     fn set_of(&self, fits: impl Fn(&LocalInterface) -> bool) -> InterfaceSet {
         let all = (0..).map(InterfaceId).zip(&self.interfaces);
         let fitting = all.filter(|(_, interface)| fits(interface));
-        fitting.fold(InterfaceSet::NONE, |set, (id, _)| set.with(id))
+        fitting.map(|(id, _)| id).collect()
     }
 }
 

@@ -22,14 +22,14 @@ impl TunnelRoutes {
         if self.0.is_empty() {
             return within;
         }
-        self.leading(within, peer).fold(InterfaceSet::NONE, |set, (_, id)| set.with(id))
+        self.leading(within, peer).map(|(_, id)| id).collect()
     }
 
     /// Returns the interfaces of `within` whose route to `peer` has the longest prefix.
     pub(super) fn closest(&self, within: InterfaceSet, peer: IpAddr) -> InterfaceSet {
         let Some((longest, _)) = self.leading(within, peer).next() else { return within };
         let closest = self.leading(within, peer).take_while(|(len, _)| *len == longest);
-        closest.fold(InterfaceSet::NONE, |set, (_, id)| set.with(id))
+        closest.map(|(_, id)| id).collect()
     }
 
     /// Returns prefix length and interface of each route to `peer`, the longest prefix first.

@@ -5,7 +5,7 @@
 //! marks where runs begin (after the leaves of Poptrie, Asai and Ohara, SIGCOMM 2015). A full IPv4
 //! table of the Internet takes about 15 MB, which a server's L3 cache holds, and a lookup loads
 //! from two or three places. DIR-24-8 (`rte_lpm`, `rte_fib`) needs 64 MB from the first route on,
-//! its tables do not grow and fit IPv4 only; a DPDK function is also out of reach of this room.
+//! its tables have a fixed size and are for IPv4 only, and this room cannot call DPDK.
 //!
 //! A prefix is painted over the entries of its own level only, so a change rewrites one node or up
 //! to 2^15 words of the array. A lookup keeps the best match of the levels above: each block begins

@@ -4,11 +4,11 @@ use core::net::IpAddr;
 
 use adit_rules::{GtpuTunnel, NetworkPart};
 use adit_types::limits::ROUTES_IN_TABLES_MAX;
-use adit_types::{InterfaceId, InterfaceSet, IpPrefix, NextHopIndex};
+use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, NextHopIndex};
 
 use super::Publisher;
 use super::routes::RoutesConfig;
-use crate::area_bits::{AREA_COUNT, AreaBits};
+use crate::area_bits::AREA_COUNT;
 use crate::hop_groups::{FormerHops, HopGroupWriter, HopGroups};
 use crate::publish::Epoch;
 use crate::route_change::{
@@ -30,8 +30,6 @@ pub(super) struct RouteTables {
     tables: Vec<RouteTableWriter>,
     groups: HopGroupWriter,
     paths: TunnelPathWriter,
-    /// Gateway numbers that the offload has.
-    offloaded_gateways: u8,
 }
 
 impl RouteTables {
@@ -39,7 +37,7 @@ impl RouteTables {
     pub(super) fn new() -> Self {
         let groups = HopGroupWriter::new();
         let paths = TunnelPathWriter::new(groups.groups());
-        Self { tables: Vec::new(), groups, paths, offloaded_gateways: 0 }
+        Self { tables: Vec::new(), groups, paths }
     }
 
     pub(super) fn groups(&self) -> &Arc<HopGroups> {
@@ -65,7 +63,7 @@ impl RouteTables {
         let tables: Vec<RouteTable> =
             self.tables.iter().map(|table| table.table().clone()).collect();
         routes.set_tables(&tables);
-        let changed = ChangedParts { blocks: AreaBits::new(), has_v6: true };
+        let changed = ChangedParts { has_v6: true, ..ChangedParts::none() };
         changed.blocks.set_all(0..AREA_COUNT);
         for is_gtpu in [false, true] {
             let has_v6 = self.has_v6(routes, is_gtpu);
@@ -90,22 +88,16 @@ impl RouteTables {
 }
 
 /// The tables that a call changed: of N6 interfaces, and of GTP-U interfaces.
+#[derive(Default)]
 struct CallChanges {
-    parts: [ChangedParts; 2],
-    is_any: [bool; 2],
+    parts: [Option<ChangedParts>; 2],
     /// The values that routes had before.
     former: Vec<RouteValue>,
 }
 
 impl CallChanges {
-    fn new() -> Self {
-        let none = || ChangedParts { blocks: AreaBits::new(), has_v6: false };
-        Self { parts: [none(), none()], is_any: [false; 2], former: Vec::new() }
-    }
-
     fn note(&mut self, is_gtpu: bool, prefix: IpPrefix) {
-        let parts = &mut self.parts[usize::from(is_gtpu)];
-        self.is_any[usize::from(is_gtpu)] = true;
+        let parts = self.parts[usize::from(is_gtpu)].get_or_insert_with(ChangedParts::none);
         match prefix {
             IpPrefix::V6(_) => parts.has_v6 = true,
             IpPrefix::V4(prefix) => {
@@ -124,6 +116,11 @@ impl Publisher {
     /// [`RouteRefusal::Scope`] and [`RouteRefusal::ScopeOverlaps`].
     pub fn add_route_table(&mut self, scope: InterfaceSet) -> Result<(), RouteRefusal> {
         check_scope(self.interfaces(), scope)?;
+        self.ensure_table(scope)
+    }
+
+    /// Adds the table of a scope that was checked, unless it exists.
+    fn ensure_table(&mut self, scope: InterfaceSet) -> Result<(), RouteRefusal> {
         if self.route_tables.of(scope).is_some() {
             return Ok(());
         }
@@ -161,7 +158,10 @@ impl Publisher {
     /// # Errors
     /// The changes that were refused, by position; all others are in effect.
     pub fn change_routes(&mut self, changes: &[RouteChange]) -> Result<(), Vec<RefusedRoute>> {
-        let (mut refused, mut call) = (Vec::new(), CallChanges::new());
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let (mut refused, mut call) = (Vec::new(), CallChanges::default());
         for (position, change) in changes.iter().enumerate() {
             if let Err(refusal) = self.change_route(change, &mut call) {
                 refused.push(RefusedRoute { position, refusal });
@@ -170,11 +170,11 @@ impl Publisher {
         let epoch = self.rules.next_epoch();
         self.route_tables.tables.iter_mut().for_each(|table| table.commit(epoch));
         for is_gtpu in [false, true] {
-            if call.is_any[usize::from(is_gtpu)] {
-                self.follow_tables(is_gtpu, &call.parts[usize::from(is_gtpu)]);
+            if let Some(parts) = &call.parts[usize::from(is_gtpu)] {
+                self.follow_tables(is_gtpu, parts);
             }
         }
-        if call.is_any[1] {
+        if call.parts[1].is_some() {
             let is_changed = |peer| changes.iter().any(|change| change.prefix.contains(peer));
             let is_few = changes.len() <= COMPARED_CHANGES_MAX;
             self.follow_tunnel_paths(|peer| !is_few || is_changed(peer));
@@ -190,10 +190,8 @@ impl Publisher {
         call: &mut CallChanges,
     ) -> Result<(), RouteRefusal> {
         let hops = check(self.interfaces(), change)?;
-        self.add_route_table(change.scope)?;
-        let RouteTables { tables, .. } = &self.route_tables;
-        let table = tables.iter().find(|table| table.scope() == change.scope);
-        let former = table.and_then(|table| table.get(change.prefix));
+        self.ensure_table(change.scope)?;
+        let former = self.route_tables.of(change.scope).and_then(|table| table.get(change.prefix));
         let is_full = former.is_none() && self.routes_in_tables() >= ROUTES_IN_TABLES_MAX;
         let value = match &change.action {
             None => None,
@@ -273,27 +271,31 @@ impl Publisher {
     /// Ends what [`Self::hold_value`] began.
     fn release_value(&mut self, value: RouteValue, epoch: Epoch) {
         match value {
-            RouteValue::Gateway(_, index) => self.next_hops.release(index),
             RouteValue::Group(group) => {
                 let hops = self.route_tables.groups.release(group, epoch);
-                hops.iter().for_each(|value| self.release_value(*value, epoch));
+                hops.iter().for_each(|value| self.release_hop(*value));
             }
-            RouteValue::OnLink(_) | RouteValue::Blackhole | RouteValue::Unreachable => {}
+            value => self.release_hop(value),
+        }
+    }
+
+    fn release_hop(&mut self, value: RouteValue) {
+        if let RouteValue::Gateway(_, index) = value {
+            self.next_hops.release(index);
         }
     }
 
     /// Numbers the gateways of blocks again, for workers and for the offload.
     fn follow_tables(&mut self, is_gtpu: bool, changed: &ChangedParts) {
         let routes = self.routes.current();
+        let former_gateways = routes.network_gateways();
         let mut parts: Vec<NetworkPart> = Vec::new();
         let note = |part| parts.push(part);
         let has_v6 = self.route_tables.has_v6(routes, is_gtpu);
         routes.follow_tables(is_gtpu, changed, has_v6, note);
         let Some(offload) = &mut self.offload else { return };
-        let gateways = routes.network_gateways();
-        if gateways != self.route_tables.offloaded_gateways {
+        if routes.network_gateways() != former_gateways {
             offload.set_all_gateways(routes);
-            self.route_tables.offloaded_gateways = gateways;
         }
         parts.into_iter().for_each(|part| offload.set_networks(part, routes));
     }
@@ -371,17 +373,15 @@ impl Publisher {
     /// Ends what [`Self::hold_far_hop`] began.
     pub(super) fn release_far_hop(&mut self, index: NextHopIndex) {
         if !TunnelPathWriter::is_path(index) {
-            self.next_hops.release(index);
-        } else if let Some(RouteValue::Gateway(_, index)) =
-            self.route_tables.paths.release(index, self.rules.next_epoch())
-        {
-            self.next_hops.release(index);
+            return self.next_hops.release(index);
         }
+        let last = self.route_tables.paths.release(index, self.rules.next_epoch());
+        last.into_iter().for_each(|value| self.release_hop(value));
     }
 
     /// Returns where the routes lead to a GTP-U peer.
     fn path_value(&mut self, within: InterfaceSet, peer: IpAddr) -> Option<RouteValue> {
-        match self.routes.current().tunnel_target(within, peer)? {
+        match self.routes.current().lookup(InterfaceRole::N3, within, peer)? {
             RouteTarget::Gateway(interface, index) => Some(RouteValue::Gateway(interface, index)),
             RouteTarget::OnLink(interface) => {
                 let index = self.ensure(interface, peer, 0)?;
@@ -400,9 +400,7 @@ impl Publisher {
         value.into_iter().for_each(|value| self.hold_hop(value));
         self.route_tables.paths.set(number, value);
         self.tables.next_hops.note_other_path();
-        if let Some(RouteValue::Gateway(_, index)) = former {
-            self.next_hops.release(index);
-        }
+        former.into_iter().for_each(|value| self.release_hop(value));
     }
 
     /// Leads the tunnels of peers to which other routes may lead now.

@@ -41,21 +41,17 @@ impl RoleRoutes {
         }
     }
 
-    // PERF (adit-bench routes): most destinations have no route of the configuration but
-    // the one to all destinations, which is shorter or as long.
+    // PERF (adit-bench routes): most destinations have one configured route, the default route,
+    // which is never longer than the table's.
     fn search_all(&self, within: InterfaceSet, addr: IpAddr) -> Option<(RouteTarget, u32)> {
-        let of_table = |table: &RouteTable| match addr {
-            IpAddr::V4(addr) => table.find_v4(within, addr.to_bits()),
-            IpAddr::V6(addr) => table.find_v6(within, addr.to_bits()),
-        };
-        let found = self.tables.iter().filter_map(of_table);
+        let found = self.tables.iter().filter_map(|table| table.find(within, addr));
         // The first one of several with the same length.
         let found = found.reduce(|best, other| if other.1 > best.1 { other } else { best });
+        let Some((value, len)) = found else { return self.search_configured(within, addr) };
         let is_touched = match addr {
             IpAddr::V4(addr) => self.v4_blocks.touched.has(block(addr.to_bits())),
             IpAddr::V6(addr) => self.v6_touched.has(area(upper_half(addr.to_bits()))),
         };
-        let Some((value, len)) = found else { return self.search_configured(within, addr) };
         let found = (RouteTarget::from(value), u32::from(len));
         if !is_touched {
             return Some(found);
@@ -117,6 +113,12 @@ pub(crate) struct ChangedParts {
     pub has_v6: bool,
 }
 
+impl ChangedParts {
+    pub(crate) fn none() -> Self {
+        Self { blocks: AreaBits::new(), has_v6: false }
+    }
+}
+
 impl Routes {
     /// Makes these the route tables, of GTP-U and of N6 interfaces. For routes that no reader has
     /// yet.
@@ -131,7 +133,7 @@ impl Routes {
 
     pub(crate) fn gtpu_interfaces(&self) -> InterfaceSet {
         let gtpu = self.interfaces.iter().filter(|interface| interface.role.is_gtpu());
-        gtpu.fold(InterfaceSet::NONE, |set, interface| set.with(interface.id))
+        gtpu.map(|interface| interface.id).collect()
     }
 
     /// Returns true if a route table of GTP-U interfaces has an interface `within`.
@@ -166,8 +168,8 @@ impl Routes {
         self.n6.gateways.used.load(Relaxed)
     }
 
-    /// Returns true if a UE may be among the destinations near `addr`. Only where route tables
-    /// exist: else always.
+    /// Returns true if a UE may be among the destinations near `addr`. Always true without route
+    /// tables.
     #[inline]
     pub(crate) fn may_have_ues(&self, addr: IpAddr) -> bool {
         self.n6.tables.is_empty()
@@ -175,10 +177,5 @@ impl Routes {
                 IpAddr::V4(addr) => self.n6.v4_blocks.ue_blocks.has(block(addr.to_bits())),
                 IpAddr::V6(addr) => self.n6.v6_spans.ue_areas.has(area(upper_half(addr.to_bits()))),
             }
-    }
-
-    /// Returns the value of a configured route to a GTP-U peer, or of a route table's.
-    pub(crate) fn tunnel_target(&self, within: InterfaceSet, peer: IpAddr) -> Option<RouteTarget> {
-        self.gtpu.search(within, peer).map(|(target, _)| target)
     }
 }

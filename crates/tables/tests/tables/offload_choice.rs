@@ -6,13 +6,15 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{N3, config, id, install, interface, ip, rules};
+use crate::support::{N3, N6, config, id, install, interface, ip, rules};
 use adit_rules::{
     DestinationInterface, HeaderRemoval, NetworkPart, NextHops, Offload, OffloadBatch,
     OffloadChoice, OffloadCounts, OffloadInterface, OffloadRefusal, OffloadRule, OffloadTotals,
     OffloadUsage, PdrEntry, SdfSet, SessionKey, SourceInterface, UeAddresses, share_per_part,
 };
-use adit_tables::{TablesConfig, build_with_offload};
+use adit_tables::{
+    RouteAction, RouteChange, RouteHop, RoutesConfig, TablesConfig, build_with_offload,
+};
 use adit_types::{
     Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex, PdrId,
     Precedence, SessionIndex, TcpMss, Teid,
@@ -45,6 +47,9 @@ struct Asked {
     hops: Mutex<BTreeMap<u32, (InterfaceId, MacAddr)>>,
     /// How long packets into tunnels may be.
     tunnel_mtu: AtomicU64,
+    /// The gateway numbers of IPv4 blocks, and the next hops of numbers.
+    networks: Mutex<BTreeMap<u16, u8>>,
+    gateways: Mutex<BTreeMap<u8, Option<NextHopIndex>>>,
 }
 
 impl OffloadUsage for Asked {
@@ -95,16 +100,22 @@ impl Offload for CountingOffload {
         self.asked.tunnel_mtu.store(mtu_bytes.into(), Ordering::Relaxed);
     }
 
-    fn set_networks(&mut self, _: NetworkPart, _: u8) {}
+    fn set_networks(&mut self, part: NetworkPart, number: u8) {
+        if let NetworkPart::V4(block) = part {
+            self.asked.networks.lock().unwrap().insert(block, number);
+        }
+    }
 
-    fn set_gateway(&mut self, _: InterfaceSet, _: u8, _: Option<NextHopIndex>) {}
+    fn set_gateway(&mut self, _: InterfaceSet, number: u8, hop: Option<NextHopIndex>) {
+        self.asked.gateways.lock().unwrap().insert(number, hop);
+    }
 
     fn close(&mut self) -> OffloadBatch {
         OffloadBatch(u64::MAX / 2)
     }
 
     fn passed(&self) -> OffloadBatch {
-        OffloadBatch(u64::MAX / 2)
+        OffloadBatch(u64::MAX)
     }
 
     fn usage(&self) -> Arc<dyn OffloadUsage> {
@@ -262,5 +273,43 @@ fn offload_leaves_to_workers_what_it_cannot_write_or_change() {
         let known = OffloadInterface::from(&of);
         assert_eq!((known.v4.is_some(), known.keeps_syns), (has_v4, keeps_syns), "{of:?}");
         assert!(known.v6.is_some());
+    }
+}
+
+#[test]
+fn offload_has_the_gateways_of_learned_routes_also_after_a_reload() {
+    let asked = Arc::new(Asked::default());
+    let offload = Box::new(CountingOffload { asked: Arc::clone(&asked), choice: None });
+    let mut config = config(0);
+    config.routes.clear();
+    let interfaces = config.interfaces.clone();
+    let (mut publisher, _) = build_with_offload(config, Some(offload)).unwrap();
+    publisher.apply(id(1), install(3, &[], uplink(3)));
+    while publisher.poll_observed().is_some() {}
+    let change = |block: u8, gateway: Option<u8>| RouteChange {
+        scope: InterfaceSet::only(N6),
+        prefix: format!("8.{block}.0.0/16").parse().unwrap(),
+        action: gateway.map(|host| {
+            let gateway = Some(ip(&format!("198.51.100.{host}")));
+            RouteAction::Forward(vec![RouteHop { interface: N6, gateway, weight: 1 }])
+        }),
+    };
+    for (round, first) in [(0, 7), (1, 17)] {
+        let learned = [1, 2, 3].map(|block| change(block, Some(first + block)));
+        publisher.change_routes(&learned).unwrap();
+        for block in 1..=3 {
+            let number = asked.networks.lock().unwrap()[&(8 << 8 | u16::from(block))];
+            let hop = publisher.ensure_next_hop(N6, ip(&format!("198.51.100.{}", first + block)));
+            assert_ne!(number, 0, "round {round}");
+            assert_eq!(asked.gateways.lock().unwrap()[&number], hop, "round {round}: {block}");
+        }
+        publisher.change_routes(&[1, 2, 3].map(|block| change(block, None))).unwrap();
+        let interfaces = interfaces.clone();
+        let reloaded = RoutesConfig { interfaces, local_switching_domains: vec![], routes: vec![] };
+        let prepared = publisher.prepare_routes(reloaded).unwrap();
+        publisher.publish_routes(prepared);
+        // The offload has the present routes once a batch has passed.
+        publisher.apply(id(round + 2), install(3, &[], uplink(3)));
+        while publisher.poll_observed().is_some() {}
     }
 }
