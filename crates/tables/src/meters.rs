@@ -364,6 +364,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(opens), [Some(Ok(())), None, None, None]);
     }
 
+    #[cfg_attr(miri, ignore = "thousands of rounds of arithmetic take minutes there")]
     #[test]
     fn waiting_packets_are_charged_as_by_the_stages() {
         let table = MeterTable::new(2);
@@ -442,6 +443,7 @@ mod tests {
         assert!(pair.try_charge(0b11, NOW, 1500));
     }
 
+    #[cfg_attr(miri, ignore = "thousands of rounds of arithmetic take minutes there")]
     #[test]
     fn fast_rules_and_stages_charge_alike() {
         let limits = [(5000, 2, Excess::Policed), (7000, 1, Excess::Shaped)];

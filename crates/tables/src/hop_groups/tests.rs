@@ -40,6 +40,7 @@ fn error(hops: &[RouteHop], selected: &[RouteValue]) -> f64 {
 }
 
 proptest! {
+    #[cfg_attr(miri, ignore = "hundreds of random groups take minutes there")]
     #[test]
     fn weights_hold_within_a_slot_and_a_hop_that_leaves_moves_its_own_slots_only(
         weights in vec(1_u16..300, 2..=64),
