@@ -40,6 +40,8 @@ pub(crate) enum NrfFault {
     Tls(TlsFault),
     #[error("leads to an https URI: give nrf.tls_ca")]
     NoTls,
+    #[error("ends the connection before it answers ({0}): read its log, or check nrf.servers")]
+    Closed(String),
     #[error("violates HTTP/2 ({0}): check that nrf.servers names the NRF")]
     Http(String),
     #[error("answers with more than 64 KiB: check that nrf.servers names the NRF")]

@@ -169,8 +169,11 @@ fn parse_retry_after_s(retry_after: &str, date: Option<&str>) -> Option<u64> {
 
 /// Converts an error of HTTP/2, with its cause.
 fn http_fault(error: &hyper::Error) -> NrfFault {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    NrfFault::Http(shown(&format!("{error}{}", cause.unwrap_or_default())))
+    let cause = std::error::Error::source(error);
+    let is_closed = cause.is_some_and(|cause| cause.is::<io::Error>());
+    let cause = cause.map(|cause| format!(": {cause}"));
+    let said = shown(&format!("{error}{}", cause.unwrap_or_default()));
+    if is_closed { NrfFault::Closed(said) } else { NrfFault::Http(said) }
 }
 
 fn tls_fault(error: &io::Error) -> TlsFault {

@@ -32,6 +32,9 @@ const PAUSE_MAX: Nanos = Nanos::from_secs(60);
 const RETRY_AFTER_MAX: Nanos = Nanos::from_secs(300);
 /// Consecutive failed updates after which the UPF registers anew, at another NRF or at the same.
 const UPDATE_FAILURES_MAX: u32 = 2;
+/// Every such heartbeat replaces the whole profile. Some NRFs accept heartbeats of a UPF that they
+/// have lost; they have it again then.
+const HEARTBEATS_PER_REPLACEMENT: u64 = 30;
 /// Most redirections of one request.
 const REDIRECTS_MAX: u8 = 3;
 /// A token is renewed this long before it expires.
@@ -113,6 +116,8 @@ struct HeldRegistration {
     /// No update is tried before this time.
     not_before: Nanos,
     failures: u32,
+    /// Updates since the registration.
+    updates: u64,
 }
 
 /// The state of the UPF that a request carries.
@@ -199,8 +204,9 @@ impl Registration {
         let is_due = now >= held.next_heartbeat || held.failures > 0;
         let is_wanted = is_due || held.content.is_outdated(&content);
         (is_wanted && now >= held.not_before).then(|| {
-            let uri = held.resource.clone();
-            Operation::new(OperationKind::Update, held.server, uri, content, now)
+            let replaces = (held.updates + 1).is_multiple_of(HEARTBEATS_PER_REPLACEMENT);
+            let kind = if replaces { OperationKind::Replace } else { OperationKind::Update };
+            Operation::new(kind, held.server, held.resource.clone(), content, now)
         })
     }
 
@@ -237,7 +243,7 @@ impl Registration {
                 operation.may_renew_token = false;
                 self.operation = Some(operation);
             }
-            404 if operation.kind == OperationKind::Update => {
+            404 if operation.kind.is_update() => {
                 self.counters.forgotten += 1;
                 self.held = None;
                 let server = self.uri(operation.server);
@@ -269,27 +275,42 @@ impl Registration {
         let heartbeat =
             answer.heartbeat_s().map(|seconds| Nanos::from_secs(seconds).min(HEARTBEAT_MAX));
         match operation.kind {
-            OperationKind::Register => {
-                self.counters.registrations += 1;
-                let resource = answer.location.as_ref();
-                let resource =
-                    resource.and_then(|location| resolve_location(&operation.uri, location));
-                let resource = resource.unwrap_or_else(|| operation.uri.clone());
-                let heartbeat = heartbeat.or(self.settings.heartbeat).unwrap_or(HEARTBEAT_DEFAULT);
-                self.held = Some(HeldRegistration::new(operation, resource, heartbeat));
-                self.events.push_back(NrfEvent::Registered { server, heartbeat });
+            OperationKind::Replace if answer.status == 201 => {
+                self.counters.forgotten += 1;
+                self.events.push_back(NrfEvent::Forgotten { server: server.clone() });
+                self.register(operation, answer, server, heartbeat);
             }
-            OperationKind::Update => {
+            OperationKind::Register => self.register(operation, answer, server, heartbeat),
+            OperationKind::Update | OperationKind::Replace => {
                 self.counters.updates += 1;
                 let Some(held) = &mut self.held else { return };
-                let heartbeat = heartbeat.unwrap_or(held.heartbeat);
+                let (heartbeat, updates) = (heartbeat.unwrap_or(held.heartbeat), held.updates + 1);
                 *held = HeldRegistration::new(operation, held.resource.clone(), heartbeat);
+                held.updates = updates;
             }
             OperationKind::Deregister => {
                 self.has_ended = true;
                 self.events.push_back(NrfEvent::Deregistered { server });
             }
         }
+    }
+
+    /// Notes a registration that the NRF at `server` has accepted. `heartbeat`: the time that it
+    /// sets.
+    fn register(
+        &mut self,
+        operation: &Operation,
+        answer: &NrfAnswer,
+        server: String,
+        heartbeat: Option<Nanos>,
+    ) {
+        self.counters.registrations += 1;
+        let location = answer.location.as_ref();
+        let resource = location.and_then(|location| resolve_location(&operation.uri, location));
+        let resource = resource.unwrap_or_else(|| operation.uri.clone());
+        let heartbeat = heartbeat.or(self.settings.heartbeat).unwrap_or(HEARTBEAT_DEFAULT);
+        self.held = Some(HeldRegistration::new(operation, resource, heartbeat));
+        self.events.push_back(NrfEvent::Registered { server, heartbeat });
     }
 
     /// Follows a redirection; a permanent one (308) also applies to later requests. Spec: TS 29.500
@@ -340,7 +361,7 @@ impl Registration {
         // The NRF may accept as a registration what it refuses as a patch: register anew.
         let is_final =
             (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 413 | 429);
-        if operation.kind == OperationKind::Update && is_final {
+        if operation.kind.is_update() && is_final {
             self.held = None;
         }
         let pause = answer
@@ -362,7 +383,7 @@ impl Registration {
         state.problem = Some(problem);
         match (operation.kind, &mut self.held) {
             (OperationKind::Deregister, _) => self.has_ended = true,
-            (OperationKind::Update, Some(held))
+            (OperationKind::Update | OperationKind::Replace, Some(held))
                 if held.failures + 1 < UPDATE_FAILURES_MAX && pause <= held.heartbeat =>
             {
                 held.failures += 1;
@@ -426,6 +447,7 @@ impl HeldRegistration {
             next_heartbeat: operation.began + heartbeat.since(Nanos(heartbeat.0 / 10)),
             not_before: Nanos(0),
             failures: 0,
+            updates: 0,
         }
     }
 }

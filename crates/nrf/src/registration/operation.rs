@@ -34,6 +34,8 @@ pub(crate) enum OperationKind {
     Register,
     /// NFUpdate: a heartbeat, with what has changed.
     Update,
+    /// NFUpdate with the whole profile.
+    Replace,
     /// NFDeregister.
     Deregister,
 }
@@ -50,7 +52,7 @@ pub(crate) struct NrfRequest {
     pub body: Vec<u8>,
 }
 
-/// The body of NFRegister. Spec: TS 29.510 §6.1.6.2.2.
+/// The body that a whole profile is sent in. Spec: TS 29.510 §6.1.6.2.2.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RegisteredProfile<'a> {
@@ -74,10 +76,15 @@ struct PatchOperation {
 }
 
 impl OperationKind {
+    /// True for NFUpdate.
+    pub(crate) const fn is_update(self) -> bool {
+        matches!(self, Self::Update | Self::Replace)
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Register => "the registration",
-            Self::Update => "a heartbeat",
+            Self::Update | Self::Replace => "a heartbeat",
             Self::Deregister => "the deregistration",
         }
     }
@@ -119,7 +126,7 @@ impl Operation {
         token: Option<String>,
     ) -> NrfRequest {
         let (method, content_type, body) = match self.kind {
-            OperationKind::Register => {
+            OperationKind::Register | OperationKind::Replace => {
                 let RequestContent { profile, status, load } = &self.content;
                 let profile = RegisteredProfile {
                     nf_instance_id: instance.to_string(),

@@ -245,6 +245,34 @@ fn registration_that_the_nrf_has_lost_is_made_anew_at_once() {
 }
 
 #[test]
+fn nrf_that_accepts_heartbeats_of_a_upf_that_it_has_lost_gets_it_again() {
+    let mut bench = bench(&[FIRST], false);
+    bench.register();
+    for number in 1..=90 {
+        bench.wait();
+        let is_whole = number % 30 == 0;
+        let method = if is_whole { "PUT" } else { "PATCH" };
+        assert_eq!(bench.next(), format!("{method} {}", resource(FIRST)), "{number}");
+        assert_eq!(bench.body().is_object(), is_whole);
+        // It was lost before the last of them.
+        bench.give(answer(if number == 90 { 201 } else { 204 }));
+    }
+    let counters = bench.state().counters;
+    assert_eq!((counters.registrations, counters.updates, counters.forgotten), (2, 89, 1));
+    assert_eq!(bench.state().phase, NrfPhase::Registered);
+    // A refused one is sent as a registration, as a refused patch is.
+    for _ in 1..30 {
+        bench.wait();
+        bench.next();
+        bench.give(answer(204));
+    }
+    bench.wait();
+    assert_eq!(bench.next(), format!("PUT {}", resource(FIRST)));
+    bench.give(answer(400));
+    assert_eq!(bench.state().phase, NrfPhase::Registering);
+}
+
+#[test]
 fn every_refusal_of_a_registration_pauses_and_says_why() {
     for status in
         [300, 304, 400, 401, 403, 404, 405, 408, 409, 411, 413, 415, 429, 500, 501, 503, 504]

@@ -63,7 +63,7 @@ fn problem_of(bad: String) -> String {
 #[test]
 fn connection_that_is_closed_at_once_is_a_problem_of_its_nrf() {
     let problem = problem_of(server(drop));
-    assert!(problem.starts_with("violates HTTP/2 ("), "{problem}");
+    assert!(problem.starts_with("ends the connection before it answers ("), "{problem}");
 }
 
 #[test]
