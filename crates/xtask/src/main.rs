@@ -10,6 +10,8 @@ mod site;
 mod spec;
 mod tidy;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Chores of the Adit workspace.
@@ -46,8 +48,19 @@ enum Chore {
     },
 }
 
-fn main() -> anyhow::Result<()> {
-    match XtaskCli::parse().chore {
+fn main() -> ExitCode {
+    match run(XtaskCli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without the stack: the error is the last line of a long output.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> anyhow::Result<()> {
+    match chore {
         Chore::Tidy => tidy::run(),
         Chore::Commits => commits::run(),
         Chore::Test(options) => programs::run(&options),
