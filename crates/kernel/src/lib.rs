@@ -7,7 +7,7 @@
 //! reassembles and filters. To the datapath these ports pass Ethernet frames, as every port does:
 //! they prepend the headers that the kernel has removed to received packets, and strip them from
 //! sent ones. All frames come from and go to one station, [`STATION_MAC`]. A packet socket passes
-//! the device's own frames, and the kernel does nothing of the above.
+//! whole frames of the device: the kernel adds no headers and removes none.
 //!
 //! Large packets of the kernel (GSO) are segmented to the path's size, and packets of one flow are
 //! joined before they are sent: one system call moves many packets. A driver decides nothing about

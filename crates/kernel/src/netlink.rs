@@ -61,9 +61,7 @@ impl NetlinkRequest {
 
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
-        let (family, kind) = (AddressFamily::Netlink, SockType::Raw);
-        let protocol = SockProtocol::NetlinkRoute;
-        let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, protocol)?;
+        let socket = open_socket()?;
         Ok(Self { socket, sequence: 0 })
     }
 
@@ -73,20 +71,18 @@ impl Netlink {
         i32::try_from(index).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// Sets MTU and queue length, and brings the device up, without multicast.
-    pub(crate) fn set_up(&mut self, index: i32, mtu: u32, queue_pkts: u32) -> io::Result<()> {
+    /// Sets MTU and queue length, and brings the device up; turns multicast off unless
+    /// `keeps_multicast`.
+    pub(crate) fn set_up(
+        &mut self,
+        index: i32,
+        mtu: u32,
+        queue_pkts: u32,
+        keeps_multicast: bool,
+    ) -> io::Result<()> {
         let up = flag(libc::IFF_UP);
-        let change = up | flag(libc::IFF_MULTICAST);
+        let change = if keeps_multicast { up } else { up | flag(libc::IFF_MULTICAST) };
         let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_message(index, up, change))
-            .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
-            .attribute(libc::IFLA_TXQLEN, &queue_pkts.to_ne_bytes());
-        self.request(request)
-    }
-
-    /// Sets MTU and queue length, and brings the device up.
-    pub(crate) fn bring_up(&mut self, index: i32, mtu: u32, queue_pkts: u32) -> io::Result<()> {
-        let up = flag(libc::IFF_UP);
-        let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &link_message(index, up, up))
             .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
             .attribute(libc::IFLA_TXQLEN, &queue_pkts.to_ne_bytes());
         self.request(request)
@@ -273,11 +269,7 @@ impl Netlink {
                 match i32::from(message.kind) {
                     libc::NLMSG_DONE => return Ok(()),
                     libc::NLMSG_ERROR => {
-                        return match word(message.body, 0) {
-                            Some(0) => Ok(()),
-                            Some(error) => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
-                            None => Err(io::ErrorKind::InvalidData.into()),
-                        };
+                        return refusal(message.body).map_or(Ok(()), Err);
                     }
                     _ => take(message.kind, message.body),
                 }
@@ -286,15 +278,30 @@ impl Netlink {
     }
 }
 
+/// Opens a socket of rtnetlink in the network namespace of this thread.
+pub(crate) fn open_socket() -> nix::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::Netlink, SockType::Raw);
+    socket(family, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)
+}
+
+/// Returns the error that an `NLMSG_ERROR` carries; `None` for an acknowledgment.
+pub(crate) fn refusal(body: &[u8]) -> Option<io::Error> {
+    match word(body, 0) {
+        Some(0) => None,
+        Some(error) => Some(io::Error::from_raw_os_error(error.wrapping_neg())),
+        None => Some(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 /// A message of the kernel.
-struct KernelMessage<'a> {
-    kind: u16,
-    sequence: u32,
-    body: &'a [u8],
+pub(crate) struct KernelMessage<'a> {
+    pub kind: u16,
+    pub sequence: u32,
+    pub body: &'a [u8],
 }
 
 /// Takes the next message from the front of `rest`.
-fn next_message<'a>(rest: &mut &'a [u8]) -> Option<KernelMessage<'a>> {
+pub(crate) fn next_message<'a>(rest: &mut &'a [u8]) -> Option<KernelMessage<'a>> {
     let all = *rest;
     let len = usize::try_from(word(all, 0)?).ok()?;
     let kind = u16::from_ne_bytes(*all.get(4..6)?.first_chunk()?);

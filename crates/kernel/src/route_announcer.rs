@@ -5,24 +5,21 @@
 //! process has left behind, and by which it never removes a route of somebody else.
 
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix};
+use adit_types::IpPrefix;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage,
-    Parseable as _,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, Parseable as _,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily as Family, RouteNetlinkMessage};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
-};
+use nix::sys::socket::{MsgFlags, recv, send};
 
 use crate::error::KernelError;
 use crate::kernel_route::ROUTE_PROTOCOL;
+use crate::netlink::{KernelMessage, next_message, open_socket, refusal};
 
 /// Changes that one system call carries: 64 octets each. The kernel's socket buffer has 200 KiB.
 const BATCH: usize = 512;
@@ -64,12 +61,10 @@ impl RouteAnnouncer {
     /// # Errors
     /// The kernel's, for example without netlink.
     pub fn open(table: u32) -> Result<Self, KernelError> {
-        let (family, kind) = (AddressFamily::Netlink, SockType::Raw);
-        let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute);
         let fail = |error: nix::errno::Errno| {
             KernelError::device("cannot write", "the kernel's routes", error.into())
         };
-        Ok(Self { socket: socket.map_err(fail)?, table, sequence: 0 })
+        Ok(Self { socket: open_socket().map_err(fail)?, table, sequence: 0 })
     }
 
     /// Returns the prefixes of all routes of Adit in the table. Another process may have left them.
@@ -85,7 +80,7 @@ impl RouteAnnouncer {
             let request = self.encode(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP);
             send(self.socket.as_raw_fd(), &request, MsgFlags::empty())?;
             let table = self.table;
-            self.answers(first, |_, payload| {
+            self.answers(first, |payload| {
                 found.extend(RouteMessage::parse(payload).ok().and_then(|of| own(&of, table)));
             })?;
         }
@@ -114,7 +109,7 @@ impl RouteAnnouncer {
                 octets.append(&mut self.request(*change, flags));
             }
             send(self.socket.as_raw_fd(), &octets, MsgFlags::empty())?;
-            let errors = self.answers(first, |_, _| {})?;
+            let errors = self.answers(first, |_| {})?;
             for (sequence, error) in errors {
                 let at = usize::try_from(sequence.wrapping_sub(first)).unwrap_or(usize::MAX);
                 let is_gone = error.raw_os_error() == Some(libc::ESRCH);
@@ -171,34 +166,26 @@ impl RouteAnnouncer {
     fn answers(
         &self,
         first: u32,
-        mut take: impl FnMut(u16, &[u8]),
+        mut take: impl FnMut(&[u8]),
     ) -> io::Result<Vec<(u32, io::Error)>> {
         let (mut errors, mut buffer) = (Vec::new(), vec![0; READ_BYTES]);
         loop {
             let len = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
             let mut rest = buffer.get(..len).unwrap_or_default();
-            while let Ok(message) = NetlinkBuffer::new_checked(rest) {
-                let sequence = message.sequence_number();
-                let payload = message.payload();
+            while let Some(KernelMessage { kind, sequence, body }) = next_message(&mut rest) {
                 let is_last = sequence == self.sequence;
                 let is_answer = sequence.wrapping_sub(first) <= self.sequence.wrapping_sub(first);
-                match i32::from(message.message_type()) {
+                match i32::from(kind) {
                     _ if !is_answer => {}
                     libc::NLMSG_DONE if is_last => return Ok(errors),
                     libc::NLMSG_ERROR => {
-                        let code = payload.first_chunk().map_or(0, |of| i32::from_ne_bytes(*of));
-                        if code != 0 {
-                            let error = io::Error::from_raw_os_error(code.wrapping_neg());
-                            errors.push((sequence, error));
-                        }
+                        errors.extend(refusal(body).map(|error| (sequence, error)));
                         if is_last {
                             return Ok(errors);
                         }
                     }
-                    _ => take(message.message_type(), payload),
+                    _ => take(body),
                 }
-                let len = usize::try_from(message.length()).unwrap_or(usize::MAX);
-                rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
             }
         }
     }
@@ -219,12 +206,5 @@ fn own(message: &RouteMessage, table: u32) -> Option<IpPrefix> {
     if u8::from(header.protocol) != ROUTE_PROTOCOL || of != table {
         return None;
     }
-    match addr? {
-        IpAddr::V4(addr) => {
-            Ipv4Prefix::containing(addr, header.destination_prefix_length).map(IpPrefix::V4)
-        }
-        IpAddr::V6(addr) => {
-            Ipv6Prefix::containing(addr, header.destination_prefix_length).map(IpPrefix::V6)
-        }
-    }
+    IpPrefix::containing(addr?, header.destination_prefix_length)
 }

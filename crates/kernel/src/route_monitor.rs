@@ -22,14 +22,12 @@ use adit_types::IpPrefix;
 use netlink_packet_core::{DecodeError, NLM_F_APPEND, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, getsockopt, recv,
-    send, setsockopt, socket,
-};
+use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, bind, recv, send, setsockopt};
 
 use self::message::{DecodedRoute, RouteIgnored};
 use crate::error::KernelError;
 use crate::kernel_route::{KernelRouteEvent, KernelRouteKey};
+use crate::netlink::{open_socket, refusal};
 
 /// Octets that one read may return. The kernel fills at most 32 KiB of a dump.
 const READ_BYTES: usize = 64 << 10;
@@ -106,7 +104,8 @@ pub struct RouteMonitor {
     sequence: u32,
     dump: Option<Dump>,
     needs_dump: bool,
-    /// Keys of IPv4 routes behind which the table has others with the same key.
+    /// Keys that several IPv4 routes of the table have. The kernel uses the first one, and only
+    /// that one is reported.
     shadowed: HashSet<KernelRouteKey>,
     counters: RouteMonitorCounters,
     buffer: Vec<u8>,
@@ -153,12 +152,6 @@ impl RouteMonitor {
     #[must_use]
     pub const fn counters(&self) -> RouteMonitorCounters {
         self.counters
-    }
-
-    /// Returns the octets of the socket's buffer, as the kernel counts them.
-    #[must_use]
-    pub fn receive_buffer_bytes(&self) -> usize {
-        getsockopt(&self.socket, RcvBuf).unwrap_or(0)
     }
 
     /// Requests all devices, addresses and routes.
@@ -276,7 +269,7 @@ impl RouteMonitor {
         if is_v4 && is_behind {
             self.shadowed.insert(key);
         } else if !is_changed {
-            events.push(message::present(route));
+            events.push(KernelRouteEvent::Route(route));
         }
         Ok(())
     }
@@ -348,13 +341,10 @@ impl RouteMonitor {
 
     /// The kernel refuses a part of a dump.
     fn abandon_dump(&mut self, payload: &[u8]) -> io::Result<()> {
-        let code = payload.first_chunk::<4>().map_or(0, |octets| i32::from_ne_bytes(*octets));
-        if code == 0 {
-            return Ok(());
-        }
+        let Some(error) = refusal(payload) else { return Ok(()) };
         self.dump = None;
         self.needs_dump = true;
-        Err(io::Error::from_raw_os_error(code.wrapping_neg()))
+        Err(error)
     }
 
     fn request_part(&mut self, part: DumpPart) -> io::Result<()> {
@@ -383,8 +373,7 @@ impl RouteMonitor {
 /// Opens a socket that receives all changes. Its buffer is as large as the kernel allows, up to
 /// `buffer_bytes`.
 fn subscribe(buffer_bytes: usize) -> Result<OwnedFd, Errno> {
-    let (family, kind) = (AddressFamily::Netlink, SockType::Raw);
-    let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+    let socket = open_socket()?;
     if setsockopt(&socket, RcvBufForce, &buffer_bytes).is_err() {
         setsockopt(&socket, RcvBuf, &buffer_bytes)?;
     }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use adit_types::MacAddr;
@@ -79,7 +79,7 @@ impl TapDevice {
             let index = netlink.index(name)?;
             netlink.set_mac(index, mac)?;
             if self.has_v6 {
-                let addr = IpAddr::V6(link_local(mac));
+                let addr = IpAddr::V6(mac.link_local());
                 netlink.add_address(index, IpNetwork { addr, len: 64 }, None)?;
             }
             Ok(())
@@ -145,13 +145,16 @@ fn create(config: &TapConfig<'_>) -> Result<TapDevice, KernelError> {
     // IPv6 there is no such file.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/autoconf"), "0");
     netlink
-        .bring_up(index, config.mtu_bytes.into(), QUEUE_PKTS)
+        .set_up(index, config.mtu_bytes.into(), QUEUE_PKTS, true)
         .map_err(fail("cannot bring up, or set the MTU of,"))?;
     for address in config.addresses {
         netlink.add_address(index, *address, None).map_err(fail("cannot give its address to"))?;
     }
+    let routes = match config.default_routers {
+        [] => Vec::new(),
+        _ => netlink.routes().map_err(fail("cannot read the routes of"))?,
+    };
     for router in config.default_routers {
-        let routes = netlink.routes().map_err(fail("cannot read the routes of"))?;
         let is_default = |of: &IpNetwork| of.len == 0 && of.addr.is_ipv4() == router.is_ipv4();
         if routes.iter().any(|route| is_default(&route.network)) {
             continue;
@@ -175,24 +178,9 @@ fn exists(config: &TapConfig<'_>) -> KernelError {
     KernelError::DeviceExists { device, place, remedy }
 }
 
-/// The link-local address of a station. Spec: RFC 4291 §2.5.6, appendix A.
-fn link_local(MacAddr([a, b, c, d, e, f]): MacAddr) -> Ipv6Addr {
-    let id = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
-    let mut octets = [0; 16];
-    octets[..2].copy_from_slice(&[0xfe, 0x80]);
-    octets[8..].copy_from_slice(&id);
-    Ipv6Addr::from(octets)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn link_local_address_follows_from_the_link_layer_address() {
-        let mac = MacAddr([0x02, 0x61, 0x64, 0x69, 0x74, 0x01]);
-        assert_eq!(link_local(mac), "fe80::61:64ff:fe69:7401".parse::<Ipv6Addr>().unwrap());
-    }
 
     #[test]
     fn device_of_an_absent_namespace_is_refused_by_its_name() {

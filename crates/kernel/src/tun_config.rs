@@ -101,7 +101,7 @@ fn configure(config: &TunConfig<'_>) -> Result<(), KernelError> {
     // solicitations) reach adit, which drops and counts them.
     let _ = netlink.disable_address_generation(index);
     netlink
-        .set_up(index, config.mtu_bytes.into(), QUEUE_PKTS)
+        .set_up(index, config.mtu_bytes.into(), QUEUE_PKTS, false)
         .map_err(fail("cannot bring up, or set the MTU of,"))?;
     // adit sends ICMP errors to hosts behind N6 with the device's own address as source. Without
     // this setting the kernel would discard them.

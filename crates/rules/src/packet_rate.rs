@@ -97,7 +97,7 @@ struct DirectionPacketCounts {
 #[derive(Debug, Default)]
 struct PacketRateCounts([DirectionPacketCounts; 2]);
 
-/// How many packets one direction's packet rate still lets pass. Spec: TS 29.244 §8.2.139.
+/// Packets that the packet rate of one direction still allows. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketsLeft {
     /// How many packets may pass.

@@ -137,7 +137,7 @@ impl<T: Transport> SharedStore<T> {
     pub(crate) fn update_lease_clock(&mut self, sight: LeaseReading) -> LeaseView {
         self.figures.holder.clone_from(&sight.holder);
         if self.figures.replicas < self.options.acknowledge_replicas {
-            // The holder may be connected to another primary, which this server knows nothing of.
+            // The holder may write to another primary, whose writes this server does not get.
             self.lease_clock.reset();
         }
         let (holder, epoch) = (sight.holder.clone(), sight.epoch);

@@ -90,12 +90,10 @@ impl From<&Interface> for OffloadInterface {
 }
 
 impl Interface {
-    /// Our IPv6 link-local address: `fe80::/64` and the modified EUI-64 of the MAC address.
-    /// Spec: RFC 4291 §2.5.6, appendix A.
+    /// Our IPv6 link-local address.
     #[must_use]
     pub const fn link_local(&self) -> Ipv6Addr {
-        let [a, b, c, d, e, f] = self.mac.0;
-        Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+        self.mac.link_local()
     }
 
     /// Returns our addresses on this interface, without the link-local one.

@@ -29,7 +29,7 @@ pub struct RouteChange {
 }
 
 /// How packets of a route leave, or why they are dropped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RouteAction {
     /// They leave by one of these next hops: 1..=`ROUTE_HOPS_MAX`, each once, in any order. Packets
     /// of one flow take the same next hop.
@@ -38,6 +38,17 @@ pub enum RouteAction {
     Blackhole,
     /// They are dropped as `route_unreachable`.
     Unreachable,
+}
+
+impl RouteAction {
+    /// Returns the next hops; none if packets are dropped.
+    #[must_use]
+    pub fn hops(&self) -> &[RouteHop] {
+        match self {
+            Self::Forward(hops) => hops,
+            Self::Blackhole | Self::Unreachable => &[],
+        }
+    }
 }
 
 /// One next hop of a route.

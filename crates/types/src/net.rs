@@ -19,6 +19,14 @@ impl MacAddr {
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 == 1
     }
+
+    /// The IPv6 link-local address of a station: `fe80::/64` and the modified EUI-64 of its MAC
+    /// address. Spec: RFC 4291 §2.5.6, appendix A.
+    #[must_use]
+    pub const fn link_local(self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.0;
+        Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    }
 }
 
 impl fmt::Display for MacAddr {
@@ -364,5 +372,11 @@ mod tests {
         assert_eq!("10.45.0.0/33".parse::<Ipv4Prefix>(), Err(PrefixError::Length));
         assert_eq!("10.45.0.0".parse::<Ipv4Prefix>(), Err(PrefixError::Length));
         assert_eq!("x/8".parse::<Ipv6Prefix>(), Err(PrefixError::Address));
+    }
+
+    #[test]
+    fn link_local_address_follows_from_the_link_layer_address() {
+        let mac = MacAddr([0x02, 0x61, 0x64, 0x69, 0x74, 0x01]);
+        assert_eq!(mac.link_local(), "fe80::61:64ff:fe69:7401".parse::<Ipv6Addr>().unwrap());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix};
+use adit_types::IpPrefix;
 use netlink_packet_core::{DecodeError, NlaBuffer, NlasIterator, Parseable as _};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -20,7 +20,7 @@ use crate::network::IpNetwork;
 /// Octets of `struct ifinfomsg`.
 const LINK_HEADER_BYTES: usize = 16;
 
-/// A route of a message, and the parts that decide whether Adit follows it.
+/// A route of a message, and its table.
 pub(super) struct DecodedRoute {
     pub table: u32,
     pub route: KernelRoute,
@@ -125,12 +125,8 @@ fn prefix(family: AddressFamily, addr: Option<IpAddr>, len: u8) -> Option<IpPref
     match (family, addr) {
         (AddressFamily::Inet, None) if len == 0 => "0.0.0.0/0".parse().ok(),
         (AddressFamily::Inet6, None) if len == 0 => "::/0".parse().ok(),
-        (AddressFamily::Inet, Some(IpAddr::V4(addr))) => {
-            Ipv4Prefix::containing(addr, len).map(IpPrefix::V4)
-        }
-        (AddressFamily::Inet6, Some(IpAddr::V6(addr))) => {
-            Ipv6Prefix::containing(addr, len).map(IpPrefix::V6)
-        }
+        (AddressFamily::Inet, Some(addr @ IpAddr::V4(_)))
+        | (AddressFamily::Inet6, Some(addr @ IpAddr::V6(_))) => IpPrefix::containing(addr, len),
         _ => None,
     }
 }
@@ -183,11 +179,6 @@ pub(super) fn address(payload: &[u8]) -> Result<Option<(u32, IpNetwork)>, Decode
     }
     let network = |addr| IpNetwork { addr, len: message.header.prefix_len };
     Ok(local.or(other).map(|addr| (message.header.index, network(addr))))
-}
-
-/// Returns the event of a route that exists.
-pub(super) const fn present(route: KernelRoute) -> KernelRouteEvent {
-    KernelRouteEvent::Route(route)
 }
 
 /// Returns the event of a route that is gone. A message about an IPv6 route names the hops that are

@@ -77,7 +77,7 @@ fn with_status(qer: &Qer, rate: PacketRateMeter) -> PacketRateMeter {
 pub(crate) fn resume(rate: &PacketRateMeter, both: [Option<PacketsLeft>; 2]) {
     for (direction, left) in [Direction::Uplink, Direction::Downlink].into_iter().zip(both) {
         let Some(PacketsLeft { packets, additional, until }) = left else { continue };
-        // If the additional allowance is not given, nothing of it is used.
+        // Without an additional allowance in the status the whole allowance is left.
         rate.resume(direction, packets, additional.unwrap_or(u16::MAX), until);
     }
 }

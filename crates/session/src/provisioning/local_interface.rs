@@ -155,7 +155,7 @@ impl<'a> GtpuSide<'a> {
         Self { role, reference, network_instance, peer: None }
     }
 
-    /// Returns the side to which packets leave; treats the type of interface like
+    /// Returns the side to which packets leave; the type of interface decides as in
     /// [`GtpuSide::of_source`].
     /// Spec: TS 29.244 §8.2.24, §8.2.118.
     pub(crate) fn of_destination(
