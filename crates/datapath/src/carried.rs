@@ -4,8 +4,8 @@
 //! A record is in front of the packet, in the headroom that the outer header will need later, and
 //! the packet's mark names the record's kind. Before the second stage the record names rules by
 //! their positions; they are valid while the session's rules have the record's generation. After
-//! the second stage the record has every value that later stages write into the packet: they read
-//! nothing of the session, so its rules may change or be removed meanwhile.
+//! the second stage the record has every value that later stages write into the packet. They do
+//! not read the session's rules, which may change or be removed meanwhile.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DeltaId, DropReason, GtpuTunnel, HeaderCreation};

@@ -17,7 +17,8 @@ use adit_types::limits::{
     FROM_KERNEL_RING_BYTES, INTERFACES_MAX, KERNEL_BURST_PKTS, KERNEL_PPS_MAX, KERNEL_RING_BYTES,
 };
 use adit_types::{InterfaceId, Nanos};
-use adit_wire::{EtherType, Frame, IpPacket, protocol};
+use adit_wire::usual::tag_len;
+use adit_wire::{EtherType, FiveTuple, Frame, IpPacket, five_tuple, protocol};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::limits::{RefillRate, TokenBucket};
@@ -28,16 +29,14 @@ const HEAD: usize = 4;
 /// Octets of the longest frame in a ring.
 pub const KERNEL_FRAME_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Addresses and EtherType in front of a tag.
+/// Octets of the addresses in front of a tag.
 const ADDRESSES: usize = 12;
-const TAG: usize = 4;
 
 /// UDP ports of BFD. Spec: RFC 5881, 5883, 7130.
 const BFD_PORTS: [u16; 4] = [3784, 3785, 4784, 6784];
 /// TCP port of BGP. Spec: RFC 4271 §8.2.1.
 const BGP_PORT: u16 = 179;
-/// IP protocols: IGMP, OSPF, PIM, VRRP.
-const IGMP: u8 = 2;
+/// IP protocols: OSPF, PIM, VRRP.
 const OSPF: u8 = 89;
 const PIM: u8 = 103;
 const VRRP: u8 = 112;
@@ -182,7 +181,6 @@ pub type KernelCounts = Arc<[KernelInterfaceCounts]>;
 pub struct KernelTwins {
     rings: [Producer<u8>; KernelClass::COUNT],
     limits: [TokenBucket; KernelClass::COUNT],
-    now: Nanos,
     /// By `InterfaceId`; `None` without a twin.
     twins: Vec<Option<KernelTwin>>,
     n4_port: u16,
@@ -276,7 +274,6 @@ pub fn connect_kernel(
         links.workers.push(KernelTwins {
             rings: [a, b, c, d],
             limits: [const { TokenBucket::new() }; KernelClass::COUNT],
-            now: Nanos(0),
             twins: by_id.clone(),
             n4_port,
             counts,
@@ -287,12 +284,6 @@ pub fn connect_kernel(
 }
 
 impl KernelTwins {
-    /// Sets the time by which rates are judged.
-    #[inline]
-    pub(crate) fn set_now(&mut self, now: Nanos) {
-        self.now = now;
-    }
-
     /// True if the interface has a twin.
     pub(crate) fn has(&self, interface: InterfaceId) -> bool {
         self.twin(interface).is_some()
@@ -303,22 +294,21 @@ impl KernelTwins {
     }
 
     /// The class of an IP packet to one of our addresses on `interface`; `None` without a twin.
-    /// `l4`: its payload.
+    /// `packet` begins with its header.
     pub(crate) fn class_of(
         &self,
         interface: InterfaceId,
         ip: &IpPacket,
-        l4: &[u8],
+        packet: &[u8],
     ) -> Option<KernelClass> {
         self.twin(interface)?;
-        Some(match (ip.protocol, ports(l4)) {
+        let FiveTuple { src_port, dst_port, .. } = five_tuple(packet, ip);
+        Some(match ip.protocol {
             _ if ip.is_fragment() => KernelClass::Other,
-            (protocol::UDP, Some((_, dst))) if dst == self.n4_port => KernelClass::N4,
-            (protocol::UDP, Some((_, dst))) if BFD_PORTS.contains(&dst) => KernelClass::Routing,
-            (protocol::TCP, Some((src, dst))) if src == BGP_PORT || dst == BGP_PORT => {
-                KernelClass::Routing
-            }
-            (OSPF | PIM | VRRP, _) => KernelClass::Routing,
+            protocol::UDP if dst_port == self.n4_port => KernelClass::N4,
+            protocol::UDP if BFD_PORTS.contains(&dst_port) => KernelClass::Routing,
+            protocol::TCP if [src_port, dst_port].contains(&BGP_PORT) => KernelClass::Routing,
+            OSPF | PIM | VRRP => KernelClass::Routing,
             _ => KernelClass::Other,
         })
     }
@@ -335,15 +325,16 @@ impl KernelTwins {
         twin.protocols.contains(&protocol).then_some(KernelClass::Routing)
     }
 
-    /// The class of an IP packet to a group address; `None` if the kernel does not get it. IGMP
-    /// goes with the first of the protocols: switches must see the kernel's memberships.
+    /// The class of an IP packet to a group address; `None` if the kernel does not get it. With any
+    /// of the protocols the kernel gets IGMP as well: it answers the queries of switches for the
+    /// groups that it has joined.
     pub(crate) fn class_of_group_packet(
         &self,
         interface: InterfaceId,
         ip: &IpPacket,
     ) -> Option<KernelClass> {
         let twin = self.twin(interface)?;
-        if ip.protocol == IGMP && !twin.protocols.is_empty() {
+        if ip.protocol == protocol::IGMP && !twin.protocols.is_empty() {
             return Some(KernelClass::Neighbor);
         }
         let protocol = KernelProtocol::of_ip(ip.protocol)?;
@@ -357,6 +348,7 @@ impl KernelTwins {
     #[cold]
     pub(crate) fn deliver(
         &mut self,
+        now: Nanos,
         frame: &[u8],
         interface: InterfaceId,
         class: KernelClass,
@@ -365,7 +357,7 @@ impl KernelTwins {
             return Err(DropReason::KernelRingFull);
         };
         let (at, counts) = (class.index(), &counts.classes[class.index()]);
-        if !self.limits[at].take(self.now, class.rate()) {
+        if !self.limits[at].take(now, class.rate()) {
             counts.rate_limited.add(1);
             return Err(DropReason::KernelRateLimited);
         }
@@ -399,22 +391,10 @@ impl KernelTwins {
     }
 }
 
-/// Source and destination port of a TCP segment or UDP datagram.
-fn ports(l4: &[u8]) -> Option<(u16, u16)> {
-    let [a, b, c, d] = *l4.first_chunk()?;
-    Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
-}
-
 /// The frame without its VLAN tag, in two parts.
 fn without_tag(frame: &[u8]) -> [&[u8]; 2] {
-    let has_tag = frame.get(ADDRESSES..ADDRESSES + 2) == Some(&EtherType::VLAN.0.to_be_bytes()[..]);
-    match has_tag {
-        true => [
-            frame.get(..ADDRESSES).unwrap_or_default(),
-            frame.get(ADDRESSES + TAG..).unwrap_or_default(),
-        ],
-        false => [frame, &[]],
-    }
+    let (addresses, rest) = frame.split_at(ADDRESSES.min(frame.len()));
+    [addresses, rest.get(tag_len(frame)..).unwrap_or_default()]
 }
 
 /// Appends a record. Returns false without room for all of it.
@@ -425,7 +405,7 @@ fn push_record(ring: &mut Producer<u8>, interface: InterfaceId, parts: [&[u8]; 2
         return false;
     }
     let [high, low] = short.to_be_bytes();
-    // The reader waits for the whole record.
+    // The reader may see one part before the next: it waits until the record is whole.
     [&[interface.0, 0, high, low], parts[0], parts[1]]
         .iter()
         .all(|part| ring.push_entire_slice(part).is_ok())

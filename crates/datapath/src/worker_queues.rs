@@ -2,7 +2,6 @@
 
 use adit_pktio::PacketBuf;
 use adit_tables::Leases;
-use adit_types::Nanos;
 
 use crate::buffering::Buffering;
 use crate::fragments::Fragments;
@@ -80,14 +79,6 @@ impl<B: PacketBuf> WorkerQueues<B> {
             + self.fragments.reassembly.len()
             + self.tx.switched.len()
             + self.tx.backlog.len()
-    }
-
-    /// Sets the time by which frames to kernel twins are limited.
-    #[inline]
-    pub(crate) fn set_kernel_time(&mut self, now: Nanos) {
-        if let Some(kernel) = &mut self.kernel {
-            kernel.set_now(now);
-        }
     }
 
     /// True if a frame of a kernel twin waits to be sent.

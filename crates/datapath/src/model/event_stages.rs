@@ -79,8 +79,7 @@ pub(super) fn classify_burst<Io: PacketIo>(
 ) {
     let mut lanes = BurstLanes::new();
     let links = ctx.interfaces.of_port(port);
-    state.queues.set_kernel_time(ctx.now);
-    s1_parse(links, rx, &mut lanes, &mut state.queues, &mut state.books.tally);
+    s1_parse(links, ctx.now, rx, &mut lanes, &mut state.queues, &mut state.books.tally);
     classify_lane(ctx, io, port, &mut lanes.tunneled, state);
     classify_lane(ctx, io, port, &mut lanes.downlink_v4, state);
     classify_lane(ctx, io, port, &mut lanes.downlink_v6, state);

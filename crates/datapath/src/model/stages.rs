@@ -89,8 +89,7 @@ fn run_stages<Io: Departures>(
 ) {
     let mut lanes = BurstLanes::new();
     let links = ctx.interfaces.of_port(port);
-    state.queues.set_kernel_time(ctx.now);
-    s1_parse(links, rx, &mut lanes, &mut state.queues, &mut state.books.tally);
+    s1_parse(links, ctx.now, rx, &mut lanes, &mut state.queues, &mut state.books.tally);
     observer.parsed();
     run_lane(ctx, io, port, &mut lanes.tunneled, state, observer);
     run_lane(ctx, io, port, &mut lanes.downlink_v4, state, observer);

@@ -2,7 +2,6 @@
 
 use adit_pktio::PacketBuf;
 use adit_tables::Interface;
-use adit_types::MacAddr;
 use adit_types::limits::FROM_KERNEL_PER_STEP_MAX;
 use adit_wire::EtherType;
 use adit_wire::ethernet::{EthernetHeader, emit_link, link_len};
@@ -11,14 +10,6 @@ use crate::context::StepContext;
 use crate::departures::Departures;
 use crate::originate::resize;
 use crate::worker_state::WorkerState;
-
-/// A frame without a tag, in its parts.
-struct KernelFrame<'f> {
-    dst: MacAddr,
-    src: MacAddr,
-    ether_type: EtherType,
-    payload: &'f [u8],
-}
 
 /// Sends frames of the kernel that wait, within a limit. Returns whether there was one.
 pub(crate) fn send<Io: Departures>(
@@ -36,8 +27,8 @@ pub(crate) fn send<Io: Departures>(
         let Some((id, frame)) = kernel.next_frame() else { break };
         let checked = ctx.interfaces.get(id).and_then(|of| Some((of, checked(of, frame)?)));
         let is_refused = checked.is_none();
-        if let Some((interface, frame)) = checked {
-            match tx.io.alloc().and_then(|buf| written(interface, &frame, buf)) {
+        if let Some((interface, (header, payload))) = checked {
+            match tx.io.alloc().and_then(|buf| written(interface, header, payload, buf)) {
                 Some(buf) => tx.originate(interface, buf),
                 None => tx.lose_originated(),
             }
@@ -50,23 +41,23 @@ pub(crate) fn send<Io: Departures>(
 
 /// The parts of a frame, if the interface carries it: not too long, and without a tag, which would
 /// reach another VLAN.
-fn checked<'f>(interface: &Interface, frame: &'f [u8]) -> Option<KernelFrame<'f>> {
-    /// A second tag of a service provider. Spec: IEEE 802.1Q §9.6.
-    const SERVICE_TAG: EtherType = EtherType(0x88a8);
+fn checked<'f>(interface: &Interface, frame: &'f [u8]) -> Option<(&'f EthernetHeader, &'f [u8])> {
     let (header, payload) = EthernetHeader::parse(frame).ok()?;
-    let ether_type = header.ether_type();
     let fits = payload.len() <= interface.unfragmented_bytes.into();
-    let has_tag = ether_type == EtherType::VLAN || ether_type == SERVICE_TAG;
-    let (dst, src) = (header.dst(), header.src());
-    (fits && !has_tag).then_some(KernelFrame { dst, src, ether_type, payload })
+    let has_tag = matches!(header.ether_type(), EtherType::VLAN | EtherType::SERVICE_VLAN);
+    (fits && !has_tag).then_some((header, payload))
 }
 
 /// Writes the frame into `buf`, with the tag of the interface.
-fn written<B: PacketBuf>(interface: &Interface, frame: &KernelFrame<'_>, mut buf: B) -> Option<B> {
-    let KernelFrame { dst, src, ether_type, payload } = *frame;
+fn written<B: PacketBuf>(
+    interface: &Interface,
+    header: &EthernetHeader,
+    payload: &[u8],
+    mut buf: B,
+) -> Option<B> {
     let len = link_len(interface.vlan);
     let octets = resize(&mut buf, len + payload.len())?;
-    emit_link(octets, dst, src, interface.vlan, ether_type).ok()?;
+    emit_link(octets, header.dst(), header.src(), interface.vlan, header.ether_type()).ok()?;
     octets.get_mut(len..)?.copy_from_slice(payload);
     Some(buf)
 }

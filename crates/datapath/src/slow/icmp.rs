@@ -73,12 +73,12 @@ pub(super) fn handle_v4<Io: Departures>(
 ) -> Result<PuntReason, DropReason> {
     let ReceivedIcmp { link, l3_offset, ip } = received;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
-    if let Some(outcome) = path_mtu_v4(ctx, tx, &buf, &received) {
-        return outcome;
-    }
     match icmp::IcmpHeader::parse(ip.payload(l3)) {
         Ok((header, _)) if (header.kind(), header.code()) == (icmp::ECHO_REQUEST, 0) => {}
-        _ => return Err(DropReason::IcmpUnhandled),
+        _ => {
+            let outcome = path_mtu_v4(ctx, tx, &buf, &received);
+            return outcome.unwrap_or(Err(DropReason::IcmpUnhandled));
+        }
     }
     let interface = link.owner(ip.addrs.dst()).ok_or(DropReason::IcmpUnhandled)?;
     if !adit_types::is_forwardable(ip.addrs.src()) {

@@ -40,7 +40,7 @@ pub(super) fn share<Io: Departures>(
         SlowTask::Icmp { l3_offset, ip } => {
             let received = ReceivedIcmp { link, l3_offset, ip: &ip };
             match icmp::path_mtu_v4(ctx, tx, buf, &received) {
-                Some(Ok(reason)) => Some(Ok(reason)),
+                done @ Some(Ok(_)) => done,
                 _ => Some(deliver(ctx, tx, buf, interface, KernelClass::Other)),
             }
         }
@@ -59,9 +59,8 @@ pub(super) fn share<Io: Departures>(
                     Some(deliver(ctx, tx, buf, interface, KernelClass::Neighbor))
                 }
                 icmpv6::PACKET_TOO_BIG => match icmp::path_mtu_v6(ctx, tx, buf, &received) {
-                    Ok(reason) => Some(Ok(reason)),
                     Err(_) if is_ours => Some(deliver(ctx, tx, buf, interface, KernelClass::Other)),
-                    Err(reason) => Some(Err(reason)),
+                    outcome => Some(outcome),
                 },
                 _ if is_ours => Some(deliver(ctx, tx, buf, interface, KernelClass::Other)),
                 _ => None,
@@ -89,12 +88,11 @@ fn deliver<Io: Departures>(
     class: KernelClass,
 ) -> Result<PuntReason, DropReason> {
     let Some(kernel) = &mut tx.queues.kernel else { return Err(DropReason::KernelRingFull) };
-    kernel.set_now(ctx.now);
-    kernel.deliver(buf.data(), interface, class)
+    kernel.deliver(ctx.now, buf.data(), interface, class)
 }
 
-/// Gives the kernel a copy. Without room it gets none, which the counts of the class show: the
-/// kernel asks again.
+/// Gives the kernel a copy. A copy beyond rate or room is lost and counted in the class; the kernel
+/// then sends a request of its own.
 fn copy<Io: Departures>(
     ctx: &StepContext<'_>,
     tx: &mut Transmitter<'_, Io>,

@@ -10,7 +10,7 @@ use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
-use adit_types::{InterfaceId, InterfaceSet, MacAddr, Teid};
+use adit_types::{InterfaceId, InterfaceSet, MacAddr, Nanos, Teid};
 use adit_wire::gtpu::{GtpuMessageType, UDP_PORT};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{
@@ -55,6 +55,7 @@ enum ParsedPacket {
 /// Errors:  none; a malformed field becomes a drop reason.
 pub(crate) fn s1_parse<B: PacketBuf>(
     port: PortLinks<'_>,
+    now: Nanos,
     burst: &mut Burst<B>,
     lanes: &mut BurstLanes<'_, B>,
     queues: &mut WorkerQueues<B>,
@@ -76,7 +77,7 @@ pub(crate) fn s1_parse<B: PacketBuf>(
             ParsedPacket::Slow(link, task) => slow.push(buf, link, task, tally),
             ParsedPacket::Kernel(interface, class) => {
                 let frame = buf.data();
-                match kernel.as_mut().map(|kernel| kernel.deliver(frame, interface, class)) {
+                match kernel.as_mut().map(|kernel| kernel.deliver(now, frame, interface, class)) {
                     Some(Ok(reason)) => tally.punt(reason),
                     Some(Err(reason)) => tally.drop(reason),
                     None => unreachable!("only a twin has frames for it"),
@@ -194,6 +195,18 @@ struct ArrivedFrame<'f> {
     twins: Option<&'f KernelTwins>,
 }
 
+impl ArrivedFrame<'_> {
+    /// Gives a frame to a group to the twin of the link's first interface if that has a class for
+    /// it.
+    fn for_twin(
+        &self,
+        class: impl FnOnce(&KernelTwins, InterfaceId) -> Option<KernelClass>,
+    ) -> Option<ParsedPacket> {
+        let (twins, interface) = self.twins.zip(self.link.first())?;
+        Some(ParsedPacket::Kernel(interface, class(twins, interface)?))
+    }
+}
+
 /// Parses an IP packet in a frame to our MAC address.
 #[inline]
 fn parse_ip_packet(
@@ -259,7 +272,7 @@ fn unclaimed(
     reason: DropReason,
 ) -> ParsedPacket {
     let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
-    match twins.and_then(|twins| twins.class_of(interface.id, ip, ip.payload(l3))) {
+    match twins.and_then(|twins| twins.class_of(interface.id, ip, l3)) {
         Some(class) => ParsedPacket::Kernel(interface.id, class),
         None => ParsedPacket::Drop(reason),
     }
@@ -282,8 +295,8 @@ fn parse_icmp(arrived: &ArrivedFrame<'_>, interface: &Interface, ip: &IpPacket) 
     }
 }
 
-/// A fragment to one of our addresses: only fragments of tunnel packets are joined. A kernel twin
-/// gets others as they are, and joined datagrams that are not GTP-U.
+/// Parses a fragment to one of our addresses. Fragments that may be of a tunnel packet are joined;
+/// if the datagram is no GTP-U, the twin gets it whole. The twin gets other fragments as they are.
 #[cold]
 fn parse_local_fragment(
     arrived: &ArrivedFrame<'_>,
@@ -366,14 +379,12 @@ fn unknown_extension(message_type: GtpuMessageType) -> ParsedPacket {
 /// that concerns us.
 #[cold]
 fn parse_group_frame(arrived: &ArrivedFrame<'_>) -> ParsedPacket {
-    let ArrivedFrame { frame, id, link, bytes, twins } = *arrived;
+    let ArrivedFrame { frame, id, bytes, .. } = *arrived;
     if !frame.dst.is_multicast() {
         return ParsedPacket::Drop(DropReason::FrameNotForUs);
     }
-    let twin = twins.zip(link.first());
-    let class = twin.and_then(|(twins, of)| Some((of, twins.class_of_group_frame(of, &frame)?)));
-    if let Some((interface, class)) = class {
-        return ParsedPacket::Kernel(interface, class);
+    if let Some(parsed) = arrived.for_twin(|twins, of| twins.class_of_group_frame(of, &frame)) {
+        return parsed;
     }
     if is_bridge_group(frame.dst) {
         return ParsedPacket::Punt(PuntReason::LinkControl);
@@ -397,21 +408,18 @@ fn is_bridge_group(dst: MacAddr) -> bool {
 /// Parses IP in a broadcast or multicast frame: neighbor discovery and group management. A unicast
 /// packet in such a frame is dropped. Spec: RFC 1122 §3.3.6.
 fn parse_group_ip(arrived: &ArrivedFrame<'_>, ip: &IpPacket) -> ParsedPacket {
-    const IGMP: u8 = 2;
-    let ArrivedFrame { frame, id, link, twins, .. } = *arrived;
-    let l3_offset = frame.l3_offset;
-    let twin = twins.zip(link.first());
-    let class = twin.and_then(|(twins, of)| Some((of, twins.class_of_group_packet(of, ip)?)));
-    match ip.addrs.dst() {
-        dst if dst.is_multicast()
-            && let Some((interface, class)) = class =>
-        {
-            ParsedPacket::Kernel(interface, class)
-        }
+    let ArrivedFrame { frame, id, .. } = *arrived;
+    let (l3_offset, dst) = (frame.l3_offset, ip.addrs.dst());
+    if dst.is_multicast()
+        && let Some(parsed) = arrived.for_twin(|twins, of| twins.class_of_group_packet(of, ip))
+    {
+        return parsed;
+    }
+    match dst {
         IpAddr::V6(dst) if dst.is_multicast() && ip.protocol == protocol::ICMPV6 => {
             ParsedPacket::Slow(id, SlowTask::Icmpv6 { l3_offset, ip: *ip })
         }
-        IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == IGMP => {
+        IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == protocol::IGMP => {
             ParsedPacket::Punt(PuntReason::LinkControl)
         }
         dst if adit_types::is_forwardable(dst) => ParsedPacket::Drop(DropReason::FrameNotForUs),
