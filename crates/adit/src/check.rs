@@ -343,11 +343,10 @@ fn describe_kernel_ports(config: &Config) -> Vec<String> {
 fn kernel_twins(config: &Config) -> Vec<String> {
     let text = |interface: &config::InterfaceSettings| {
         let twin = interface.twin.as_ref()?;
-        let addresses: Vec<_> =
-            interface.links().map(|link| format!("{}/{}", link.addr, link.len)).collect();
+        let addresses: Vec<_> = interface.links().map(|link| link.to_string()).collect();
         let place = twin.netns.as_ref().map(|name| format!(" in network namespace {name}"));
         let (device, place) = (&twin.name, place.unwrap_or_default());
-        let n4 = interface.links().any(|link| link.addr == config.n4_listen.ip());
+        let n4 = interface.owns(config.n4_listen.ip());
         let n4 = if n4 { ", which N4 listens at" } else { "" };
         let (name, addresses) = (&interface.name, addresses.join(" and "));
         Some(format!("{name} creates {device}{place} with {addresses}{n4}"))

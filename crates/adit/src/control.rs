@@ -394,8 +394,8 @@ impl ControlThread {
         }
     }
 
-    /// Gives the kernel twins the links of their ports. The kernel does not send through a twin
-    /// without a carrier, so that of a standby or a paused adit has none.
+    /// Sets the carriers of the kernel twins by the links of their ports. Only an active adit calls
+    /// this; a pause takes the carriers, so that the kernel sends nothing.
     fn set_twin_carriers(&self) {
         let links = self.links.all();
         let is_up = |port: PortId| links.get(usize::from(port.0)).and_then(|link| link.is_up);

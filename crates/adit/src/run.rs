@@ -467,7 +467,7 @@ fn connect_twins(
     }
     let states = TwinStates::new(&twins, links.counts);
     let bell = bells.first().context("there is no worker")?.clone();
-    let thread = TwinThread::new(twins, states.shared(), links.to_kernel, links.from_kernel, bell);
+    let thread = TwinThread::new(twins, links.to_kernel, links.from_kernel, bell);
     Ok((states, Some(thread)))
 }
 

@@ -1,7 +1,5 @@
 //! Derives the configuration of each room from the checked configuration.
 
-use std::net::IpAddr;
-
 use adit_dpdk::{Device, EalConfig};
 use adit_kernel::KernelDevice;
 use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, RecordConfig, SmfSetMembers};
@@ -13,7 +11,7 @@ use adit_session::{
 };
 use adit_tables::{Interface, IpPrefix, Route, RoutesConfig, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
-use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId};
+use adit_types::{DomainId, InterfaceId, Ipv4Prefix, MacAddr, PortId};
 
 use crate::config::{self, Config, IpNet, ModelSettings, NodeIdSetting};
 use crate::record_store::record_config;
@@ -194,10 +192,7 @@ const fn v4(prefix: IpPrefix) -> Option<Ipv4Prefix> {
 }
 
 pub(crate) fn prefix(net: IpNet) -> Option<IpPrefix> {
-    match net.addr {
-        IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len).map(IpPrefix::V4),
-        IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len).map(IpPrefix::V6),
-    }
+    IpPrefix::containing(net.addr, net.len)
 }
 
 fn smf_set(set: &crate::config::SmfSetSettings) -> SmfSetMembers {

@@ -177,6 +177,11 @@ impl InterfaceSettings {
         twin.or(self.packet_device.as_deref().map(|name| (name, None)))
     }
 
+    /// Returns true if `addr` is one of the interface's addresses.
+    pub(crate) fn owns(&self, addr: IpAddr) -> bool {
+        self.links().any(|link| link.addr == addr)
+    }
+
     /// Returns the interface's addresses with the prefix lengths of their links.
     pub(crate) fn links(&self) -> impl Iterator<Item = IpNet> {
         let v4 = self.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
@@ -337,8 +342,7 @@ pub(super) fn check_n4(
     ports: &[PortSettings],
     interfaces: &[InterfaceSettings],
 ) {
-    let owns = |known: &&InterfaceSettings| known.links().any(|link| link.addr == n4);
-    let mut owners = interfaces.iter().filter(owns).peekable();
+    let mut owners = interfaces.iter().filter(|known| known.owns(n4)).peekable();
     let Some(first) = owners.peek().map(|known| known.name.clone()) else { return };
     let device = |known: &InterfaceSettings| ports.get(usize::from(known.port.0));
     let is_heard = |known: &InterfaceSettings| {
@@ -421,8 +425,7 @@ impl InterfaceSection {
             problem("addresses", &format!("takes {ADDRESS_FORM}"));
         }
         let has_one = |known: &&InterfaceSettings| {
-            let has = |net: &IpNet| known.links().any(|link| link.addr == net.addr);
-            known.role.is_gtpu() && self.addresses.iter().any(has)
+            known.role.is_gtpu() && self.addresses.iter().any(|net| known.owns(net.addr))
         };
         if let Some(known) = before.iter().filter(|_| self.role.is_gtpu()).find(has_one) {
             let name = &known.name;

@@ -114,10 +114,8 @@ impl Config {
     /// The named network namespace of the twin whose address N4 listens at. `None`: that of adit.
     pub(crate) fn n4_netns(&self) -> Option<&str> {
         let n4 = self.n4_listen.ip();
-        let owns = |known: &&InterfaceSettings| known.links().any(|link| link.addr == n4);
-        let twin = |known: &InterfaceSettings| known.twin.is_some();
-        let owner = self.interfaces.iter().filter(owns).find(|known| twin(known))?;
-        owner.twin.as_ref()?.netns.as_deref()
+        let mut owners = self.interfaces.iter().filter(|known| known.owns(n4));
+        owners.find_map(|known| known.twin.as_ref())?.netns.as_deref()
     }
 }
 

@@ -99,6 +99,7 @@ impl ControlThread {
         // Dropping them removes them from this host.
         self.parts.addresses = None;
         self.parts.publisher.pause_offload(true);
+        self.parts.twins.set_carriers(|_| false);
         let packets_before = self.parts.lease.discarded_pkts();
         self.paused = Some(Pause { since: now, why, datagrams: 0, packets_before });
         self.announce_to_nrf();

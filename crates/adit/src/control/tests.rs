@@ -2,6 +2,7 @@
 mod smf;
 
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use adit_n4::{FaultPoint, Node, NodeConfig};
 use adit_pfcp::Message;
@@ -23,6 +24,7 @@ use crate::clock::ProcessClock;
 use crate::config::{Config, PollMode, ThreadSettings};
 use crate::control_parts::{ConfigFiles, ServingRole};
 use crate::ports::kernel_twins::TwinStates;
+use crate::record_store::serving_lease::ServingLease;
 use crate::threads::lifecycle::Lifecycle;
 use crate::threads::liveness::Liveness;
 use crate::threads::packet_path::spawn;
@@ -133,7 +135,7 @@ fn control(plant: Plant) -> ControlThread {
         ports: Vec::new(),
         burst_pkts: 32,
         pool: None,
-        lease: crate::record_store::serving_lease::ServingLease::unlimited(),
+        lease: ServingLease::unlimited(),
         liveness: Liveness::default(),
     })
 }
@@ -395,6 +397,25 @@ fn only_worker_keeps_its_sessions() {
     assert!(told(&mut control, drain("7")).starts_with("unknown: no worker has the number"));
     let resume = AdminAct::ResumeWorker("0".to_owned());
     assert_eq!(told(&mut control, resume), "worker 0 was not drained");
+}
+
+#[test]
+fn kernel_twins_have_a_carrier_only_while_adit_is_not_paused() {
+    let mut control = control(Plant::new(10, 1));
+    let (twins, states) = TwinStates::of_ports(&[PortId(0), PortId(1)]);
+    control.parts.twins = twins;
+    control.parts.lease = ServingLease::with_length(Some(Duration::from_secs(2)), false);
+    let clock = control.parts.clock;
+    control.parts.lease.set_clock(clock);
+    let carriers = |control: &mut ControlThread, confirmed: Option<Instant>| {
+        control.parts.lease.note_store(confirmed);
+        control.turn_of_active(clock.now());
+        states.clone().map(|state| state.has_carrier.load(Ordering::Relaxed))
+    };
+    let confirmed = || Some(Instant::now() + Duration::from_secs(2));
+    assert_eq!(carriers(&mut control, confirmed()), [true; 2]);
+    assert_eq!(carriers(&mut control, None), [false; 2], "paused");
+    assert_eq!(carriers(&mut control, confirmed()), [true; 2], "active again");
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl HostChecks<'_> {
         // Devices that are created when adit starts.
         let is_own = self.config.interfaces.iter().any(|known| {
             let is_created = known.is_kernel || known.twin.is_some();
-            is_created && known.links().any(|link| link.addr == n4)
+            is_created && known.owns(n4)
         });
         let is_of_host = n4.is_loopback() || self.host.network.owner(n4).is_some();
         if !n4.is_unspecified() && !is_of_host && !is_own {

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<()> {
     report.print()
 }
 
-/// Makes the plan from the options, and asks for the values that they leave open.
+/// Makes the plan from the options; asks the user for values without an option.
 fn plan(
     arguments: &InitArguments,
     host: &CheckedHost,

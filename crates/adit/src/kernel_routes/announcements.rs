@@ -1,14 +1,14 @@
-//! The prefixes that Adit announces: pools, networks behind UEs and addresses without a link, or
-//! single UEs. All of them while it serves, none of them otherwise.
+//! The prefixes that Adit announces: addresses without a link, networks behind UEs, and either
+//! pools or single UEs. All of them while it serves, none otherwise.
 
 use std::collections::HashMap;
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_rules::{DataPlane, DeltaId, KeyChange, RuleDelta, SessionKey, UsageSource};
+use adit_rules::rule::UE_IPV6_KEY_BITS;
+use adit_rules::{DataPlane, DeltaId, KeyChange, RuleDelta, UsageSource};
 use adit_tables::Publisher;
-use adit_types::{DomainId, IpPrefix, Ipv4Prefix, Ipv6Prefix};
+use adit_types::{DomainId, IpPrefix};
 use tracing::{info, warn};
 
 use super::announcer::{AnnouncerFigures, AnnouncerLink};
@@ -17,9 +17,6 @@ use crate::config::AnnounceMode;
 /// How long adit waits for the kernel to take the announcements back before its workers stop.
 const WITHDRAWAL_MAX: Duration = Duration::from_secs(5);
 
-/// Bits of the prefix of a UE with IPv6.
-const UE_IPV6_BITS: u8 = 64;
-
 /// The announcements of one namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnnouncingNamespace {
@@ -27,7 +24,7 @@ pub(crate) struct AnnouncingNamespace {
     pub netns: Option<String>,
     /// Announced while adit serves: pools, addresses without a link.
     pub prefixes: Vec<IpPrefix>,
-    /// Routing domains whose UEs are announced, and whether each address is.
+    /// Routing domains whose prefixes are announced, and how.
     pub domains: Vec<(DomainId, AnnounceMode)>,
 }
 
@@ -105,8 +102,8 @@ impl OwnPrefixes {
     fn take(&mut self, keys: &[KeyChange]) {
         for change in keys {
             let (KeyChange::Add(key) | KeyChange::Remove(key)) = change;
-            let Some((domain, prefix, is_framed)) = ue_prefix(*key) else { continue };
-            let namespaces: Vec<_> = self.announcing(domain, is_framed).collect();
+            let (Some(domain), Some(prefix)) = (key.domain(), key.prefix()) else { continue };
+            let namespaces: Vec<_> = self.announcing(domain, prefix).collect();
             if namespaces.is_empty() {
                 continue;
             }
@@ -123,8 +120,10 @@ impl OwnPrefixes {
         }
     }
 
-    /// Returns the namespaces that announce a UE of a domain, or a network behind it.
-    fn announcing(&self, domain: DomainId, is_framed: bool) -> impl Iterator<Item = usize> {
+    /// Returns the namespaces that announce the prefix of a UE of a domain, or of a network behind
+    /// the UE.
+    fn announcing(&self, domain: DomainId, prefix: IpPrefix) -> impl Iterator<Item = usize> {
+        let is_framed = !is_of_one_ue(prefix);
         let fits = move |(of, mode): &(DomainId, AnnounceMode)| {
             *of == domain && (is_framed || *mode == AnnounceMode::Session)
         };
@@ -136,33 +135,17 @@ impl OwnPrefixes {
     fn all(&self) -> impl Iterator<Item = (usize, IpPrefix)> {
         let fixed = self.namespaces.iter().enumerate();
         let fixed = fixed.flat_map(|(at, of)| of.prefixes.iter().map(move |prefix| (at, *prefix)));
-        let of_ues = self.of_ues.keys().flat_map(|(domain, prefix)| {
-            let is_framed = !is_of_one_ue(*prefix);
-            self.announcing(*domain, is_framed).map(|at| (at, *prefix))
-        });
+        let of_ues = self
+            .of_ues
+            .keys()
+            .flat_map(|(domain, prefix)| self.announcing(*domain, *prefix).map(|at| (at, *prefix)));
         fixed.chain(of_ues)
     }
 }
 
-/// Returns the routing domain and the prefix of a UE's key, and true for a network behind the UE.
-fn ue_prefix(key: SessionKey) -> Option<(DomainId, IpPrefix, bool)> {
-    let (domain, prefix) = match key {
-        SessionKey::Teid(_) => return None,
-        SessionKey::UeIpv4(domain, addr) => {
-            (domain, IpPrefix::V4(Ipv4Prefix::containing(addr, 32)?))
-        }
-        SessionKey::UeIpv6(domain, upper) => {
-            let addr = Ipv6Addr::from_bits(u128::from(upper) << 64);
-            (domain, IpPrefix::V6(Ipv6Prefix::containing(addr, UE_IPV6_BITS)?))
-        }
-        SessionKey::Framed(domain, prefix) => (domain, prefix),
-    };
-    Some((domain, prefix, !is_of_one_ue(prefix)))
-}
-
 /// Returns true for a prefix as long as that of a UE.
 fn is_of_one_ue(prefix: IpPrefix) -> bool {
-    let bits = if prefix.addr().is_ipv4() { 32 } else { UE_IPV6_BITS };
+    let bits = if prefix.addr().is_ipv4() { 32 } else { UE_IPV6_KEY_BITS };
     prefix.len() >= bits
 }
 

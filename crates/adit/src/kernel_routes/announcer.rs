@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adit_kernel::{RouteAnnouncement, RouteAnnouncer, in_namespace};
 use adit_types::IpPrefix;
@@ -102,17 +102,9 @@ impl AnnouncerLink {
 
     /// Waits until the kernel has all changes, for `limit` at most. Returns false if it has not.
     pub(crate) fn wait(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        let mut waiting = self.shared.lock();
-        while waiting.is_writing || !waiting.wanted.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let woken = self.shared.changed.wait_timeout(waiting, left);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+        let is_pending = |of: &mut Waiting| of.is_writing || !of.wanted.is_empty();
+        let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), limit, is_pending);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// Returns the figures.
@@ -135,17 +127,15 @@ impl Drop for AnnouncerLink {
 fn write_routes(mut announcers: Vec<RouteAnnouncer>, shared: &SharedQueue) {
     let mut waiting = shared.lock();
     loop {
+        let is_idle = |of: &mut Waiting| of.wanted.is_empty() && !of.is_ended;
+        let woken = shared.changed.wait_while(waiting, is_idle);
+        waiting = woken.unwrap_or_else(PoisonError::into_inner);
         if waiting.wanted.is_empty() {
-            if waiting.is_ended {
-                return;
-            }
-            waiting = shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-            continue;
+            return;
         }
         waiting.is_writing = true;
-        let rest = waiting.wanted.iter().nth(BATCH).map(|(key, _)| *key);
-        let rest = rest.map(|key| waiting.wanted.split_off(&key)).unwrap_or_default();
-        let taken = core::mem::replace(&mut waiting.wanted, rest);
+        let next = core::iter::from_fn(|| waiting.wanted.pop_first());
+        let taken: BTreeMap<_, _> = next.take(BATCH).collect();
         drop(waiting);
         let written = write(&mut announcers, &taken);
         waiting = shared.lock();

@@ -21,7 +21,7 @@ use crate::threads::packet_path::spawn;
 /// Events of one batch.
 const EVENTS_PER_BATCH: usize = 1024;
 
-/// Batches that wait for the control thread. With them full, messages wait in the kernel.
+/// Batches that wait for the control thread at most. Further messages wait in the kernel.
 const BATCHES_MAX: usize = 16;
 
 /// Batches that the control thread takes in one iteration.
@@ -250,10 +250,7 @@ fn read_routes(
             }
         }
         let pause = readers.iter().filter_map(Reader::pause).min();
-        let timeout = pause.map(|pause| Timespec {
-            tv_sec: i64::try_from(pause.as_secs()).unwrap_or(0),
-            tv_nsec: pause.subsec_nanos().into(),
-        });
+        let timeout = pause.and_then(|pause| Timespec::try_from(pause).ok());
         let mut sources = vec![PollFd::new(stopped, PollFlags::IN)];
         let readable = readers.iter().filter(|reader| !reader.has_failed());
         sources.extend(readable.map(|reader| PollFd::new(&reader.monitor, PollFlags::IN)));

@@ -44,7 +44,7 @@ pub(crate) struct RouteBaseConfig {
     /// Pools of the routing domain: UEs are no routers.
     pub ue_pools: Vec<IpPrefix>,
     /// Static routes, with their metrics.
-    pub statics: Vec<(IpPrefix, u32)>,
+    pub statics: HashMap<IpPrefix, u32>,
 }
 
 /// Why a route of the kernel is not used.
@@ -110,24 +110,6 @@ impl HopState {
     }
 }
 
-/// The fate of packets, as routes share it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum SharedAction {
-    Forward(Vec<RouteHop>),
-    Blackhole,
-    Unreachable,
-}
-
-impl From<&SharedAction> for RouteAction {
-    fn from(of: &SharedAction) -> Self {
-        match of {
-            SharedAction::Forward(hops) => Self::Forward(hops.clone()),
-            SharedAction::Blackhole => Self::Blackhole,
-            SharedAction::Unreachable => Self::Unreachable,
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 struct KernelEntry {
     action: SharedId,
@@ -169,12 +151,11 @@ pub(crate) struct KernelRouteView {
 pub(crate) struct RouteBase {
     scope: InterfaceSet,
     config: RouteBaseConfig,
-    statics: HashMap<IpPrefix, u32>,
     devices: HashMap<u32, KnownDevice>,
     /// Interfaces whose devices are up and have a link.
     usable: InterfaceSet,
     entries: BTreeMap<KernelRouteKey, KernelEntry>,
-    actions: Interned<SharedAction>,
+    actions: Interned<RouteAction>,
     dump: u16,
     scan: Option<Scan>,
     changes: Vec<RouteChange>,
@@ -191,7 +172,6 @@ impl RouteBase {
         let ids = config.interfaces.iter().map(|interface| interface.id);
         Self {
             scope: ids.collect(),
-            statics: config.statics.iter().copied().collect(),
             config,
             devices: HashMap::new(),
             usable: InterfaceSet::NONE,
@@ -240,7 +220,7 @@ impl RouteBase {
         Some(KernelRouteView {
             key,
             protocol: entry.protocol,
-            action: self.actions.get(entry.action)?.into(),
+            action: self.actions.get(entry.action)?.clone(),
             is_published: entry.is_published,
             is_usable: self.is_usable(entry.action),
         })
@@ -261,10 +241,8 @@ impl RouteBase {
 
     /// Puts other static routes and pools into effect.
     pub(crate) fn reconfigure(&mut self, config: RouteBaseConfig) {
-        let statics: HashMap<_, _> = config.statics.iter().copied().collect();
-        let former = core::mem::replace(&mut self.statics, statics);
-        self.config = config;
-        let now: Vec<_> = self.statics.keys().copied().collect();
+        let former = core::mem::replace(&mut self.config, config).statics;
+        let now: Vec<_> = self.config.statics.keys().copied().collect();
         former.into_keys().chain(now).for_each(|prefix| self.choose(prefix, false));
     }
 
@@ -326,9 +304,13 @@ impl RouteBase {
         }
         self.usable = match is_usable {
             true => self.usable.with(interface),
-            false => InterfaceSet(self.usable.0 & !InterfaceSet::NONE.with(interface).0),
+            false => InterfaceSet(self.usable.0 & !InterfaceSet::only(interface).0),
         };
-        let hops = self.actions.iter().flat_map(hops).filter(|hop| hop.interface == interface);
+        let hops = self
+            .actions
+            .iter()
+            .flat_map(RouteAction::hops)
+            .filter(|hop| hop.interface == interface);
         let states = hops.map(|hop| HopState::of(hop, is_usable));
         self.hop_states.extend(states);
         self.begin_scan(false);
@@ -346,13 +328,13 @@ impl RouteBase {
     }
 
     /// Returns the fate of packets by a route, or `None` if it is not used.
-    fn action(&mut self, route: &KernelRoute) -> Option<SharedAction> {
+    fn action(&mut self, route: &KernelRoute) -> Option<RouteAction> {
         let prefix = route.key.prefix;
         let kernel_hops = match &route.target {
             KernelRouteTarget::Hops(hops) => hops,
-            KernelRouteTarget::Blackhole => return Some(SharedAction::Blackhole),
+            KernelRouteTarget::Blackhole => return Some(RouteAction::Blackhole),
             KernelRouteTarget::Unreachable | KernelRouteTarget::Prohibit => {
-                return Some(SharedAction::Unreachable);
+                return Some(RouteAction::Unreachable);
             }
         };
         let mut hops: Vec<RouteHop> = Vec::new();
@@ -375,7 +357,7 @@ impl RouteBase {
             self.note_unused(UnusedReason::Hops, prefix);
             hops.truncate(ROUTE_HOPS_MAX);
         }
-        (!hops.is_empty()).then_some(SharedAction::Forward(hops))
+        (!hops.is_empty()).then_some(RouteAction::Forward(hops))
     }
 
     fn interface_of(&self, device: u32) -> Option<InterfaceId> {
@@ -400,7 +382,7 @@ impl RouteBase {
 
     fn handle_gone(&mut self, key: KernelRouteKey, gone: &[KernelHop]) {
         let stored = self.entries.get(&key).and_then(|entry| self.actions.get(entry.action));
-        let (Some(SharedAction::Forward(hops)), false) = (stored, gone.is_empty()) else {
+        let (Some(RouteAction::Forward(hops)), false) = (stored, gone.is_empty()) else {
             return self.remove(key);
         };
         let is_gone = |hop: &RouteHop| {
@@ -413,16 +395,16 @@ impl RouteBase {
         let protocol = self.entries.get(&key).map_or(0, |entry| entry.protocol);
         match left.is_empty() {
             true => self.remove(key),
-            false => self.insert(key, protocol, SharedAction::Forward(left)),
+            false => self.insert(key, protocol, RouteAction::Forward(left)),
         }
     }
 
-    fn insert(&mut self, key: KernelRouteKey, protocol: u8, action: SharedAction) {
+    fn insert(&mut self, key: KernelRouteKey, protocol: u8, action: RouteAction) {
         let former = self.entries.get(&key).copied();
         if former.is_none() && self.entries.len() >= KERNEL_ROUTES_MAX {
             return self.note_unused(UnusedReason::Limit, key.prefix);
         }
-        let down = hops(&action).filter(|hop| !self.usable.contains(hop.interface));
+        let down = action.hops().iter().filter(|hop| !self.usable.contains(hop.interface));
         let down: Vec<_> = down.map(|hop| HopState::of(hop, false)).collect();
         let (id, is_new) = self.actions.acquire(action);
         let is_published = former.is_some_and(|former| former.is_published);
@@ -454,7 +436,8 @@ impl RouteBase {
             (!self.is_usable(entry.action), key.metric)
         };
         let best = of_prefix().min_by_key(rank).map(|(key, entry)| (*key, *entry));
-        let is_beaten = |metric: u32| self.statics.get(&prefix).is_some_and(|of| *of <= metric);
+        let is_beaten =
+            |metric: u32| self.config.statics.get(&prefix).is_some_and(|of| *of <= metric);
         let best = best.filter(|(key, _)| !is_beaten(key.metric));
         let published = of_prefix().find(|(_, entry)| entry.is_published).map(|(key, _)| *key);
         if !has_changed && published == best.map(|(key, _)| key) {
@@ -463,28 +446,19 @@ impl RouteBase {
         for (key, entry) in self.entries.range_mut(all_metrics(prefix)) {
             entry.is_published = Some(*key) == best.map(|(key, _)| key);
         }
-        let action = best.and_then(|(_, entry)| self.actions.get(entry.action));
-        let action = action.map(RouteAction::from);
+        let action = best.and_then(|(_, entry)| self.actions.get(entry.action)).cloned();
         self.changes.push(RouteChange { scope: self.scope, prefix, action });
     }
 
     /// Returns false if all links of an action are down.
     fn is_usable(&self, action: SharedId) -> bool {
         match self.actions.get(action) {
-            Some(SharedAction::Forward(hops)) => {
+            Some(RouteAction::Forward(hops)) => {
                 hops.iter().any(|hop| self.usable.contains(hop.interface))
             }
             _ => true,
         }
     }
-}
-
-fn hops(action: &SharedAction) -> impl Iterator<Item = &RouteHop> {
-    match action {
-        SharedAction::Forward(hops) => hops.as_slice(),
-        SharedAction::Blackhole | SharedAction::Unreachable => &[],
-    }
-    .iter()
 }
 
 /// The keys of all routes to a prefix.

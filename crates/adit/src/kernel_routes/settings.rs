@@ -71,8 +71,9 @@ pub(crate) fn announcing(config: &Config) -> Vec<AnnouncingNamespace> {
             namespaces.len() - 1
         });
         let namespace = &mut namespaces[at];
-        let without_link = own_addrs(interface).filter(|addr| has_no_link(interface, *addr));
-        namespace.prefixes.extend(without_link.filter_map(host));
+        // Only routes lead to an address whose prefix is as long as it.
+        let without_link = interface.links().filter(|link| *link == IpNet::host(link.addr));
+        namespace.prefixes.extend(without_link.filter_map(prefix));
         if interface.role == InterfaceRole::N6 {
             if interface.announce == AnnounceMode::Pool {
                 namespace.prefixes.extend(ue_pools(config, Some(domain)));
@@ -98,14 +99,4 @@ fn ue_pools(config: &Config, domain: Option<DomainId>) -> Vec<IpPrefix> {
 
 fn own_addrs(interface: &InterfaceSettings) -> impl Iterator<Item = IpAddr> {
     interface.links().map(|link| link.addr)
-}
-
-/// Returns true for an address whose prefix is as long as an address: it is reached by routes only.
-fn has_no_link(interface: &InterfaceSettings, addr: IpAddr) -> bool {
-    let len = if addr.is_ipv4() { 32 } else { 128 };
-    interface.links().any(|link| link.addr == addr && link.len == len)
-}
-
-fn host(addr: IpAddr) -> Option<IpPrefix> {
-    prefix(IpNet::host(addr))
 }

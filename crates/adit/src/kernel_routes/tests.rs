@@ -100,8 +100,10 @@ fn static_route_keeps_its_prefix_unless_the_kernel_has_a_lower_metric() {
     route(&mut base, "20.0.0.0/8", 0, &[hop(7, "10.1.0.1")]);
     route(&mut base, "21.0.0.0/8", 20, &[hop(7, "10.1.0.1")]);
     assert_eq!(changes(&mut base), ["21.0.0.0/8 10.1.0.1@1"]);
-    let config =
-        RouteBaseConfig { statics: vec![(prefix("21.0.0.0/8"), 5)], ..RouteBaseConfig::default() };
+    let config = RouteBaseConfig {
+        statics: [(prefix("21.0.0.0/8"), 5)].into(),
+        ..RouteBaseConfig::default()
+    };
     base.reconfigure(config);
     let mut found = changes(&mut base);
     found.sort();

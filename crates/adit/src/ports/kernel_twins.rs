@@ -16,6 +16,7 @@ pub(crate) struct OpenTwin {
     pub interface: InterfaceId,
     pub port: PortId,
     pub device: TapDevice,
+    pub state: Arc<TwinState>,
 }
 
 /// The state of a twin that the threads share.
@@ -85,7 +86,7 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<Vec<OpenTwin>> {
         .with_context(|| format!("kernel twin of interface \"{}\"", interface.name))?;
         let netns = twin.netns.as_deref().unwrap_or("that of adit");
         info!(interface = interface.name, device = twin.name, netns, "kernel twin created");
-        Ok(OpenTwin { interface: id, port: interface.port, device })
+        Ok(OpenTwin { interface: id, port: interface.port, device, state: Arc::default() })
     };
     twins(config).map(open).collect()
 }
@@ -116,13 +117,17 @@ pub(crate) fn connect(config: &Config) -> Option<KernelLinks> {
 impl TwinStates {
     /// The control thread's part of these twins.
     pub(crate) fn new(twins: &[OpenTwin], counts: Vec<KernelCounts>) -> Self {
-        let state = |twin: &OpenTwin| (twin.interface, twin.port, Arc::default());
+        let state = |twin: &OpenTwin| (twin.interface, twin.port, Arc::clone(&twin.state));
         Self { twins: twins.iter().map(state).collect(), counts }
     }
 
-    /// The shared state of each, in order.
-    pub(crate) fn shared(&self) -> Vec<Arc<TwinState>> {
-        self.twins.iter().map(|(.., state)| Arc::clone(state)).collect()
+    /// Creates the states of a twin on each of `ports`.
+    #[cfg(test)]
+    pub(crate) fn of_ports<const N: usize>(ports: &[PortId; N]) -> (Self, [Arc<TwinState>; N]) {
+        let states: [Arc<TwinState>; N] = core::array::from_fn(|_| Arc::default());
+        let twins = (0..).zip(ports).zip(&states);
+        let twins = twins.map(|((number, port), of)| (InterfaceId(number), *port, Arc::clone(of)));
+        (Self { twins: twins.collect(), counts: Vec::new() }, states)
     }
 
     /// Sets the carriers by the links of the ports; `is_up` says whether one has a link.

@@ -64,7 +64,8 @@ impl ServingLease {
         Self::with_length(None, true)
     }
 
-    fn with_length(length: Option<Duration>, is_unlimited: bool) -> Self {
+    /// Creates a lease of `length`, which `is_unlimited` keeps serving unconfirmed.
+    pub(crate) fn with_length(length: Option<Duration>, is_unlimited: bool) -> Self {
         let state = ServingLeaseState {
             length,
             is_unlimited: is_unlimited || length.is_none(),

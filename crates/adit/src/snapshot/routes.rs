@@ -118,7 +118,7 @@ pub(crate) struct AnnouncementsDocument {
     is_on: bool,
     /// Prefixes that the kernel has.
     announced: u64,
-    /// OwnPrefixes and withdrawals since the start.
+    /// Announcements and withdrawals since the start.
     changes: u64,
     refused: u64,
     last_refusal: Option<String>,
@@ -225,10 +225,7 @@ impl RouteRow {
     }
 
     fn of_kernel(route: &KernelRouteView, names: &[String]) -> Self {
-        let hops = match &route.action {
-            RouteAction::Forward(hops) => hops.as_slice(),
-            RouteAction::Blackhole | RouteAction::Unreachable => &[],
-        };
+        let hops = route.action.hops();
         let members = match &route.action {
             RouteAction::Forward(hops) => hops.iter().map(|of| member(of, hops, names)).collect(),
             RouteAction::Blackhole => vec!["blackhole".to_owned()],

@@ -20,8 +20,8 @@ use crate::ports::kernel_twins::{OpenTwin, TwinState};
 /// Frames of one class and worker, or of one device, before others get their turn.
 const FRAMES_PER_TURN: usize = 64;
 
-/// Sleep between two looks at the rings soon after a frame passed, and later. The latter bounds the
-/// delay of a first frame to the kernel.
+/// Sleep between two looks at the rings: while frames pass, and otherwise. The longer one bounds
+/// the delay of the first frame to the kernel.
 const SLEEP_BUSY_NS: i64 = 100_000;
 const SLEEP_QUIET_NS: i64 = 1_000_000;
 
@@ -47,21 +47,20 @@ pub(crate) struct TwinThread {
 }
 
 impl TwinThread {
-    /// A thread that serves `twins`, which share `states` with the control thread.
+    /// A thread that serves `twins`.
     pub(crate) fn new(
         twins: Vec<OpenTwin>,
-        states: Vec<Arc<TwinState>>,
         to_kernel: Vec<ToKernel>,
         from_kernel: FromKernel,
         bell: Doorbell,
     ) -> Self {
-        let served = |(OpenTwin { interface, device, .. }, state)| ServedTwin {
+        let served = |OpenTwin { interface, device, state, .. }| ServedTwin {
             interface,
             device,
             state,
             had_carrier: false,
         };
-        let twins = twins.into_iter().zip(states).map(served).collect();
+        let twins = twins.into_iter().map(served).collect();
         let frame = vec![0; KERNEL_FRAME_BYTES_MAX].into_boxed_slice();
         Self { twins, to_kernel, from_kernel, bell, frame }
     }
@@ -114,8 +113,8 @@ impl TwinThread {
         moved
     }
 
-    /// Gives frames of the devices to the worker that sends them, as long as its ring has room:
-    /// then frames wait in the kernel, which knows what to do with them. Returns how many.
+    /// Gives frames of the devices to the worker that sends them while its ring has room; the
+    /// others wait in the kernel, where its queueing applies. Returns how many.
     fn take_from_kernel(&mut self) -> usize {
         let Self { twins, from_kernel, frame, bell, .. } = self;
         let mut moved = 0;

@@ -202,12 +202,12 @@ impl RouteFigures {
             ),
             counter(
                 "adit_announcement_changes",
-                "OwnPrefixes and withdrawals that the kernel carried out.",
+                "Announcements and withdrawals that the kernel carried out.",
                 self.announcement_changes,
             ),
             counter(
                 "adit_announcements_refused",
-                "OwnPrefixes and withdrawals that the kernel refused; adit show routes names the last.",
+                "Announcements and withdrawals that the kernel refused; adit show routes names the last.",
                 self.refused,
             ),
         ]
