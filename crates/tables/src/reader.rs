@@ -273,7 +273,18 @@ impl<'a> TablesView<'a> {
         addr: IpAddr,
         hash: impl FnOnce() -> u32,
     ) -> Option<NextHopRef> {
-        let target = match self.routes.lookup(role, within, addr)? {
+        self.hop_of(self.routes.lookup(role, within, addr)?, within, addr, hash)
+    }
+
+    #[inline]
+    fn hop_of(
+        &self,
+        target: RouteTarget,
+        within: InterfaceSet,
+        addr: IpAddr,
+        hash: impl FnOnce() -> u32,
+    ) -> Option<NextHopRef> {
+        let target = match target {
             RouteTarget::Group(group) => {
                 self.tables.hop_groups.select(group, hash(), within)?.into()
             }
@@ -426,6 +437,20 @@ impl<'a> TablesView<'a> {
         self.routes.network_block_v6(upper)
     }
 
+    /// Returns true if data networks have route tables.
+    #[inline]
+    #[must_use]
+    pub fn has_route_tables(&self) -> bool {
+        self.routes.has_tables()
+    }
+
+    /// Prefetches what [`Self::next_hop_towards`] reads in route tables for an IPv4 destination.
+    /// [`Self::network_block_v4`] of the destination has prefetched what this reads.
+    #[inline]
+    pub fn prefetch_route_v4(&self, addr: u32) {
+        self.routes.prefetch_route_v4(addr);
+    }
+
     /// Returns the gateway to all destinations of a block, if it is on one of `within`.
     #[inline]
     #[must_use]
@@ -436,6 +461,8 @@ impl<'a> TablesView<'a> {
     /// Returns the next hop towards `addr` by the routes of data networks through one of `within`.
     /// `None` if no route leads to `addr`, and for an on-link destination that has no next hop yet.
     /// `hash`: see [`Self::route_of_flow`].
+    ///
+    /// Cost: a search among the routes, also where [`Self::block_gateway`] has a gateway.
     #[inline]
     #[must_use]
     pub fn next_hop_towards(
@@ -444,7 +471,8 @@ impl<'a> TablesView<'a> {
         addr: IpAddr,
         hash: impl FnOnce() -> u32,
     ) -> Option<NextHopIndex> {
-        match self.route_of_flow(InterfaceRole::N6, within, addr, hash)?.via {
+        let (target, _) = self.routes.search_networks(within, addr)?;
+        match self.hop_of(target, within, addr, hash)?.via {
             Via::Known(index) => Some(index),
             Via::Unknown(_) => None,
         }

@@ -48,10 +48,16 @@ impl RouteTable {
         is_within.then_some((value, found.len))
     }
 
-    /// Prefetches what [`Self::find`] reads for an IPv4 address.
+    /// Prefetches the first line that [`Self::find`] reads for an IPv4 address.
     #[inline]
     pub(crate) fn prefetch_v4(&self, addr: u32) {
         self.v4.prefetch(addr.to_be_bytes());
+    }
+
+    /// Prefetches the line after the one of [`Self::prefetch_v4`].
+    #[inline]
+    pub(crate) fn prefetch_value_v4(&self, addr: u32) {
+        self.v4.prefetch_value(addr.to_be_bytes());
     }
 
     /// Returns the match of all addresses of an IPv4 block; `Err` if longer prefixes divide it.

@@ -161,7 +161,7 @@ impl<'v, 'l> KnownHops<'v, 'l> {
     /// the packet's network block, later packets to the block reuse the hop. `None` if the stages
     /// have to decide: the packet goes to another UE, there is no route, or [`KnownHops::resolve`]
     /// returns no hop.
-    #[cold]
+    // PERF (adit-bench routes): a call, so that the packet loops keep their registers.
     #[inline(never)]
     fn find_hop(
         &mut self,

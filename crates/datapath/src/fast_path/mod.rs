@@ -29,11 +29,13 @@ mod trial_packet;
 mod unusual;
 
 use core::mem;
+use core::net::IpAddr;
 
 use adit_pktio::{Burst, PacketBuf};
 use adit_rules::LeaveReason;
 use adit_tables::{CellFlags, FastRuleSnapshot, TablesView, UeTable};
 use adit_types::{Direction, InterfaceId, PortId, SessionIndex};
+use adit_wire::usual_dst;
 use adit_wire::vlan::VlanTag;
 
 use self::burst::{BurstContext, KnownHops};
@@ -569,6 +571,9 @@ fn prepare<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
     let view = &ctx.view;
     let may_wait = || shaping.must_check_queues() || !view.aggregates().is_empty();
     let mut cells = prefetch_usage::<D>(view, may_wait, packets);
+    if D::DIRECTION == Direction::Uplink && view.has_route_tables() {
+        prefetch_routes(view, rx, packets);
+    }
     let rates = BurstRates::of(view, shaping, cells);
     if rates == BurstRates::Every && shaping.must_check_queues() {
         find_first_queues(view, shaping, packets);
@@ -581,6 +586,19 @@ fn prepare<'v, B: PacketBuf, Q: PacketBuf, D: FastDirection, F: FamilyMix>(
         Direction::Downlink => TunnelDirections::Downlink,
     });
     PreparedBurst { rates, relays }
+}
+
+/// Prefetches the routes of packets to data networks whose block has several.
+#[cold]
+#[inline(never)]
+fn prefetch_routes<B: PacketBuf>(view: &TablesView<'_>, rx: &Burst<B>, packets: &FastPackets<'_>) {
+    let searched = |packet: &FastPacket<'_>| packet.is_tunneled() && packet.network_block == 0;
+    for (packet, buf) in packets.iter().zip(rx.iter()).filter(|(packet, _)| searched(packet)) {
+        let user_packet = buf.data().get(usize::from(packet.offset)..).unwrap_or_default();
+        if let Some(IpAddr::V4(dst)) = usual_dst(user_packet, packet.is_v6) {
+            view.prefetch_route_v4(dst.to_bits());
+        }
+    }
 }
 
 /// Finds the session of every packet, and prefetches the fast rules of this worker's sessions. Does

@@ -160,6 +160,22 @@ impl<const N: usize> PrefixTree<N> {
         }
     }
 
+    /// Prefetches the value that [`Self::find`] reads in the first block, if any. Reads the
+    /// array and the line that [`Self::prefetch`] prefetched.
+    #[inline]
+    pub(crate) fn prefetch_value(&self, addr: [u8; N]) {
+        let word = self.root[root_at(addr)].load(Ordering::Relaxed);
+        let base = (word & !CHILD) as usize * UNIT_WORDS;
+        let (Some(at), Some(block)) = (addr.get(2), self.blocks.get(base..)) else { return };
+        let bits = block.get(1 + usize::from(at / 64));
+        if word & CHILD != 0
+            && let (Some(first), Some(bits)) = (block.first(), bits)
+        {
+            let (first, bits) = (first.load(Ordering::Relaxed), bits.load(Ordering::Relaxed));
+            prefetch::element(block, place_of(*at, first, bits).0);
+        }
+    }
+
     /// Returns the match of all addresses with the first 16 bits `at`; `Err` if longer prefixes
     /// divide them.
     pub(crate) fn find_undivided(&self, at: u16) -> Result<Option<PrefixMatch>, Divided> {

@@ -163,6 +163,18 @@ impl Routes {
         }
     }
 
+    /// Returns true if data networks have route tables.
+    #[inline]
+    pub(crate) fn has_tables(&self) -> bool {
+        !self.n6.tables.is_empty()
+    }
+
+    /// See [`crate::TablesView::prefetch_route_v4`].
+    #[inline]
+    pub(crate) fn prefetch_route_v4(&self, addr: u32) {
+        self.n6.tables.iter().for_each(|table| table.prefetch_value_v4(addr));
+    }
+
     /// Returns the gateway numbers in use.
     pub(crate) fn network_gateways(&self) -> u8 {
         self.n6.gateways.used.load(Relaxed)
@@ -172,7 +184,7 @@ impl Routes {
     /// tables.
     #[inline]
     pub(crate) fn may_have_ues(&self, addr: IpAddr) -> bool {
-        self.n6.tables.is_empty()
+        !self.has_tables()
             || match addr {
                 IpAddr::V4(addr) => self.n6.v4_blocks.ue_blocks.has(block(addr.to_bits())),
                 IpAddr::V6(addr) => self.n6.v6_spans.ue_areas.has(area(upper_half(addr.to_bits()))),
