@@ -23,7 +23,7 @@ use crate::smf;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// adit's address on N6, which N4 listens at, and the host's, which is the SMF's as well.
-const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
+pub(crate) const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 /// Octets of a TCP connection each way.
 const TCP_BYTES: usize = 10 << 20;
@@ -61,12 +61,12 @@ fn link(own: &TestNamespace) -> TestNamespace {
     far
 }
 
-fn af_packet() -> [String; 2] {
+pub(crate) fn af_packet() -> [String; 2] {
     [0, 1].map(|number| format!("net_af_packet{number},iface=near{number}"))
 }
 
 /// The configuration with a twin of each interface, and more keys of these.
-fn configuration(dir: &Path, devices: &[String; 2], keys: &str) -> String {
+pub(crate) fn configuration(dir: &Path, devices: &[String; 2], keys: &str) -> String {
     let ports = daemon::interfaces([&devices[0], &devices[1]], &smf::N3.to_string());
     let node = daemon::node(100, &daemon::cores()[..1], dir);
     let node = node.replace(&format!("{}:8805", daemon::N4), &format!("{OWN}:8805"));
@@ -104,7 +104,7 @@ fn has_device(namespace: &TestNamespace, device: &str) -> bool {
     run(command.args(["link", "show", "dev", device]), PATIENCE).status.success()
 }
 
-fn mac_of(namespace: &TestNamespace, device: &str) -> String {
+pub(crate) fn mac_of(namespace: &TestNamespace, device: &str) -> String {
     let mut command = namespace.command(Path::new("cat"));
     // `/sys` of this process may show another namespace.
     let output = run(command.arg(format!("/sys/class/net/{device}/address")), PATIENCE);

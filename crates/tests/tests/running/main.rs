@@ -17,6 +17,7 @@ mod routing;
 mod smf;
 mod store_loss;
 mod two_nodes;
+mod two_routers;
 mod virtual_machine;
 mod worker_drain;
 mod xdp_daemon;

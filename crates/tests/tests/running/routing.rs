@@ -17,7 +17,7 @@ const BIRD: &str = "/usr/sbin/bird";
 const FRR: &str = "/usr/lib/frr";
 
 /// The router of the data network: it has a default route and one network, and takes everything.
-const ROUTER: &str = r#"
+pub(crate) const ROUTER: &str = r#"
 router id 10.0.6.1;
 protocol device { scan time 10; }
 protocol kernel { ipv4 { export where source = RTS_BGP; }; }
@@ -37,7 +37,7 @@ protocol bgp upf {
 
 /// A routing daemon beside adit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RoutingDaemon {
+pub(crate) enum RoutingDaemon {
     Frr,
     Bird,
 }
@@ -123,7 +123,7 @@ fn configuration(dir: &Path) -> String {
     daemon::node(100, &daemon::cores()[..1], dir) + &ports + &pools.concat()
 }
 
-fn is_installed(kind: RoutingDaemon) -> bool {
+pub(crate) fn is_installed(kind: RoutingDaemon) -> bool {
     let programs = match kind {
         RoutingDaemon::Frr => [BIRD, "/usr/lib/frr/bgpd"].as_slice(),
         RoutingDaemon::Bird => [BIRD].as_slice(),
@@ -136,14 +136,14 @@ fn is_installed(kind: RoutingDaemon) -> bool {
 }
 
 /// A folder that the user of FRR may write to.
-fn open_folder() -> TempDir {
+pub(crate) fn open_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     folder
 }
 
 /// A file of `deploy/routing`.
-fn printed(name: &str) -> PathBuf {
+pub(crate) fn printed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/routing").join(name)
 }
 
@@ -178,7 +178,12 @@ fn start_router(router: &TestNamespace, folder: &Path) -> ChildProcess {
     start_bird(router, &config, folder, "router")
 }
 
-fn start_bird(namespace: &TestNamespace, config: &Path, folder: &Path, name: &str) -> ChildProcess {
+pub(crate) fn start_bird(
+    namespace: &TestNamespace,
+    config: &Path,
+    folder: &Path,
+    name: &str,
+) -> ChildProcess {
     let mut command = namespace.command(Path::new(BIRD));
     command.arg("-f").arg("-c").arg(config).arg("-s").arg(folder.join(format!("{name}.ctl")));
     ChildProcess::start(&mut command)
@@ -191,7 +196,7 @@ fn learned(daemon: &Daemon) -> Option<String> {
     Some(row["state"].as_str().unwrap().to_owned())
 }
 
-fn row<'a>(routes: &'a Value, origin: &str, prefix: &str) -> Option<&'a Value> {
+pub(crate) fn row<'a>(routes: &'a Value, origin: &str, prefix: &str) -> Option<&'a Value> {
     let mut rows = routes["routes"].as_array().unwrap().iter();
     rows.find(|row| row["origin"] == origin && row["prefix"] == prefix)
 }
@@ -208,13 +213,13 @@ fn announced(namespace: &TestNamespace) -> usize {
     ["-4", "-6"].map(|family| routes(family).lines().count()).iter().sum()
 }
 
-fn ip(namespace: &TestNamespace, arguments: &[&str]) -> String {
+pub(crate) fn ip(namespace: &TestNamespace, arguments: &[&str]) -> String {
     let mut command: Command = namespace.command(Path::new("ip"));
     let output = run(command.args(arguments), PATIENCE);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn wait(what: &str, mut is_there: impl FnMut() -> bool) {
+pub(crate) fn wait(what: &str, mut is_there: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_there() {
         assert!(begun.elapsed() < PATIENCE, "{what} does not come");
