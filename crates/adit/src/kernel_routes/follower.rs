@@ -75,6 +75,9 @@ pub(crate) struct RouteFollower {
     changes: u64,
     /// From reading a message to its effect in the tables: the last batch, and the slowest one.
     latency: [Nanos; 2],
+    /// The first turn: the latency of earlier messages begins there, as threads and workers start
+    /// before.
+    first_turn: Option<Nanos>,
 }
 
 impl RouteFollower {
@@ -115,18 +118,20 @@ impl RouteFollower {
             is_busy: false,
             changes: 0,
             latency: [Nanos(0); 2],
+            first_turn: None,
         }))
     }
 
     /// Takes events, and publishes what they change. Once in each turn of the control thread.
     pub(crate) fn turn(&mut self, clock: ProcessClock, publisher: &mut Publisher) {
         self.is_busy = false;
+        let first_turn = *self.first_turn.get_or_insert_with(|| clock.now());
         for _ in 0..BATCHES_PER_TURN {
             let Ok(batch) = self.batches.try_recv() else { break };
             self.is_busy = true;
             self.take(&batch);
             self.publish(publisher);
-            let took = clock.now().since(batch.read_at);
+            let took = clock.now().since(batch.read_at.max(first_turn));
             self.latency = [took, self.latency[1].max(took)];
         }
         for (_, base) in &mut self.bases {

@@ -74,7 +74,9 @@ fn users_leave_through_both_routers_and_through_one_once_bfd_ends() {
     let output = ChildProcess::start(traffic.env(PART, "send").env(DEVICES, macs.join(" ")));
     let output = output.finish(2 * PATIENCE);
     println!("{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{:#}", daemon.show("routes"));
+    let routes = daemon.show("routes");
+    assert!(output.status.success(), "{routes:#}");
+    println!("from reading the kernel's message to the effect: {}", routes["effect_us"]);
     let counters = daemon.show("counters");
     assert_eq!((&counters["dropped_pkts"], &counters["identity_holds"]), (&0.into(), &true.into()));
     assert!(daemon.stop().status.success());
