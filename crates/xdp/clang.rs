@@ -16,6 +16,9 @@ pub(crate) fn compile(source: &str, object: &str) {
     let mut command = Command::new(clang);
     command.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     command.args(["-Wno-sign-compare", "-c", source, "-o"]).arg(out.join(object));
+    // The object has the names of its sources: the same in every folder, as packages have to be.
+    let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    command.arg(format!("-ffile-prefix-map={folder}=."));
     if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch != "x86_64") {
         command.arg("-DLOADS_PASS_LOADS");
     }
