@@ -222,15 +222,22 @@ fn find_egress<'v>(
             egress_by_route(ctx, InterfaceRole::N6, far.interfaces, addr, hash)
         }
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
-            let station = match &far.steering {
-                // A service function would send the packet back as one of the data network.
-                Some(_) if ctx.view.is_own(far.interfaces, dst) => return None,
-                Some(steering) => steering.towards(dst),
-                None => dst,
-            };
+            let station = station_towards(ctx, matched, dst)?;
             egress_by_route(ctx, InterfaceRole::N6, far.interfaces, station, hash)
         }
         (None, _) => None,
+    }
+}
+
+/// Returns the station that a packet to `dst` is sent to: a service function, or `dst` itself.
+/// `None` for an address of ours: a service function would send the packet back as one of the data
+/// network.
+#[inline]
+fn station_towards(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -> Option<IpAddr> {
+    match &matched.far.steering {
+        Some(_) if ctx.view.is_own(matched.far.interfaces, dst) => None,
+        Some(steering) => Some(steering.towards(dst)),
+        None => Some(dst),
     }
 }
 
@@ -242,7 +249,7 @@ fn no_egress_reason(ctx: &StepContext<'_>, matched: &Matched<'_>, dst: IpAddr) -
         Some(HeaderCreation::Udp { addr, .. } | HeaderCreation::Ip { addr }) => {
             (InterfaceRole::N6, addr)
         }
-        None => (InterfaceRole::N6, dst),
+        None => (InterfaceRole::N6, station_towards(ctx, matched, dst).unwrap_or(dst)),
     };
     let is_routed = matched.far.outer_header_creation().is_none();
     match ctx.view.no_route(role, matched.far.interfaces, addr) {

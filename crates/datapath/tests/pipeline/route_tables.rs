@@ -130,6 +130,23 @@ fn routes_that_drop_have_their_reason_on_both_paths() {
     assert_eq!(router(&scene.pass(N3, &packet_of(1, false), N6)), 10);
 }
 
+#[test]
+fn steered_packets_follow_the_route_of_their_service_function() {
+    let mut rules = rules();
+    let steering = adit_rules::Steering { v4: Some("172.16.0.7".parse().unwrap()), v6: None };
+    rules.fars[0].steering = Some(Box::new(steering));
+    let mut scene = PipelineFixture::usual(rules);
+    lead(&mut scene, IF_N6, "172.16.0.0/24", &[10]);
+    assert_eq!(router(&scene.pass(N3, &packet_of(1, false), N6)), 10);
+    for (action, reason) in [
+        (RouteAction::Blackhole, DropReason::RouteBlackhole),
+        (RouteAction::Unreachable, DropReason::RouteUnreachable),
+    ] {
+        change(&mut scene, IF_N6, "172.16.0.0/24", action);
+        scene.assert_drops(N3, &packet_of(1, false), reason);
+    }
+}
+
 /// Rules whose downlink leads to a gNB behind routers.
 fn to_distant_gnb(teid: u32) -> SessionRules {
     let mut rules = rules();
