@@ -111,7 +111,8 @@ docs:
 PACKAGES ?= target/packages
 DIST := $(or $(CARGO_TARGET_DIR),target/dist)
 CARGO_HOME ?= $(HOME)/.cargo
-REMAP := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(CARGO_HOME)=cargo"
+REMAP := "--remap-path-prefix=$(CURDIR)=.", "--remap-path-prefix=$(CARGO_HOME)=cargo", "--remap-path-prefix=$(abspath $(DIST))=build"
+C_REMAP := -ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_HOME)=cargo -ffile-prefix-map=$(abspath $(DIST))=build
 # ARCH=arm64 builds for aarch64 on another processor.
 NATIVE := $(shell dpkg --print-architecture 2>/dev/null)
 ARCH ?= $(NATIVE)
@@ -121,7 +122,7 @@ TRIPLE := aarch64-unknown-linux-gnu
 endif
 deb:
 	@scripts/install.sh package
-	CFLAGS="-ffile-prefix-map=$(CURDIR)=. -ffile-prefix-map=$(CARGO_HOME)=cargo" $(CROSS) cargo build --release --quiet \
+	CFLAGS="$(C_REMAP)" $(CROSS) cargo build --release --quiet \
 		--target-dir $(DIST) --config 'target."cfg(all())".rustflags = [$(REMAP)]' $(TRIPLE:%=--target %) --package adit --package adit-lab
 	rm -f $(PACKAGES)/*_$(ARCH).deb
 	$(CROSS) scripts/deb.sh $(DIST)/$(TRIPLE:%=%/)release $(PACKAGES)
