@@ -264,9 +264,33 @@ impl EndedDaemon {
     /// When it does not start.
     #[must_use]
     pub fn start(self) -> Daemon {
+        self.spawn().wait_until_ready()
+    }
+
+    /// As [`Self::start`], by a service manager: starts it again while it ends.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_as_service(self) -> Daemon {
+        let (end, mut daemon) = (Instant::now() + START_LIMIT, self.spawn());
+        while Instant::now() < end && !daemon.run_show("counters").status.success() {
+            if daemon.process.has_ended() {
+                daemon.process = ChildProcess::start(&mut run_command(
+                    &daemon.namespace,
+                    &daemon.adit,
+                    &daemon.config,
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        daemon.wait_until_ready()
+    }
+
+    fn spawn(self) -> Daemon {
         let Self { namespace, adit, config, dir } = self;
         let process = ChildProcess::start(&mut run_command(&namespace, &adit, &config));
-        Daemon { process, namespace, adit, config, dir }.wait_until_ready()
+        Daemon { process, namespace, adit, config, dir }
     }
 }
 

@@ -118,6 +118,14 @@ impl ChildProcess {
         assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
     }
 
+    /// True if it has ended.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end and collects its output.
     ///
     /// # Panics

@@ -113,6 +113,17 @@ fn primary_is_found_at_once_behind_silent_servers_and_kept_whatever_they_do() {
     assert_eq!(before, after);
 }
 
+/// True if the replica has confirmed all that the primary has. `WAIT` would wait for writes of its
+/// own connection only.
+fn has_all(replication: &str) -> bool {
+    let number = |after: &str| {
+        let (_, rest) = replication.split_once(after)?;
+        rest.split(|of: char| !of.is_ascii_digit()).next()?.parse::<u64>().ok()
+    };
+    let confirmed = number("state=online,offset=");
+    confirmed.is_some() && confirmed == number("master_repl_offset:")
+}
+
 #[test]
 fn standby_finds_the_new_primary_beside_silent_servers() {
     let dead = SilentServer::new();
@@ -128,7 +139,7 @@ fn standby_finds_the_new_primary_beside_silent_servers() {
     until(|| active.commit());
     let mut standby = client(&servers, lease, "b");
     until(|| standby.follow(Duration::ZERO, &|_, _| None, &mut |_| {}));
-    assert_eq!(first.answer("WAIT 1 10000").trim(), "1");
+    first.wait("INFO replication", has_all);
     first.signal(libc::SIGSTOP);
     second.promote();
     // The holder has gone with the primary.
